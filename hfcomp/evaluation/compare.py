@@ -11,6 +11,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hfcomp.evaluation.blind.combined import Compared, combine_blind
+from hfcomp.evaluation.blind.results import read_blind
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.items.item_scores import joined, of_model
 from hfcomp.evaluation.stored import Stored, averages_of_lines, listed, model_facts, read_stored, stated_items
@@ -58,8 +60,12 @@ def compare(
     aligned = _align(stored, titles, common, notes)
     models = {one.name: {**model_facts(one.results, one.model), "results": str(one.folder)} for one in stored}
     lines = [line for one in stored for line in one.results.get("results") or () if line["benchmark"] in titles]
+    outcomes = Outcomes.concat(own.assign(arm=one.name) for one, own in zip(stored, aligned, strict=True))
+    compared = [Compared(one.name, one.model, one.folder) for one in stored]
+    folders_read = {one.folder: one.results for one in stored}
+    blind = {folder: read_blind(folder, results) for folder, results in folders_read.items()}
     return EvaluationResults(
-        Outcomes.concat(own.assign(arm=one.name) for one, own in zip(stored, aligned, strict=True)),
+        outcomes,
         models,
         averages_of_lines(lines, notes),
         compared_to,
@@ -69,6 +75,7 @@ def compare(
         notes=notes,
         versions=package_versions(),
         published=published,
+        blind=combine_blind(blind, compared, outcomes, notes),
         scores=joined([_scores_of(one) for one in stored if one.scores is not None]),
     )
 

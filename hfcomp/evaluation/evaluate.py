@@ -20,7 +20,6 @@ from hfcomp.evaluation import benchmarks as known
 from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.blind.encoders import BLIND
 from hfcomp.evaluation.blind.outcomes import BlindRules, prior_outcomes
-from hfcomp.evaluation.blind.results import BlindResults, no_outcomes
 from hfcomp.evaluation.blind.rules import prior_of
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import default_folder, parse_size
@@ -36,7 +35,7 @@ from hfcomp.evaluation.items.shown_items import ItemImages
 from hfcomp.evaluation.pairs.score_files import ScoreFile
 from hfcomp.evaluation.spec import Benchmark, Folders, data_folders
 from hfcomp.evaluation.stored import BLIND_PATH
-from hfcomp.statistics.outcomes import COLUMNS, Outcomes
+from hfcomp.statistics.outcomes import COLUMNS
 from hfcomp.statistics.results import versions
 from hfcomp.statistics.summary import check_tie
 
@@ -152,7 +151,7 @@ def evaluate(
             versions=versions(),
             config={"date": datetime.now(UTC).isoformat(timespec="seconds")},
             published=published,
-            blind=_blind_results(rules, [*blind, *priors]) if rules and tables else None,
+            blind=rules.results([*blind, *priors]) if rules and tables else None,
             scores=joined(scores),
             images=ItemImages(evaluator.loaded),
         )
@@ -244,12 +243,6 @@ def _score(
         reasons = "; ".join(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}" for one in evaluator.skipped)
         raise ValueError(f"no benchmark could be scored. {reasons}")
     return tables, blind, scores, seconds
-
-
-def _blind_results(rules: BlindRules, tables: Sequence[pd.DataFrame]) -> BlindResults:
-    """What blind rules and priors made of the items; benchmarks without a choice among texts have no rows."""
-    outcomes = Outcomes(pd.concat(tables, ignore_index=True)) if tables else no_outcomes()
-    return BlindResults(outcomes, rules.skipped, rules.captions, rules.not_applicable)
 
 
 def _listed(given: Any) -> Any:

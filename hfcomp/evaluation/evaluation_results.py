@@ -137,9 +137,8 @@ class EvaluationResults(metaclass=OwnHelp):
         """The entry `blind` of `results.json`: scores of blind rules, and models on the items that none solves."""
         if self.blind is None or not len(self._shared):
             return None
-        blind = self.blind.on_lines_of(self._shared)
-        digest = self.blind.outcomes.digest if len(self.blind.outcomes) else None
-        return blind.to_json(self.averages, self._shared, self._sighted, digest)
+        blind = self.blind.on_items_of(self._shared)
+        return blind.to_json(self.averages, self._shared, self._sighted, self.blind.outcomes)
 
     @property
     def _sighted(self) -> list[str]:

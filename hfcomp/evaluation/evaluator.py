@@ -97,6 +97,21 @@ class _NoModel:
         return Indexed(vectors, np.where(missing, -1, np.arange(len(missing))), 0, 0)
 
 
+@dataclass(frozen=True)
+class InFull:
+    """What came of all benchmarks and one encoder.
+
+    Attributes:
+        items: one row per item and metric, with the columns of `hfcomp.evaluation.engine.Report.items`.
+        scores: texts and cosines behind them, of `hfcomp.evaluation.items.item_scores`, where they are kept.
+        prior: the same rows of what the model chooses without the image; none where that was not asked for.
+    """
+
+    items: pd.DataFrame
+    scores: pa.Table | None
+    prior: pd.DataFrame
+
+
 @dataclass
 class Evaluator:
     """Benchmarks with their data, which score one model after another.
@@ -183,11 +198,13 @@ class Evaluator:
         """One row per item and metric, with the columns of `hfcomp.evaluation.engine.Report.items`."""
         return pd.concat([report.items for _, report in self.score(encoder)], ignore_index=True)
 
-    def with_scores(self, encoder: Encoder) -> tuple[pd.DataFrame, pa.Table | None]:
-        """The same outcomes, and the texts and cosines behind them, of `hfcomp.evaluation.items.item_scores`."""
-        reports = [report for _, report in self.score(encoder, keep_scores=True)]
+    def in_full(self, encoder: Encoder, *, keep_scores: bool, prior: Prior | None) -> InFull:
+        """The same outcomes with what else is known; `keep_scores` and `prior` are those of `run_benchmark`."""
+        reports = [report for _, report in self.score(encoder, keep_scores=keep_scores, prior=prior)]
+        items = pd.concat([report.items for report in reports], ignore_index=True)
         scores = joined([report.scores for report in reports if report.scores is not None])
-        return pd.concat([report.items for report in reports], ignore_index=True), scores
+        priors = [report.prior for report in reports if report.prior is not None]
+        return InFull(items, scores, pd.concat(priors, ignore_index=True) if priors else items.iloc[:0])
 
     def check_names(self, check: Callable[[Outcomes], Any]) -> None:
         """Runs a check of what is scored on outcomes of no model, before there is one.

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 from datasets import Dataset, IterableDataset
 from transformers import AutoProcessor
 
 from hfcomp.data.loading import TrainingRows
 from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.evaluation.evaluator import InFull
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
 from hfcomp.run_folders import ADAPTER_FOLDER
@@ -33,8 +33,8 @@ class Scoring:
 
     score: Callable[[Embedder], pd.DataFrame]
     stamp: dict[str, Any]  # what stored outcomes are of, beside the weights
-    # the same with the texts and cosines behind the outcomes, where they are known
-    with_scores: Callable[[Embedder], tuple[pd.DataFrame, pa.Table | None]] | None = None
+    # the same with texts, cosines and the model's prior, where they are known
+    in_full: Callable[..., InFull] | None = None
 
 
 @dataclass(frozen=True)

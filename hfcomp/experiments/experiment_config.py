@@ -21,7 +21,7 @@ CONTROLS = ("plain", SAME_BATCH, "shuffled", "random-spans", "equal-images")
 # Fields in which $NAME stands for an environment variable, and evaluation_data; in no other does it.
 PATH_FIELDS = (
     *("dataset", "evaluation_dataset", "clip_vocabulary"),
-    *("concreteness_ratings", "keyword_table", "captions_file"),
+    *("concreteness_ratings", "keyword_table", "captions_file", "blind_captions"),
 )
 
 
@@ -135,6 +135,9 @@ class ExperimentConfig(Strict):
     the same image."""
     evaluation_items: PositiveInt = 400
     """Items of each kind, for the sandbox."""
+    blind_captions: str | None = None
+    """What the bigram model among the blind rules is counted on: a file, a folder, a Hub id, or coco. Unset: COCO's
+    captions where they are on this machine."""
     page: bool = True
     """Write report.html."""
     page_items: NonNegativeInt = DEFAULT_PAGE.items

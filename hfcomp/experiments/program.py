@@ -12,9 +12,11 @@ from typing import Any
 from hfcomp import __version__
 from hfcomp.data.loading import read_commit
 from hfcomp.distributed import on_main_process
+from hfcomp.evaluation.blind.results import BlindResults
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.items.shown_items import ItemImages, item_browser
 from hfcomp.experiments.arm import Arm, check_rows, method_arm
+from hfcomp.experiments.blind import score_blind_rules
 from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images
 from hfcomp.experiments.data import load_rows
 from hfcomp.experiments.experiment_config import SAME_BATCH, SANDBOX
@@ -32,7 +34,7 @@ from hfcomp.reporting.cards.methods import class_names
 from hfcomp.reporting.pages.items import ItemBrowser, PageOptions
 from hfcomp.run_folders import CONTROLS_FOLDER, METHOD_FOLDER
 from hfcomp.statistics import Outcomes
-from hfcomp.statistics.measures import missing_averages
+from hfcomp.statistics.measures import missing_averages, usable_averages
 from hfcomp.statistics.run import summarize_run
 from hfcomp.statistics.summary import BASE
 
@@ -41,10 +43,11 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     """Runs an experiment and returns its folder.
 
     The folder holds `config.yaml`, `base/` (when it was made here), `controls/<name>/`, `method/` (plain models with
-    their processor), `evaluation/<name>.parquet` (and `<name>.scores.parquet`), `items.parquet`, `results.json`,
-    `report.md`, `report.html`, `figure.png`, the model card `README.md` (with `.eval_results/` where benchmarks of the
-    Hub were scored), `overlap.json` (images that are both trained on and scored) and `finished`, written last; with
-    `forgetting_guard` also `method-guarded/` and `controls/same-batch-guarded/`.
+    their processor), `evaluation/<name>.parquet` (with `.prior.parquet` and `.scores.parquet`), `items.parquet`,
+    `blind.parquet` (what blind rules choose), `results.json`, `report.md`, `report.html`, `figure.png`, the model card
+    `README.md` (with `.eval_results/` where benchmarks of the Hub were scored), `overlap.json` (images that are both
+    trained on and scored) and `finished`, written last; with `forgetting_guard` also `method-guarded/` and
+    `controls/same-batch-guarded/`.
     A run that was killed resumes when it is started again with the same values: what is finished is not repeated,
     and the numbers are the same. With `push_to_hub` the method is pushed once the run is finished; that it may be is
     checked before anything is trained. As a `kind` of study, `DryRun` leaves and pushes nothing.
@@ -53,6 +56,7 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     session = open_session(recipe.trainer_arguments)
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}")
     evaluate = prepare(recipe, session)
+    blind = on_main_process(lambda: score_blind_rules(recipe.experiment, evaluate))
     guard = prepare_guard(recipe, session, evaluate)
     check_rows([method_arm(recipe, None)], session)  # its values, before rows are loaded
     if push is not None:
@@ -70,12 +74,13 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
 
     with kind.open(recipe, session, evaluate, wants_more=wants_more) as study:
         study.keep_scores = recipe.experiment.page and recipe.experiment.page_items > 0
+        study.keep_priors = True
         if has_primary:
             study.check_base(lambda: check(study.outcomes([BASE])))
         study.run(_arms(study, method, controls), number=len(controls) + 1 + (EQUAL_IMAGES in names))
         if guard is not None:
             study.plan_points(guard.evaluator, guarded_models(study, method.name), len(ALPHAS))
-        study.write_report(lambda: _report(study, method, evaluate, guard))
+        study.write_report(lambda: _report(study, method, evaluate, guard, blind))
     if push is not None and session.state.is_main_process:
         push.push(study.folder, print)
     return study.folder
@@ -94,7 +99,7 @@ def _arms(study: Study, method: Arm, controls: Sequence[Arm]) -> Iterator[Arm]:
             yield replace(arm, folder=f"{CONTROLS_FOLDER}/{arm.name}")
 
 
-def _report(study: Study, method: Arm, evaluator: Evaluator, guard: Guard | None) -> None:
+def _report(study: Study, method: Arm, evaluator: Evaluator, guard: Guard | None, blind: BlindResults) -> None:
     if guard is not None:
         guard_models(study, guard, method.name)
     experiment, names = study.recipe.experiment, [name for name in study.models if name != method.name]
@@ -111,10 +116,12 @@ def _report(study: Study, method: Arm, evaluator: Evaluator, guard: Guard | None
         "items": outcomes.digest,
     }
     facts = {**study.facts(), **_card_facts(study, evaluator), "general_average": general, "data": data}
+    blind = blind.with_priors(study.priors(names)).on_items_of(outcomes)
+    facts |= {"blind": blind.to_json(usable_averages(outcomes, declared), outcomes, names)}
     facts |= {} if guard is None else {"guard": guard.facts()}
     swept = None if guard is None else guard.swept
     shown = _shown_items(study, outcomes, names, evaluator) if experiment.page else None
-    page = {"page": experiment.page, "shown_items": shown}
+    page = {"page": experiment.page, "shown_items": shown, "blind": blind}
     publish_run(study.folder, items=outcomes.table, lines=lines, stages=costs, facts=facts, swept=swept, **page)
     track_results(study.recipe, study.folder, study.folder / FIGURE, lines)
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pandas as pd
 
+from hfcomp.evaluation.blind.report import blind_section
+from hfcomp.evaluation.blind.results import BlindResults, write_blind
 from hfcomp.experiments.experiment_config import SAME_BATCH
 from hfcomp.merging.report import front_figure, points_table
 from hfcomp.merging.sweep import Swept
@@ -59,14 +61,16 @@ def publish_run(
     swept: Mapping[str, Swept] | None = None,
     page: bool = True,
     shown_items: ItemBrowser | None = None,
+    blind: BlindResults | None = None,
 ) -> None:
-    """Writes `items.parquet`, `results.json`, `report.md`, `report.html`, the figures and the cards.
+    """Writes `items.parquet`, `blind.parquet`, `results.json`, `report.md`, `report.html`, the figures and the cards.
 
     Printed are the tables, last the verdict, its price, where the files are and what is next. `facts` are those of
     `run_report` and `hfcomp_version`; all of them go into `results.json`. `swept` are the sweeps of the forgetting
     guard, by model. `shown_items` are those of the page, which is written with `page` alone.
     """
     Outcomes(items).write(folder / ITEMS_FILE)
+    write_blind(folder, blind)
     said = {
         "verdict": run_report(lines, stages, facts, brief=True, swept=swept).verdict,
         "meanings": meanings(models_of(lines), facts["method"], swept or {}),
@@ -92,7 +96,7 @@ def run_report(
     Args:
         lines: as `summarize` makes them, the method last.
         stages: what each training run cost.
-        facts: `method`, `caveat`, `notes`, `models`, `config` and where known `general_average`.
+        facts: `method`, `caveat`, `notes`, `models`, `config` and where known `general_average` and `blind`.
         brief: of the lines and differences what fits a terminal.
         folder: of the run; with it the report ends with where its files are.
         swept: of the forgetting guard, by model; then `facts` have `guard`.
@@ -114,6 +118,7 @@ def run_report(
     sections = [
         Section("", [tables.figure_of_lines(FIGURE, title, drawn, reference=reference, main=method)]),
         *tables.sections_of_lines(lines, pairs, reference=reference, general=general, brief=brief),
+        *([blind_section(facts["blind"], models, brief=brief)] if facts.get("blind") else []),
         _guard_section(facts, swept, titled(f"Forgetting guard: {method}", caveat), brief=brief),
         Section("Cost", [tables.costs([asdict(stage) for stage in stages])]),
         Section("Models", [Lines(known), *([] if brief else [tables.facts_table(facts["models"])])]),

@@ -33,6 +33,8 @@ from tqdm import tqdm
 
 from hfcomp import __version__
 from hfcomp.distributed import on_main_process
+from hfcomp.evaluation.blind.outcomes import prior_outcomes
+from hfcomp.evaluation.blind.rules import PRIOR, prior_of
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.identity import identity
@@ -64,6 +66,7 @@ CAVEATS = {
 FREE_FIELDS = {
     *("output_dir", "mini_batch_size", "disable_tqdm", "save_strategy", "save_steps", "save_total_limit", "report_to"),
     *("use_cpu", "allow_urls", "url_timeout", "ddp_timeout", "run_name", "project", "push_to_hub"),
+    "blind_captions",
     *("forgetting_guard", "guard_benchmarks", "guard_data", "guard_rule", "guard_tolerance"),
 }
 FREE_PREFIXES = ("dataloader_", "logging_", "evaluation", "page", "trackio_", "hub_")
@@ -84,6 +87,7 @@ class Study:
     followed: dict[str, dict[int, pd.DataFrame]] = field(default_factory=dict)  # outcomes of checkpoints, by arm, step
     pace: Pace = field(default_factory=Pace)
     keep_scores: bool = False  # texts and cosines beside the outcomes of the base and the arms
+    keep_priors: bool = False  # what each of them chooses without the image
 
     @classmethod
     @contextmanager
@@ -158,17 +162,28 @@ class Study:
         `weights` is the `identity` of the model, which is the default, or of the arm that it is a checkpoint of.
         """
         path, notes = self.folder / FOLDER / f"{name}.parquet", self.session.notes
-        stamp = {"weights": weights or identity(place), **scoring.stamp}
-        table = read_stored(path, stamp, self.session.log)
+        stamp, log = {"weights": weights or identity(place), **scoring.stamp}, self.session.log
+        keep_priors = self.keep_priors and scoring.in_full is not None
+        complete = not keep_priors or read_stored(self._prior_file(name), stamp, log) is not None
+        table = read_stored(path, stamp, log) if complete else None
         if table is None:
             before, embedder = len(notes), Embedder(place, device=self.recipe.device, cache=EmbeddingCache())
-            if self.keep_scores and scoring.with_scores is not None:
-                table, scores = scoring.with_scores(embedder)
-                write_scores(self._scores_file(name), scores)
+            if scoring.in_full is not None and (self.keep_scores or keep_priors):
+                how = {"keep_scores": self.keep_scores, "prior": prior_outcomes if keep_priors else None}
+                full = scoring.in_full(embedder, **how)
+                table = full.items
+                if self.keep_scores:
+                    write_scores(self._scores_file(name), full.scores)
+                if keep_priors:
+                    write_table(self._prior_file(name), full.prior, stamp)
             else:
                 table = scoring.score(embedder)
             write_table(path, table, {**stamp, "notes": notes[before:]})
         return table
+
+    def priors(self, names: Sequence[str]) -> list[pd.DataFrame]:
+        """Outcomes of what arms choose without the image, with `prior_of` each as `arm`; after `outcomes`."""
+        return [read_table(self._prior_file(name))[0].assign(arm=prior_of(name)) for name in names]
 
     def scores(self, names: Sequence[str]) -> pa.Table | None:
         """Texts and cosines of arms, as far as they were kept; for the main process, after `outcomes`.
@@ -187,6 +202,9 @@ class Study:
 
     def _scores_file(self, name: str) -> Path:
         return self.folder / FOLDER / f"{name}.{SCORES_FILE}"
+
+    def _prior_file(self, name: str) -> Path:
+        return self.folder / FOLDER / f"{name}.{PRIOR}.parquet"
 
     def facts(self) -> dict[str, Any]:
         """What a report says beside its numbers."""
@@ -235,7 +253,7 @@ def evaluation_scoring(recipe: Recipe, evaluate: Evaluator, **stamp: Any) -> Sco
     """A scoring by loaded benchmarks: other items, as of a file that was edited since, score anew."""
     items = {one.benchmark.name: one.digest for one in evaluate.loaded}
     settings = {**stamp, **evaluation_settings(recipe), "items": items}
-    return Scoring(evaluate, settings, evaluate.with_scores)
+    return Scoring(evaluate, settings, evaluate.in_full)
 
 
 def evaluation_settings(recipe: Recipe) -> dict[str, Any]:

@@ -18,14 +18,14 @@ from hfcomp.statistics.clusters import (
     parts_of,
     share_of_subsets,
 )
-from hfcomp.statistics.significance import BLOCK, differing_images, macro_sign_flip_test
+from hfcomp.statistics.significance import differing_images, macro_sign_flip_test
 
 # A resample that happens to hold equal images only has no spread; its deviation is then counted in quarters of the
 # spread of the whole set. Without it, sets of 60 images with few errors get intervals that reach from 0 to 1.
 LEAST_SPREAD = 0.25
 # Level of the intervals of differences, consistent with p.
 LEVEL = 0.95
-# Counts of images that are drawn at a time: 64 MB.
+# Counts of images that are drawn at a time: 8 MB, so that the allocator keeps them.
 CELLS = 2**23
 # Tails need that many draws.
 FEWEST_DRAWS = 100
@@ -194,10 +194,11 @@ class ImageBootstrap:
         self, aligned: Aligned, mean: NDArray[np.float64], least: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """`[draws, M]`: how far each draw's mean is from the whole set's, in units of the draw's own spread."""
-        found, rows = [], max(1, min(BLOCK, CELLS // len(aligned.used)))
+        found, rows = [], max(1, CELLS // len(aligned.used))
+        every = np.array_equal(aligned.used, np.arange(self.draws.shape[1]))
         for start in range(0, len(self.draws), rows):
-            weights = self.draws[start : start + rows].take(aligned.used, axis=1).astype(np.float64)
-            drawn, spread, complete = aligned.mean_and_spread(weights)
+            counts = self.draws[start : start + rows]
+            drawn, spread, complete = aligned.mean_and_spread(counts if every else counts.take(aligned.used, axis=1))
             found.append(((drawn - mean) / np.maximum(spread, least))[complete])
         return np.concatenate(found)
 

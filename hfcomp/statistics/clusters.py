@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.statistics.products import Counts, product, tiles
+
 Images = Sequence[Any] | NDArray[Any]
 Values = NDArray[Any] | Sequence[float]
 Subsets = Sequence[tuple[Values, Images]]
 """The values `[n]` or `[n, M]` of each subset and the images `[n]` of its items."""
 Part = tuple[list[Any], NDArray[np.float64], NDArray[np.float64]]
 """Of one subset: the names of its I images, their sums `[I, M]` and numbers of items `[I]`."""
+DENSE = 4
+"""Numbers of images are sorted by counting them where the largest is below that many times the number of items."""
 FEW = 3
 """Subsets with common images whose variance is quicker to multiply out, at the cost of the number's square."""
 
@@ -59,6 +63,9 @@ def distinct(images: Images) -> tuple[list[Any], NDArray[np.intp]]:
         missing = next((row for row, name in enumerate(array.tolist()) if name is None or name != name), None)
         if missing is not None:
             raise ValueError(f"images, item {missing}: found no image id. Every item needs its image.")
+    if array.dtype.kind in "iu" and len(array) and array.min() >= 0 and array.max() < DENSE * len(array):
+        there = np.bincount(array) > 0  # quicker than sorting
+        return np.flatnonzero(there).tolist(), (np.cumsum(there) - 1)[array]
     names, index = np.unique(array, return_inverse=True)
     return names.tolist(), index
 
@@ -120,7 +127,8 @@ class Aligned:
             (names, sums - sizes[:, None] * own, sizes)
             for (names, sums, sizes), own in zip(parts, self._mean, strict=True)
         ]
-        self._disjoint = len(np.unique(together)) == len(together)
+        parts_with = np.bincount(together)  # [images of the benchmark]
+        self._disjoint = parts_with.max(initial=0) <= 1
         if self._disjoint:
             self.used = together
             own = np.concatenate([sums for _, sums, _ in parts])  # [I, M]
@@ -128,16 +136,14 @@ class Aligned:
             self._columns = np.concatenate([own, own**2, own * sizes, sizes, sizes**2], axis=1)
             self._starts = np.cumsum([0, *map(len, places[:-1])])
             return
-        self.used = np.unique(together)
+        self.used = np.flatnonzero(parts_with)
         self._sums = np.zeros((len(parts), len(self.used), parts[0][1].shape[1]))
         self._sizes = np.zeros((len(parts), len(self.used)))
         for index, (place, (_, part_sums, part_sizes)) in enumerate(zip(places, parts, strict=True)):
             where = np.searchsorted(self.used, place)
             self._sums[index, where], self._sizes[index, where] = part_sums, part_sizes
 
-    def mean_and_spread(
-        self, draws: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+    def mean_and_spread(self, draws: Counts) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
         """The weighted mean of K ratios for every draw, and its clustered standard error, not corrected for few.
 
         With `m_k = S_k / N_k` and weights `c_k`, the residual of image i is `r_i = sum_k c_k (s_ik - m_k n_ik) / N_k`
@@ -152,9 +158,11 @@ class Aligned:
         """
         if self._disjoint:
             return self._spread_of_disjoint(draws)
-        drawn = draws @ self._sizes.T  # [B, K]
+        sums = np.moveaxis(self._sums, 1, 0).reshape(len(self.used), -1)  # [I, K * M]
+        products = product(draws, np.concatenate([self._sizes.T, sums], axis=1))
+        drawn, own = np.split(products, [len(self._sizes)], axis=1)
         number = np.maximum(drawn, 1)
-        ratio = np.tensordot(draws, self._sums, axes=(1, 1)) / number[:, :, None]  # [B, K, M]
+        ratio = own.reshape(len(draws), *self._mean.shape) / number[:, :, None]  # [B, K, M]
         variance_of = _variance_of_few if len(self._sums) <= FEW else _variance_of_many
         variance = variance_of(draws, self._sums, self._sizes, ratio, self._share / number)
         return self._mean_of(ratio), np.sqrt(np.maximum(variance, 0)), (drawn > 0).all(axis=1)
@@ -162,15 +170,11 @@ class Aligned:
     def _mean_of(self, ratio: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.tensordot(ratio + self._mean, self._share, axes=(1, 0))
 
-    def _spread_of_disjoint(
-        self, draws: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+    def _spread_of_disjoint(self, draws: Counts) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
         """`mean_and_spread`, the variance multiplied out: draws are read once, and no `[B, I, M]` is needed."""
         ends = [*self._starts[1:], len(self._columns)]
-        products = np.stack(
-            [draws[:, start:end] @ self._columns[start:end] for start, end in zip(self._starts, ends, strict=True)],
-            axis=1,
-        )
+        parts = [slice(*bounds) for bounds in zip(self._starts, ends, strict=True)]
+        products = np.stack([product(draws[:, part], self._columns[part]) for part in parts], axis=1)
         models = self._mean.shape[1]
         sums, squares, mixed, sizes = np.split(products, [models, 2 * models, 3 * models], axis=2)  # each [B, K, M]
         number = np.maximum(sizes[:, :, :1], 1)
@@ -181,7 +185,7 @@ class Aligned:
 
 
 def _variance_of_few(
-    draws: NDArray[np.float64],
+    draws: Counts,
     sums: NDArray[np.float64],
     sizes: NDArray[np.float64],
     ratio: NDArray[np.float64],
@@ -192,7 +196,8 @@ def _variance_of_few(
     for one, other in combinations_with_replacement(range(len(sums)), 2):
         (s, n), (t, m) = ((sums[part], sizes[part][:, None]) for part in (one, other))
         columns = np.concatenate([s * t, s * m, n * t, n * m], axis=1)
-        both, first, second, size = np.split(draws @ columns, [len(t[0]), 2 * len(t[0]), 3 * len(t[0])], axis=1)
+        ends = [len(t[0]), 2 * len(t[0]), 3 * len(t[0])]
+        both, first, second, size = np.split(product(draws, columns), ends, axis=1)
         r, q = ratio[:, one], ratio[:, other]
         factor = (1 if one == other else 2) * weight[:, one] * weight[:, other]
         variance += factor[:, None] * (both - q * first - r * second + r * q * size)
@@ -200,16 +205,20 @@ def _variance_of_few(
 
 
 def _variance_of_many(
-    draws: NDArray[np.float64],
+    draws: Counts,
     sums: NDArray[np.float64],
     sizes: NDArray[np.float64],
     ratio: NDArray[np.float64],
     weight: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """`[B, M]` from the residuals, with an item's weight `[B, K]`; multiplied out, it would cost K * K products."""
-    variance = np.zeros((len(draws), ratio.shape[2]))
-    for model in range(ratio.shape[2]):
-        residual = weight @ sums[:, :, model]
-        residual -= (weight * ratio[:, :, model]) @ sizes
-        variance[:, model] = np.einsum("bi,bi,bi->b", draws, residual, residual)
+    models = ratio.shape[2]
+    of_sums = [np.concatenate([weight, -weight * ratio[:, :, model]], axis=1) for model in range(models)]  # [B, 2 K]
+    both = [np.concatenate([sums[:, :, model], sizes]) for model in range(models)]  # [2 K, I]
+    variance = np.zeros((len(draws), models))
+    for rows, inside, tile in tiles(draws, 2 * len(sums)):
+        for model in range(models):
+            residual = of_sums[model][rows] @ both[model][:, inside]
+            np.multiply(residual, residual, out=residual)
+            variance[rows, model] += np.einsum("bi,bi->b", tile, residual)
     return variance

@@ -10,9 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from hfcomp.checksums import CHECKSUM, with_checksum
 from hfcomp.writing import write_parquet
@@ -42,6 +44,8 @@ FILLED = ("arm", "setting", "seed", "step", *LINE, "item", "image_id")
 """Columns that have a value in every row."""
 NUMBERS = ("chance", "value")
 METADATA = b"hfcomp"
+HASHED_ROWS = 2**14
+"""At a time."""
 
 
 class Outcomes:
@@ -123,21 +127,52 @@ class Outcomes:
 
 
 def items_hash(items: pd.DataFrame) -> str:
-    """Short content hash of a table of items; the order of its rows and columns does not change it."""
-    table = pd.DataFrame({name: _plain(items[name]) for name in sorted(items.columns)})
-    digest = hashlib.sha256(repr(list(table.columns)).encode())
-    for row in sorted(map(repr, table.itertuples(index=False, name=None))):
-        digest.update(row.encode() + b"\n")
+    """Short content hash of a table of items; the order of its rows and columns does not change it.
+
+    It is that of the sorted `repr` of its rows, numbers as float and all else as text.
+    """
+    names = sorted(items.columns)
+    digest = hashlib.sha256(repr(names).encode())
+    ends = [", "] * (len(names) - 1) + [",)" if len(names) == 1 else ")"]
+    columns = [_written(items[name], end) for name, end in zip(names, ends, strict=True)]
+    # none of a column's texts begins another one, so that rows are in order where these are
+    order = np.lexsort([place for place, _ in reversed(columns)]) if columns else np.arange(0)
+    for start in range(0, len(order), HASHED_ROWS):
+        rows = order[start : start + HASHED_ROWS]
+        parts = [texts[place[rows]].tolist() for place, texts in columns]
+        digest.update("".join(f"({''.join(row)}\n" for row in zip(*parts, strict=True)).encode())
     return f"sha256:{digest.hexdigest()[:16]}"
 
 
-def _plain(column: pd.Series) -> pd.Series:
-    """Numbers as float and all else as text, so that a table read back from Parquet is the same table."""
-    column = column.reset_index(drop=True)
+def _written(column: pd.Series, end: str) -> tuple[NDArray[np.intp], NDArray[np.object_]]:
+    """`[n]`, the place of each cell among the distinct ones, and these as a row's `repr` has them, sorted.
+
+    Numbers are written as float and all else as text, so that a table read back from Parquet is the same table.
+    """
     if column.name in NUMBERS:
-        return column.astype(float)
+        bits, number = np.unique(
+            column.astype(float).to_numpy().view(np.int64), return_inverse=True
+        )  # -0.0 is not 0.0
+        cells = list(map(repr, bits.view(np.float64).tolist()))
+    else:
+        number, distinct = pd.factorize(column if _equal_is_same(column) else _as_texts(column))
+        cells = [repr(str(one)) for one in np.asarray(distinct).tolist()]
+        if (number < 0).any():  # None and NaN are one in Parquet
+            number, cells = np.where(number < 0, len(cells), number), [*cells, repr(math.nan)]
+    texts, place = np.unique(np.array([cell + end for cell in cells], dtype=object), return_inverse=True)
+    return place[number], texts
+
+
+def _equal_is_same(column: pd.Series) -> bool:
+    """Whether equal cells are written alike, unlike 1, 1.0 and True."""
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biu":
+        return True
+    return pd.api.types.infer_dtype(column, skipna=True) == "string"
+
+
+def _as_texts(column: pd.Series) -> pd.Series:
     texts = column.map(str).astype(object)  # `astype(str)` of pandas 2 makes texts of bytes
-    return texts.mask(column.isna(), math.nan)  # None and NaN are one in Parquet
+    return texts.mask(column.isna(), math.nan)
 
 
 def write_table(

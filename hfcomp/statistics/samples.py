@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hfcomp.statistics.bootstrap import ImageBootstrap
+from hfcomp.statistics.clusters import distinct
 from hfcomp.statistics.measures import Measure
 from hfcomp.statistics.outcomes import LINE, NO_SEED, STRATUM, Line
 
@@ -23,6 +24,8 @@ Column = tuple[Cell, int]
 """A cell and a seed."""
 SIGNED = ("correlation", "kendall", "tau")
 """Words in the names of metrics that go from -1 to 1."""
+READ = ("column", "image", "value", "tie", "chance", STRATUM)
+"""Columns of a table that are read as they are."""
 ALIKE = "Score all models on the same items."
 
 
@@ -87,7 +90,7 @@ class Sample:
     def facts(self) -> dict[str, Any]:
         """Chance (`None` where an item has none), and the numbers of items and images."""
         chance = float(self.mean("chance"))
-        images = len(np.unique(np.concatenate([part.images for part in self.parts])))
+        images = len(distinct(np.concatenate([part.images for part in self.parts]))[0])
         items = sum(len(part.images) for part in self.parts)
         return {"chance": None if math.isnan(chance) else chance, "items": items, "images": images}
 
@@ -124,8 +127,11 @@ class Samples:
     """
 
     def __init__(self, table: pd.DataFrame, columns: list[Column], images: str, *, every: bool) -> None:
-        self._table, self._columns, self._images, self._every = table, columns, images, every
+        self._columns, self._images, self._every = columns, images, every
         self._rows: Mapping[Line, NDArray[np.intp]] = table.groupby(LINE, sort=False).indices
+        item, self._names = pd.factorize(table["item"])
+        self._cells = {name: table[name].to_numpy() for name in READ} | {"item": item}
+        self._of_line: dict[tuple[Line, tuple[int, ...]], Items] = {}
         self._drawn: tuple[Any, ImageBootstrap | None] = None, None
 
     def sample(self, measure: Measure) -> Sample:
@@ -137,11 +143,11 @@ class Samples:
         absent = [line for line in measure.lines if line not in self._rows]
         if absent:
             raise ValueError(f"{measure.name}: no model was scored on {' / '.join(absent[0])}.")
-        tables = {line: self._table.iloc[self._rows[line]] for line in measure.lines}
-        there = np.unique(np.concatenate([table["column"] for table in tables.values()]))
+        column = self._cells["column"]
+        there = np.flatnonzero(np.bincount(np.concatenate([column[self._rows[line]] for line in measure.lines])))
         chosen = list(range(len(self._columns))) if self._every else there.tolist()
         columns = [self._columns[number] for number in chosen]
-        of_line = {line: _items(table, chosen, columns, " / ".join(line)) for line, table in tables.items()}
+        of_line = {line: self._items(line, chosen, columns) for line in measure.lines}
         items = [_pool([of_line[line] for line in pool]) for pool in measure.pools]
         weights = measure.weights or [1.0] * len(items)
         strata = [one.parts() for one in items]
@@ -158,8 +164,16 @@ class Samples:
         if self._drawn[1] is None or self._drawn[0] != key:
             wanted = self._rows if key is None else [line for line in self._rows if line[0] in key or line in key]
             rows = np.concatenate([self._rows[line] for line in wanted])
-            self._drawn = key, ImageBootstrap(self._table["image"].to_numpy()[rows])
+            self._drawn = key, ImageBootstrap(self._cells["image"][rows])
         return self._drawn[1]
+
+    def _items(self, line: Line, chosen: Sequence[int], columns: Sequence[Column]) -> Items:
+        """The items of a line; averages read them again."""
+        key = line, tuple(chosen)
+        if key not in self._of_line:
+            cells = {name: column[self._rows[line]] for name, column in self._cells.items()}
+            self._of_line[key] = _items(cells, self._names, chosen, columns, " / ".join(line))
+        return self._of_line[key]
 
 
 def _pool(items: Sequence[Items]) -> Items:
@@ -176,20 +190,26 @@ def _bounds(metrics: str, parts: Sequence[Items]) -> tuple[float, float] | None:
     return (low, 1.0) if inside else None
 
 
-def _items(table: pd.DataFrame, chosen: Sequence[int], columns: Sequence[Column], where: str) -> Items:
-    """The items of a line, in order of appearance, by model.
+def _items(
+    cells: Mapping[str, NDArray[Any]],
+    names: Sequence[str],
+    chosen: Sequence[int],
+    columns: Sequence[Column],
+    where: str,
+) -> Items:
+    """The items of a line, in order of appearance, by model; `names` are those of the numbers in `item`.
 
     Raises:
         ValueError: for an item that is duplicated or missing for a model, or has another image or a non-finite value.
     """
-    item, items = pd.factorize(table["item"])
-    column = np.searchsorted(chosen, table["column"])
+    item, items = pd.factorize(cells["item"])
+    column, number = np.searchsorted(chosen, cells["column"]), len(cells["item"])
     rows = np.full((len(items), len(chosen)), -1)
-    rows[item, column] = np.arange(len(table))
+    rows[item, column] = np.arange(number)
     twice = np.zeros(rows.shape, dtype=bool)
-    again = rows[item, column] != np.arange(len(table))
+    again = rows[item, column] != np.arange(number)
     twice[item[again], column[again]] = True
-    value, image, first = table["value"].to_numpy()[rows], table["image"].to_numpy()[rows], rows[:, 0]
+    value, image, first = cells["value"][rows], cells["image"][rows], rows[:, 0]
     for bad, said in (
         (twice, "item {item} of model {model!r} is duplicated. Score each item once."),
         (
@@ -201,11 +221,11 @@ def _items(table: pd.DataFrame, chosen: Sequence[int], columns: Sequence[Column]
     ):
         if bad.any():
             row, model = np.argwhere(bad)[0]
-            names = [_name(one) for one in (columns[model], columns[(rows[row] >= 0).argmax()])]
-            facts = {"item": repr(items[row]), "count": f"{bad[:, model].sum():,}"}
-            raise ValueError(f"{where}: {said.format(model=names[0], other=names[1], **facts)}")
-    strata, chance = table[STRATUM].to_numpy()[first], table["chance"].to_numpy()[first]
-    return Items(value, table["tie"].to_numpy()[rows], image[:, 0], chance, None if pd.isna(strata).any() else strata)
+            found = [_name(one) for one in (columns[model], columns[(rows[row] >= 0).argmax()])]
+            facts = {"item": repr(names[items[row]]), "count": f"{bad[:, model].sum():,}"}
+            raise ValueError(f"{where}: {said.format(model=found[0], other=found[1], **facts)}")
+    strata, chance = cells[STRATUM][first], cells["chance"][first]
+    return Items(value, cells["tie"][rows], image[:, 0], chance, None if pd.isna(strata).any() else strata)
 
 
 def _name(column: Column) -> str:

@@ -20,6 +20,7 @@ from hfcomp.statistics.clusters import (
     per_image,
     share_of_subsets,
 )
+from hfcomp.statistics.products import product
 
 # Up to this many images with a difference, all 2 ** 13 signs are tried instead of a sample of them.
 EXACT_IMAGES = 13
@@ -247,8 +248,8 @@ def _random_signs(sums: NDArray[np.float64], permutations: int, seed: int) -> ND
     for start in range(0, permutations, BLOCK):
         rows = min(BLOCK, permutations - start)
         bits = np.frombuffer(generator.bytes(rows * -(-len(sums) // 8)), dtype=np.uint8).reshape(rows, -1)
-        kept = np.unpackbits(bits, axis=1, count=len(sums)).astype(np.float64)
-        hits += (np.abs(2 * (kept @ sums) - total) >= reached).sum(axis=0)
+        kept = np.unpackbits(bits, axis=1, count=len(sums))
+        hits += (np.abs(2 * product(kept, sums) - total) >= reached).sum(axis=0)
     return (1 + hits) / (1 + permutations)
 
 

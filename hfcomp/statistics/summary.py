@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from hfcomp.statistics.bootstrap import ImageBootstrap
 from hfcomp.statistics.measures import Averages, Measure, all_measures
@@ -124,8 +125,16 @@ def _enumerate(table: pd.DataFrame, by: list[str], models: Sequence[Cell] | None
     place = np.array([columns.index(column) if column in columns else -1 for column in known], dtype=np.intp)
     number = place[table.groupby([*by, "seed"], sort=False).ngroup().to_numpy()]
     table = table.assign(column=number)[number >= 0]
-    # numbers in the order of the images' names: quicker than names
-    return table.assign(image=np.unique(table["image_id"].to_numpy(), return_inverse=True)[1]), columns
+    return table.assign(image=_in_order(table["image_id"])), columns
+
+
+def _in_order(names: pd.Series) -> NDArray[np.intp]:
+    """The number of each name in the order of the distinct ones: quicker than names."""
+    number, distinct = pd.factorize(names)
+    order = np.argsort(np.asarray(distinct, dtype=object))
+    place = np.empty(len(order), dtype=np.intp)
+    place[order] = np.arange(len(order))
+    return place[number]
 
 
 def _check_names(cells: Sequence[Cell], **arguments: Sequence[Cell]) -> None:

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from hfcomp.evaluation.protocols import caption_choice as choice
-from hfcomp.evaluation.protocols import group_match as group
 from hfcomp.evaluation.protocols import level_choice as levels
-from hfcomp.evaluation.protocols import two_positive_choice as positives
 from hfcomp.evaluation.protocols import zero_shot as words
 from hfcomp.evaluation.protocols.level_candidates import Candidates, hard_images
+from hfcomp.metrics import group
+from hfcomp.metrics import two_positive as positives
+from hfcomp.metrics.choice import ChoiceOutcome, pair_scores
+from hfcomp.metrics.group import GroupOutcome
 from tests import tolerances
 
 ITEMS = 4000
@@ -53,19 +55,25 @@ def test_a_masked_negative_does_not_count(generator):
     assert choice.caption_choice(image, image, negative).accuracy == 0.0
 
 
+def group_match(image, caption, other_image, other_caption) -> GroupOutcome:
+    """The four cosines of two images and their captions, as the protocol compares them."""
+    pairs = [(one, text) for text in (caption, other_caption) for one in (image, other_image)]
+    return group.group_score(*(pair_scores(*pair) for pair in pairs))
+
+
 def test_group_match_wants_all_four_comparisons(generator):
     image, other = unit(generator, ITEMS, 16), unit(generator, ITEMS, 16)
-    perfect = group.group_match(image, image, other, other)
+    perfect = group_match(image, image, other, other)
     assert perfect.group.accuracy == 1.0 and not perfect.group.tie.any()
-    inverted = group.group_match(image, other, other, image)
+    inverted = group_match(image, other, other, image)
     assert inverted.text.accuracy == inverted.image.accuracy == 0.0
-    constant = group.group_match(image, image, image, image)
+    constant = group_match(image, image, image, image)
     for outcome in (constant.text, constant.image, constant.group):
         assert outcome.accuracy == 0.0 and outcome.tie_rate == 1.0
 
 
 def test_group_match_of_a_random_scorer_is_at_chance(generator):
-    outcome = group.group_match(*(unit(generator, ITEMS, 64) for _ in range(4)))
+    outcome = group_match(*(unit(generator, ITEMS, 64) for _ in range(4)))
     for name, chance in group.CHANCE.items():
         assert getattr(outcome, name).accuracy == pytest.approx(chance, abs=0.03)
 
@@ -74,44 +82,48 @@ def test_text_and_image_score_are_told_apart():
     """Both captions fit the first image best: every caption finds an image of its own only once."""
     image, other_image = np.float32([[1, 0]]), np.float32([[0, 1]])
     caption, other_caption = np.float32([[1, 0]]), np.float32([[0.8, 0.6]])
-    outcome = group.group_match(image, caption, other_image, other_caption)
+    outcome = group_match(image, caption, other_image, other_caption)
     assert outcome.text.correct.tolist() == [True]
     assert outcome.image.correct.tolist() == [False]
     assert outcome.group.correct.tolist() == [False]
 
 
-def two_positive(generator, **changes):
-    parts = {name: unit(generator, ITEMS, 16) for name in ("image", "caption", "paraphrase", "negative")}
-    return positives.two_positive_choice(**(parts | changes))
+def two_positive(generator, **changes) -> tuple[ChoiceOutcome, ChoiceOutcome]:
+    """What came of the choice by the image, and of that by the texts alone."""
+    names = ("image", "caption", "paraphrase", "negative")
+    image, caption, paraphrase, negative = ({name: unit(generator, ITEMS, 16) for name in names} | changes).values()
+    texts = (caption, paraphrase), (caption, negative), (paraphrase, negative)
+    return (
+        positives.image_to_text(*(pair_scores(image, text) for text in (caption, paraphrase, negative))),
+        positives.text_only(*(pair_scores(*pair) for pair in texts)),
+    )
 
 
 def test_two_positives_want_both_captions(generator):
     image = unit(generator, ITEMS, 16)
-    perfect = two_positive(generator, image=image, caption=image, paraphrase=image, negative=-image)
-    assert perfect.image_to_text.accuracy == perfect.text_only.accuracy == 1.0
-    one_wrong = two_positive(
+    by_image, by_texts = two_positive(generator, image=image, caption=image, paraphrase=image, negative=-image)
+    assert by_image.accuracy == by_texts.accuracy == 1.0
+    one_wrong, _ = two_positive(
         generator, image=image, caption=image, paraphrase=-image, negative=unit(generator, ITEMS, 16)
     )
-    assert one_wrong.image_to_text.accuracy == 0.0
+    assert one_wrong.accuracy == 0.0
 
 
 def test_two_positives_by_texts_alone_do_not_read_the_image(generator):
     """A paraphrase nearer to the negative than to its caption is wrong, whichever of the two is the nearer."""
     caption = unit(generator, ITEMS, 16)
-    outcome = two_positive(generator, caption=caption, paraphrase=-caption, negative=-caption)
-    assert outcome.text_only.accuracy == 0.0
-    outcome = two_positive(generator, caption=caption, paraphrase=-caption, negative=caption)
-    assert outcome.text_only.accuracy == 0.0
+    _, by_texts = two_positive(generator, caption=caption, paraphrase=-caption, negative=-caption)
+    assert by_texts.accuracy == 0.0
+    _, by_texts = two_positive(generator, caption=caption, paraphrase=-caption, negative=caption)
+    assert by_texts.accuracy == 0.0
 
 
 def test_two_positives_at_chance_and_tied(generator):
-    random = two_positive(generator)
-    assert random.image_to_text.accuracy == pytest.approx(positives.CHANCE, abs=0.03)
-    assert random.text_only.accuracy == pytest.approx(positives.CHANCE, abs=0.03)
+    for random in two_positive(generator):
+        assert random.accuracy == pytest.approx(positives.CHANCE, abs=0.03)
     same = unit(generator, ITEMS, 16)
-    constant = two_positive(generator, caption=same, paraphrase=same, negative=same)
-    assert constant.image_to_text.accuracy == constant.text_only.accuracy == 0.0
-    assert constant.image_to_text.tie_rate == constant.text_only.tie_rate == 1.0
+    for constant in two_positive(generator, caption=same, paraphrase=same, negative=same):
+        assert constant.accuracy == 0.0 and constant.tie_rate == 1.0
 
 
 def test_zero_shot_by_the_mean_of_prompts(generator):

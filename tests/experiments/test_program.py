@@ -14,6 +14,7 @@ import yaml
 from huggingface_hub import ModelCard
 from transformers import CLIPModel, CLIPProcessor, SiglipModel
 
+from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.experiments import command, program, session
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.reporting.format import p_value
@@ -53,6 +54,7 @@ def test_a_run_leaves_the_documented_folder(finished):
         "evaluation",
         "config.yaml",
         "items.parquet",
+        "blind.parquet",
         "overlap.json",
         "results.json",
         "report.md",
@@ -62,7 +64,7 @@ def test_a_run_leaves_the_documented_folder(finished):
         "finished",
     }
     stored = {path.stem for path in (finished / "evaluation").iterdir()}
-    assert stored == {*MODELS, *(f"{name}.scores" for name in MODELS)}
+    assert stored == {f"{name}{kind}" for name in MODELS for kind in ("", ".prior", ".scores")}
     assert (finished / "method" / "checkpoint-4").is_dir()
     assert yaml.safe_load((finished / "config.yaml").read_text())["batch_size"] == 16
     assert yaml.safe_load((finished / "config.yaml").read_text())["output_dir"] == str(finished)
@@ -86,6 +88,32 @@ def test_results_hold_every_model_with_its_weights_and_the_differences_to_base_a
     for line in results["results"]:
         assert list(line["models"]) == MODELS
         assert list(line["differences"]["Slipform"]) == MODELS[:-1]
+
+
+def test_the_report_has_blind_rules_the_prior_of_every_model_and_what_is_left(finished):
+    results = json.loads((finished / "results.json").read_text())
+    blind = results["blind"]
+    assert list(blind["rules"]) == ["constant", "shorter", "full stop", *(f"prior of {name}" for name in MODELS)]
+    rules = pd.read_parquet(finished / "blind.parquet")
+    assert blind["items"] == items_hash(rules)
+    items = pd.read_parquet(finished / "items.parquet")
+    keys = ["benchmark", "subset", "metric", "item"]
+    texts = rules[rules["arm"].isin(["constant", "shorter", "full stop"])]
+    solved = set(texts[texts["value"] == 1][keys].itertuples(index=False, name=None))
+    of_rules = set(texts[keys].itertuples(index=False, name=None))
+    for line in blind["unsolved"]:
+        lines = items[(items["benchmark"] == line["benchmark"]) & (items["metric"] == line["metric"])]
+        own = lines[lines["arm"] == "Slipform"]
+        names = list(own[keys].itertuples(index=False, name=None))
+        assert of_rules >= set(names) and line["of"] == len(names)
+        left = own[[name not in solved for name in names]]
+        assert line["items"] == len(left) > 0 and list(line["models"]) == MODELS
+        assert line["models"]["Slipform"]["value"] == pytest.approx(left["value"].mean())
+    for file in ("report.md", "report.html"):
+        text = (finished / file).read_text()
+        assert "Blind baselines" in text and "prior of same-batch" in text and "--blind_captions names others" in text
+    again = EvaluationResults.load(finished)
+    assert again._blind_facts == blind
 
 
 def test_results_are_the_means_of_the_items(finished):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.blind.captions import CaptionSource, read_caption_source
+from hfcomp.evaluation.blind.captions import FOLDER, CaptionSource, read_caption_source
+from hfcomp.evaluation.blind.results import BlindResults, blind_outcomes
 from hfcomp.evaluation.blind.rules import BIGRAM, BIGRAM_SENTENCE, BIGRAMS, text_scores
 from hfcomp.evaluation.encoding.cells import is_missing
 from hfcomp.evaluation.encoding.embed import Indexed
@@ -21,6 +22,7 @@ from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailabl
 if TYPE_CHECKING:
     import pandas as pd
 
+DRAWN = "the captions are drawn, and COCO's say nothing of them; --blind_captions names others."
 NO_CAPTIONS = "no caption of {place} is left that the benchmark does not use"
 
 
@@ -56,6 +58,7 @@ class BlindRules:
 
     def __init__(self, captions: str | Path | None, folders: Folders) -> None:
         self._given, self._folders = captions, folders
+        folders.asked.add(FOLDER)  # may be named for its captions alone
         self.skipped: dict[str, str] = {}
         self.captions: dict[str, dict[str, Any]] = {}
         self.not_applicable: list[str] = []
@@ -71,7 +74,7 @@ class BlindRules:
         pairs = [(one.title, text_choice_of(one.benchmark, one.data), one.data) for one in loaded]
         self.not_applicable = [title for title, benchmark, _ in pairs if benchmark is None]
         applicable = [(title, one, items) for title, one, items in pairs if one is not None]
-        source = self._source([items for *_, items in applicable]) if applicable else None
+        source = self._source(applicable) if applicable else None
         found: list[pd.DataFrame] = []
         for title, one, items in applicable:
             try:
@@ -80,9 +83,20 @@ class BlindRules:
                 self.skipped[title] = f"{type(error).__name__}: {error}"
         return found
 
-    def _source(self, read: Sequence[BenchmarkData]) -> CaptionSource | None:
+    def results(self, tables: Sequence[pd.DataFrame]) -> BlindResults:
+        """What rules and priors made of the items.
+
+        Args:
+            tables: of `score`, and outcomes of priors.
+        """
+        return BlindResults(blind_outcomes(tables), self.skipped, self.captions, self.not_applicable)
+
+    def _source(self, applicable: Sequence[tuple[str, Benchmark, BenchmarkData]]) -> CaptionSource | None:
+        if self._given is None and all(one.synthetic for _, one, _ in applicable):
+            self.skipped |= dict.fromkeys(BIGRAMS, DRAWN)
+            return None
         try:
-            return read_caption_source(self._given, self._folders, read)
+            return read_caption_source(self._given, self._folders, [items for *_, items in applicable])
         except Unavailable as error:
             self.skipped |= dict.fromkeys(BIGRAMS, f"{error.reason} {error.how_to_fix}")
             return None

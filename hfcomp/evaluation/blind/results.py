@@ -49,11 +49,14 @@ class BlindResults:
         table = self.outcomes.table
         return replace(self, outcomes=Outcomes(table[~table["arm"].isin(left)]))
 
-    def on_lines_of(self, outcomes: Outcomes) -> BlindResults:
-        """The same on the lines alone that outcomes have."""
-        known = pd.MultiIndex.from_frame(outcomes.table[LINE].drop_duplicates())
-        table = self.outcomes.table
-        return replace(self, outcomes=Outcomes(table[pd.MultiIndex.from_frame(table[LINE]).isin(known)]))
+    def on_items_of(self, outcomes: Outcomes) -> BlindResults:
+        """The same on the items alone that outcomes have."""
+        kept = self.outcomes.table.merge(outcomes.table[ITEM].drop_duplicates(), on=ITEM, how="inner")
+        return replace(self, outcomes=Outcomes(kept))
+
+    def with_priors(self, tables: Sequence[pd.DataFrame]) -> BlindResults:
+        """The same with outcomes of the priors of models, whose `arm` is `prior_of` them."""
+        return replace(self, outcomes=blind_outcomes([self.outcomes.table, blind_outcomes(tables).table]))
 
     @cached_property
     def counts(self) -> pd.DataFrame:
@@ -115,15 +118,16 @@ class BlindResults:
         return found
 
     def to_json(
-        self, averages: Averages, outcomes: Outcomes, models: Sequence[str], items: str | None
+        self, averages: Averages, outcomes: Outcomes, models: Sequence[str], stored: Outcomes | None = None
     ) -> dict[str, Any]:
-        """The entry `blind` of `results.json`; `items` is the hash of the rows in `blind.parquet`."""
+        """The entry `blind` of `results.json`; `stored` are the rows in `blind.parquet`, by default these."""
+        stored = self.outcomes if stored is None else stored
         return {
             "rules": {rule: RULES[PRIOR if rule not in RULES else rule] for rule in self.rules},
             "skipped": dict(self.skipped),
             "captions": self.captions,
             "not_applicable": list(self.not_applicable),
-            "items": items,
+            "items": stored.digest if len(stored) else None,
             "lines": self.lines(averages) if len(self.outcomes) else [],
             "unsolved": self.unsolved(outcomes, models) if len(self.outcomes) else [],
         }
@@ -152,13 +156,14 @@ def read_blind(folder: Path, results: Mapping[str, Any]) -> BlindResults | None:
         return None
     about = {key: facts[key] for key in ("skipped", "captions", "not_applicable")}
     if facts["items"] is None:
-        return BlindResults(no_outcomes(), **about)
+        return BlindResults(blind_outcomes([]), **about)
     if not (folder / BLIND_FILE).is_file():
         raise ValueError(f"{folder}: found no {BLIND_FILE}, which results.json names. Restore it, or evaluate again.")
     table, _ = read_table(folder / BLIND_FILE, facts["items"])
     return BlindResults(Outcomes(table), **about)
 
 
-def no_outcomes() -> Outcomes:
-    """Those of a run without a choice among texts."""
-    return Outcomes(pd.DataFrame(columns=list(COLUMNS)))
+def blind_outcomes(tables: Sequence[pd.DataFrame]) -> Outcomes:
+    """The rows of all tables; none for a run without a choice among texts."""
+    there = [table for table in tables if len(table)]
+    return Outcomes(pd.concat(there, ignore_index=True) if there else pd.DataFrame(columns=list(COLUMNS)))

@@ -6,39 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hfcomp.evaluation.encoding.embedded import ScoredItems
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.protocols.parts import concatenated
 from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics import group
-from hfcomp.metrics.choice import pair_scores
-from hfcomp.metrics.group import GroupOutcome
 
 CHANCE = group.CHANCE
-
-
-def group_match(
-    image: NDArray[np.float32],
-    caption: NDArray[np.float32],
-    other_image: NDArray[np.float32],
-    other_caption: NDArray[np.float32],
-) -> GroupOutcome:
-    """Scores items by cosine, in fp32, with the strict comparisons of `hfcomp.metrics.group`.
-
-    Args:
-        image: `[n, D]`, L2-normalised.
-        caption: `[n, D]`, describes `image`.
-        other_image: `[n, D]`, L2-normalised.
-        other_caption: `[n, D]`, describes `other_image`.
-    """
-    return group.group_score(
-        c0_i0=pair_scores(image, caption),
-        c0_i1=pair_scores(other_image, caption),
-        c1_i0=pair_scores(image, other_caption),
-        c1_i1=pair_scores(other_image, other_caption),
-    )
 
 
 @dataclass(frozen=True)
@@ -68,7 +43,7 @@ class GroupMatch(ScoringProtocol):
         return replace(self, metrics=("text",)) if "text" in self.metrics else None
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        """[`group_match`] of every row."""
+        """The strict comparisons of `hfcomp.metrics.group` of every row."""
         pairs = self.pairs(scored.items)
         parts = [group.group_score(*(scored.scores(*pair, rows) for pair in pairs)) for rows in scored.parts()]
         for metric in self.metrics:

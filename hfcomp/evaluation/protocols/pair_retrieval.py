@@ -54,6 +54,11 @@ class PairRetrieval(ScoringProtocol):
     k: tuple[int, ...] = (1,)
     directions: tuple[str, ...] = (TEXT_TO_IMAGE, IMAGE_TO_TEXT)
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return tuple(f"{direction} recall@{k}" for direction in self.directions for k in self.k)
+
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """Recall@k in each direction; chance is that of a random order, the same for all rows."""
         rows = embedded.items.rows
@@ -81,6 +86,11 @@ class PairsAndNegatives(PairRetrieval):
     optional_texts = ("negative_captions",)
     beyond_pairs = "recall"
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return (*FirstNegative().metric_names, *super().metric_names)
+
     def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
         """Where there are negatives, the image with its caption and the first of them."""
         return CHOICE_PAIRS if "negative_captions" in items.rows.column_names else ()
@@ -103,6 +113,11 @@ class FirstNegative(ScoringProtocol):
 
     texts = ("caption",)
     optional_texts = ("negative_captions",)
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return ("caption choice",)
 
     def text_choice(self, items: BenchmarkData) -> FirstNegative:
         """All of it."""

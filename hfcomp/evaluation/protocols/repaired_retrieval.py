@@ -14,6 +14,7 @@ from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.precision_at_r import map_at_r_chance, precision_at_r, r_precision_chance
 
 MAP_AT_R, R_PRECISION, FIRST = "mAP@R", "R-precision", "recall@1"
+DIRECTIONS = ("text-to-image", "image-to-text")
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,11 @@ class RepairedRetrieval(ScoringProtocol):
     """
 
     texts = ("captions",)
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return tuple(f"{way} {metric}" for way in DIRECTIONS for metric in (MAP_AT_R, R_PRECISION, FIRST))
 
     def notes(self, items: BenchmarkData) -> Iterable[str]:
         """How many right keys are not in the data."""

@@ -19,42 +19,6 @@ CHANCE = two_positive.CHANCE
 
 
 @dataclass(frozen=True)
-class TwoPositiveOutcome:
-    """What came of each item.
-
-    Attributes:
-        image_to_text: both captions score strictly higher with the image than the negative does.
-        text_only: the captions are strictly closer to each other than either is to the negative; no image is read.
-    """
-
-    image_to_text: ChoiceOutcome
-    text_only: ChoiceOutcome
-
-
-def two_positive_choice(
-    image: NDArray[np.float32],
-    caption: NDArray[np.float32],
-    paraphrase: NDArray[np.float32],
-    negative: NDArray[np.float32],
-) -> TwoPositiveOutcome:
-    """Scores items by cosine, in fp32, with the strict comparisons of `hfcomp.metrics.two_positive`.
-
-    Args:
-        image: `[n, D]`, L2-normalised.
-        caption: `[n, D]`, L2-normalised.
-        paraphrase: `[n, D]`, the other true caption.
-        negative: `[n, D]`.
-
-    Returns:
-        Both outcomes; chance is 1/3 for each.
-    """
-    return TwoPositiveOutcome(
-        two_positive.image_to_text(*(pair_scores(image, text) for text in (caption, paraphrase, negative))),
-        _text_only(caption, paraphrase, negative),
-    )
-
-
-@dataclass(frozen=True)
 class TwoPositiveChoice(ScoringProtocol):
     """Columns `image`, `caption`, `positive_captions`, `negative_captions`, of the lists the first.
 
@@ -79,7 +43,7 @@ class TwoPositiveChoice(ScoringProtocol):
         return _ImageToText()
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        """[`two_positive_choice`] of every row; "text only" needs embeddings of texts."""
+        """Both comparisons of every row, strict as in `hfcomp.metrics.two_positive`; "text only" needs embeddings."""
         seen = np.flatnonzero(scored.seen("image"))
         if len(seen):
             pairs = self.pairs(scored.items)
