@@ -68,7 +68,15 @@ class Audit:
             "captions": len(data.texts),
             "images": len(data.first_rows),
             "checks": {key: check.to_json() for key, check in self.checks.items()},
-            "limits": [{"name": one.name, "most": one.most, "failed": one.reason(self.checks)} for one in limits],
+            "limits": [
+                {
+                    "name": one.name,
+                    "most": one.most,
+                    "failed": one.reason(self.checks),
+                    "within_chance": one.within_chance(self.checks),
+                }
+                for one in limits
+            ],
             "notes": list(data.notes),
         }
 
