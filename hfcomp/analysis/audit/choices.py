@@ -163,9 +163,16 @@ def same_words(data: AuditSet, examples: int = 0) -> Check:
 
 
 def equal_negatives(data: AuditSet, examples: int = 0) -> Check:
-    """Pairs whose negative has the caption's words in the same order: no scorer can get them right for a reason."""
-    same = np.array([words_of_text(one) == words_of_text(two) for one, two in _both(data)], dtype=bool)
+    """Pairs whose negative is the caption, character for character: no scorer can decide them."""
+    same = (data.pairs["caption"] == data.pairs["negative"]).to_numpy(dtype=bool)
     return share("equal_negatives", same, data.pairs["image_id"], **_found(data, same, examples))
+
+
+def equal_words(data: AuditSet, examples: int = 0) -> Check:
+    """Pairs whose negative has the caption's words in the same order: only case and punctuation tell them apart."""
+    same = [one != two and words_of_text(one) == words_of_text(two) for one, two in _both(data)]
+    found = np.array(same, dtype=bool)
+    return share("equal_words", found, data.pairs["image_id"], **_found(data, found, examples))
 
 
 def known_true(data: AuditSet, examples: int = 0) -> Check:

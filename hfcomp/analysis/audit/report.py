@@ -25,7 +25,7 @@ def audit_report(audit: Audit, name: str, limits: Sequence[Limit]) -> Report:
     verdict = [f"failed: {reason}" for reason in audit.failures(limits)]
     unmade = [f"{check.name}: {check.reason}" for check in audit.checks.values() if check.value is None]
     sections = [Section("", [summary_table(audit, limits)]), Section("Not checked", [Lines(unmade)])]
-    return Report(f"Audit of {name}", size(audit), verdict, sections, [LEGEND], audit.data.notes)
+    return Report(f"Audit of {name}", size(audit), verdict, sections, [LEGEND], audit.notes)
 
 
 def size(audit: Audit) -> str:

@@ -9,6 +9,7 @@ from datasets import Dataset
 from hfcomp.analysis.audit.choices import (
     bigram_scores,
     equal_negatives,
+    equal_words,
     folds,
     known_true,
     likelihood_check,
@@ -129,17 +130,19 @@ def test_negatives_that_are_the_caption_or_another_true_one_are_found():
         {
             "caption": ["a dog", "a puppy", "a cat", "a cat sits"],
             "positive_captions": [["a small dog"], [], [], []],
-            "negative_captions": [["A dog.", "a small dog!", "a cat"], ["a dog"], ["a dog"], ["sits a cat"]],
+            "negative_captions": [["A dog.", "a small dog!", "a dog"], ["a dog"], ["a dog"], ["sits a cat"]],
             "image_id": ["1", "1", "2", "3"],
         }
     )
     data = audit_set("own", rows, {})
-    assert equal_negatives(data).facts == {"pairs": 1, "rows": [0]}
+    # of the two only one is the caption itself: a scorer can tell "a dog" from "A dog."
+    assert [one.other for one in equal_negatives(data, 3).examples] == ["a dog"]
+    assert [one.other for one in equal_words(data, 3).examples] == ["A dog."]
     assert known_true(data).facts == {"pairs": 2, "rows": [0, 1]}
     assert same_words(data).facts == {"pairs": 1, "rows": [3]}
 
 
 def test_without_negatives_nothing_is_claimed():
     data = audit_set("own", Dataset.from_dict({"caption": ["a dog"]}), {})
-    checks = [*rule_checks(data, {}, ""), same_words(data), equal_negatives(data), known_true(data)]
+    checks = [*rule_checks(data, {}, ""), same_words(data), equal_negatives(data), equal_words(data), known_true(data)]
     assert all(check.value is None and "no negative captions" in check.reason for check in checks)
