@@ -60,8 +60,13 @@ def shipped_folder(name: str, pattern: str) -> Path:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """` Did you mean 'caption'?` for the nearest of `known`, or an empty string."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f" Did you mean {matches[0]!r}?" if matches else ""
+    match = nearest_name(name, known)
+    return f" Did you mean {match!r}?" if match else ""
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """The nearest of `known`, `None` where none is near."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)), None)
 
 
 def may_be_hub_id(name: str) -> bool:

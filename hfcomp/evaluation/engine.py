@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.data.urls import shown
+from hfcomp.data.image_ids import photograph_ids
 from hfcomp.evaluation.encoding.cells import Altered, PooledImages, is_missing
 from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems, TextTable
 from hfcomp.evaluation.spec import ASPECTS, EMPTY_CAPTION, NO_IMAGE, Benchmark, BenchmarkData, Measured
@@ -257,33 +256,21 @@ def _with_names(items: BenchmarkData) -> BenchmarkData:
     columns: dict[str, list[str]] = {}
     for name, missing in (("item", number), ("subset", ["all"] * len(rows))):
         columns[name] = [str(value) for value in rows[name][:]] if name in rows.column_names else missing
-    if "image_id" in rows.column_names:
-        given = rows["image_id"][:]
-    else:
-        given = _photographs(items.cells("image"))
+    given = rows["image_id"][:] if "image_id" in rows.column_names else None
+    photographs = photograph_ids(given, _whole_images(items))
     unnamed = [f"{subset}/{item}" for subset, item in zip(columns["subset"], columns["item"], strict=True)]
-    columns["image_id"] = [own if name is None else str(name) for name, own in zip(given, unnamed, strict=True)]
+    columns["image_id"] = [name or own for name, own in zip(photographs, unnamed, strict=True)]
     kept = rows.remove_columns([name for name in columns if name in rows.column_names])
     for name, values in columns.items():
         kept = kept.add_column(name, values)
     return replace(items, rows=kept)
 
 
-def _photographs(cells: Sequence[Any]) -> list[str | None]:
-    """A key of each cell's photograph: its file name, or its bytes where files of one name differ."""
-    names, marks = [], []
-    for cell in cells:
-        cell = cell.cell if isinstance(cell, Altered) else cell
-        path, content = (cell.get("path"), cell.get("bytes")) if isinstance(cell, dict) else (cell, None)
-        if isinstance(path, str) and shown(path) != path:  # a signature is not written into results
-            path = hashlib.sha256(path.encode()).hexdigest()[:16]
-        names.append(Path(path).name if isinstance(path, str) else None)
-        marks.append(path if content is None else hashlib.sha256(content).hexdigest()[:16])
-    of_name: dict[str | None, set[str | None]] = {}
-    for name, mark in zip(names, marks, strict=True):
-        of_name.setdefault(name, set()).add(mark)
-    alone = {name for name, found in of_name.items() if name is not None and len(found) == 1}
-    return [name if name in alone else mark for name, mark in zip(names, marks, strict=True)]
+def _whole_images(items: BenchmarkData) -> Iterator[Any]:
+    """The image of each row, that of which a part is shown; read only when they are asked for."""
+    there = "image" in items.images or "image" in items.rows.column_names
+    for cell in items.cells("image") if there else repeat(None, len(items.rows)):
+        yield cell.cell if isinstance(cell, Altered) else cell
 
 
 def _check_names(benchmark: Benchmark, items: BenchmarkData) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from transformers import AutoProcessor
 
+from hfcomp.data.image_ids import photograph_key
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.distributed import on_main_process
 from hfcomp.evaluation.encoding.identity import identity
@@ -155,12 +156,14 @@ def _outcomes(study: Study, guard: Guard, name: str) -> Outcomes:
 
 
 def without(outcomes: Outcomes, scored: set[str], session: Session) -> Outcomes:
-    """Outcomes of images that the report does not have; the others are counted.
+    """Outcomes of images that the report does not have, under any of their names; the others are counted.
 
     Raises ValueError where there are no others.
     """
-    table, known = outcomes.table, outcomes.table["image_id"].isin(scored)
-    count = table["image_id"][known].nunique()
+    table, reported = outcomes.table, {photograph_key(name) for name in scored}
+    keys = table["image_id"].map({name: photograph_key(name) for name in table["image_id"].unique()})
+    known = keys.isin(reported)
+    count = keys[known].nunique()
     if not count:
         return outcomes
     session.log(f"forgetting guard: {count:,} images are in the report too, and choose no point")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hfcomp.data.image_ids import photograph_key
 from hfcomp.evaluation.encoding.points import point_name
 from hfcomp.merging.choice import TOLERANCE, Point, Rule, choose_point, non_dominated, rule_text
 from hfcomp.statistics.average import Average
@@ -145,13 +146,14 @@ def choose(
 def halves(outcomes: Outcomes) -> tuple[Outcomes, Outcomes]:
     """The items of one half of the images, to choose by, and those of the other half, to report.
 
-    An image is in the same half wherever it occurs: a hash of its name decides.
+    An image is in the same half wherever it occurs: a hash of `photograph_key` decides.
 
     Raises:
         ValueError: where a half has no images of a line.
     """
     names = outcomes.table["image_id"]
-    first = {name: hashlib.sha256(name.encode()).digest()[0] % 2 == 0 for name in names.unique()}
+    keys = {name: photograph_key(name).encode() for name in names.unique()}
+    first = {name: hashlib.sha256(key).digest()[0] % 2 == 0 for name, key in keys.items()}
     chosen = names.map(first).astype(bool)
     parts = tuple(Outcomes(outcomes.table[kept]) for kept in (chosen, ~chosen))
     for line in outcomes.aspects:

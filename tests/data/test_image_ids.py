@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hfcomp.data.image_ids import image_key, shared_rows
+from hfcomp.data.image_ids import image_key, photograph_ids, photograph_key, shared_rows
 from hfcomp.data.row_values import row_fields
 
 
@@ -41,3 +41,31 @@ def test_rows_that_share_an_image_are_counted():
 def test_one_image_for_all_rows_is_refused():
     with pytest.raises(ValueError, match=r"all 3 rows have the value 'x'.*remove_columns\('image_id'\)"):
         shared_rows(["x"] * 3)
+
+
+def test_all_names_of_one_coco_photograph_have_one_key():
+    names = ["000000000285.jpg", "COCO_val2014_000000000285.jpg", "val2017/000000000285.png", "COCO 285", "285"]
+    assert {photograph_key(name) for name in names} == {"285"}
+    assert photograph_key("COCO_train2014_000000000286.jpg") == "286"
+
+
+@pytest.mark.parametrize("name", ["sandbox-training-0-12", "all/285", "v1.5", "a", "12-3", "1000268201_693b08cb0e"])
+def test_other_names_are_their_own_key(name):
+    assert photograph_key(name) == name
+
+
+def test_folder_and_ending_of_a_file_do_not_count():
+    assert photograph_key("flickr30k/1000268201_693b08cb0e.jpg") == photograph_key("1000268201_693b08cb0e.JPEG")
+
+
+def test_a_row_without_an_id_is_of_its_file():
+    cells = [
+        {"bytes": None, "path": "a/1.jpg"},
+        {"bytes": b"x", "path": None},
+        None,
+        {"bytes": None, "path": "a/1.jpg"},
+    ]
+    found = photograph_ids(None, cells)
+    assert found[0] == found[3] == "1.jpg" and found[1] not in (None, "1.jpg") and found[2] is None
+    assert photograph_ids([7, "", float("nan"), None], cells) == ["7", found[1], None, "1.jpg"]
+    assert photograph_ids([7, 8], iter(())) == ["7", "8"]  # no image is read

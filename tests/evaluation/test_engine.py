@@ -57,7 +57,7 @@ def test_rows_are_named_where_the_data_does_not(tmp_path):
     assert items.rows["item"][:] == list("0123456") and set(items.rows["subset"]) == {"all"}
     assert items.rows["image_id"][:] == [f"{index % 5}.png" for index in range(7)]
     named = validate(CHOICE, rows(2, tmp_path, image_id=["a", None], subset=["x", "y"], item=[3, 3]))
-    assert named.rows["image_id"][:] == ["a", "y/3"] and named.rows["item"][:] == ["3", "3"]
+    assert named.rows["image_id"][:] == ["a", "1.png"] and named.rows["item"][:] == ["3", "3"]
 
 
 def test_rows_that_cannot_be_scored_are_left_out_and_counted(tmp_path):

@@ -23,6 +23,7 @@ from hfcomp.merging.models import RECORD_FILE
 from hfcomp.reporting.lines import primary_of
 from hfcomp.statistics import Outcomes
 from tests.evaluation import small_sugarcrepe
+from tests.evaluation.evaluations import outcomes
 from tests.experiments.test_program import SMALL
 
 MODELS = ["base", "same-batch", "same-batch guarded", "Slipform guarded", "Slipform"]
@@ -151,6 +152,13 @@ def test_images_of_the_report_choose_nothing(finished):
     assert session.notes == [f"forgetting guard: {len(known):,} images are in the report too, and choose no point"]
     with pytest.raises(ValueError, match="guard_benchmarks: all images are in the report too"):
         without(Outcomes(scored), set(scored["image_id"]), session)
+
+
+def test_a_photograph_of_the_report_chooses_nothing_under_another_name():
+    names = ["000000000285.jpg", "000000000786.jpg"]
+    table = pd.concat([outcomes("alpha 0", [1.0, 0.0]).assign(image_id=names)])
+    kept = without(Outcomes(table), {"COCO_val2014_000000000285.jpg"}, Session(PartialState(cpu=True)))
+    assert kept.table["image_id"].tolist() == names[1:]
 
 
 def test_a_plan_has_no_guard(tmp_path):

@@ -67,6 +67,15 @@ def test_an_image_is_in_one_half_whatever_the_benchmark():
     assert set(again.table["image_id"]) == ours
 
 
+def test_a_photograph_of_coco_is_in_one_half_under_all_its_names():
+    table = swept_outcomes().table.copy()
+    number = table["image_id"].astype("category").cat.codes + 1
+    in_2014 = table["benchmark"] == "COCO"
+    names = [f"COCO_val2014_{n:012d}.jpg" if old else f"{n:012d}.jpg" for n, old in zip(number, in_2014, strict=True)]
+    chosen, reported = (set(part.table["image_id"]) for part in halves(Outcomes(table.assign(image_id=names))))
+    assert not {name[-16:] for name in chosen} & {name[-16:] for name in reported}
+
+
 def test_too_few_images_cannot_be_halved():
     with pytest.raises(ValueError, match="SugarCrepe / all / .* images cannot be halved"):
         halves(swept_outcomes(items=1))

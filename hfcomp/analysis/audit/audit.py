@@ -15,6 +15,7 @@ from hfcomp.analysis.audit.choices import (
     Scores,
     bigram_scores,
     equal_negatives,
+    equal_words,
     known_true,
     likelihood_check,
     own_bigram_scores,
@@ -35,6 +36,7 @@ from hfcomp.evaluation.blind.captions import read_caption_source
 from hfcomp.evaluation.spec import Folders, Unavailable
 from hfcomp.statistics.results import package_versions
 
+UNREADABLE = "images that cannot be read and are compared with none: {unreadable:,}; the first: {first_unreadable}"
 OWN_CAPTIONS = "the set's own captions of other images"
 
 
@@ -56,6 +58,12 @@ class Audit:
         """Why limits fail, in words."""
         return [reason for limit in limits if (reason := limit.reason(self.checks))]
 
+    @property
+    def notes(self) -> list[str]:
+        """What a reader has to know, images that cannot be read included."""
+        facts = self.checks["duplicate_images"].facts
+        return [*self.data.notes, *([UNREADABLE.format(**facts)] if facts.get("unreadable") else [])]
+
     def to_json(self, name: str, limits: Sequence[Limit]) -> dict[str, Any]:
         """The content of `audit.json`; `name` is that of the set."""
         data = self.data
@@ -68,8 +76,16 @@ class Audit:
             "captions": len(data.texts),
             "images": len(data.first_rows),
             "checks": {key: check.to_json() for key, check in self.checks.items()},
-            "limits": [{"name": one.name, "most": one.most, "failed": one.reason(self.checks)} for one in limits],
-            "notes": list(data.notes),
+            "limits": [
+                {
+                    "name": one.name,
+                    "most": one.most,
+                    "failed": one.reason(self.checks),
+                    "within_chance": one.within_chance(self.checks),
+                }
+                for one in limits
+            ],
+            "notes": self.notes,
         }
 
 
@@ -95,6 +111,7 @@ def audit(name: str, options: AuditOptions, *, hashes: Path | None = None, progr
             *model_checks(data, options, progress=progress),
             same_words(data, number),
             equal_negatives(data, number),
+            equal_words(data, number),
             known_true(data, number),
             duplicate_texts(data.texts, number),
             near_duplicate_texts(data.texts, number),

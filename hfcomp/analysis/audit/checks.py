@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from hfcomp.reporting.report import Table
 from hfcomp.statistics.bootstrap import ImageBootstrap
 
 CHECKS = {
-    "blind": "pairs that the best blind rule, or its reverse, decides correctly",
+    "blind": "pairs that the best blind rule, or its reverse, decides",
     "shorter": "pairs that length decides: the shorter text, or the longer one",
     "full_stop": "pairs that a full stop at the end decides",
     "bigram": "pairs that a bigram model decides, by log probability per word",
@@ -23,7 +23,8 @@ CHECKS = {
     "embedding_probe": "pairs that a probe of text embeddings decides, trained on texts of other images",
     "image_probe": "pairs of images that a probe of image embeddings decides, trained on other images",
     "same_words": "pairs whose texts have the same words in another order",
-    "equal_negatives": "pairs whose negative is the caption itself",
+    "equal_negatives": "pairs whose negative is the caption itself, character for character",
+    "equal_words": "pairs whose negative has the caption's words in the same order, but for case and punctuation",
     "known_true": "pairs whose negative is another caption of the same image",
     "true_negatives": "pairs in which the model prefers the negative by more than the margin",
     "duplicate_texts": "captions whose words another image's caption has too",
@@ -66,6 +67,8 @@ class Check:
         reason: why it was not checked, or what a reader has to know of the number.
         low: of the image-clustered 95 % interval; NaN without one.
         high: likewise.
+        chance: what chance gives on average, where pairs are decided and a tie counts half; NaN elsewhere.
+        chance_high: what chance exceeds in 5 % of cases at most; a limit fails above it alone.
         facts: further numbers.
         tables: for the page.
         examples: for the page.
@@ -77,6 +80,8 @@ class Check:
     reason: str = ""
     low: float = float("nan")
     high: float = float("nan")
+    chance: float = float("nan")
+    chance_high: float = float("nan")
     facts: Mapping[str, Any] = field(default_factory=dict)
     tables: Sequence[Table] = ()
     examples: Sequence[Example] = ()
@@ -85,7 +90,12 @@ class Check:
         """Its entry in `audit.json`."""
         examples = [{key: value for key, value in vars(one).items() if value} for one in self.examples]
         number = {"value": self.value, "low": self.low, "high": self.high, "of": self.of}
+        number |= {"chance": self.chance, "chance_high": self.chance_high}
         return {"about": CHECKS[self.name], **number, "note": self.reason, **self.facts, "examples": examples}
+
+    def with_chance(self, mean: float, high: float, facts: Mapping[str, Any]) -> Check:
+        """The same check with what chance gives, and further facts."""
+        return replace(self, chance=mean, chance_high=high, facts={**facts, **self.facts})
 
 
 def unchecked(name: str, reason: str) -> Check:
@@ -95,23 +105,23 @@ def unchecked(name: str, reason: str) -> Check:
 
 def share(
     name: str,
-    flags: NDArray[Any],
+    values: NDArray[Any],
     images: Sequence[str] | None = None,
     bootstrap: ImageBootstrap | None = None,
     **more: Any,
 ) -> Check:
-    """A check whose number is the share of items with a flag.
+    """A check whose number is the share of items with a flag, or the mean of values from 0 to 1.
 
     Args:
         name: of the check.
-        flags: `[n]` bool.
+        values: `[n]` bool, or from 0 to 1.
         images: `[n]`, what intervals resample.
         bootstrap: of all images; without it there is no interval.
         more: further attributes.
     """
-    if not len(flags):
+    if not len(values):
         return unchecked(name, more.get("reason") or "there is nothing to check")
-    values = np.asarray(flags, dtype=np.float64)
+    values = np.asarray(values, dtype=np.float64)
     low = high = float("nan")
     if bootstrap is not None and images is not None:
         low, high = (100 * bound for bound in bootstrap.interval(values, np.asarray(images)))

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hfcomp.analysis.audit.checks import Check, Example, share, unchecked
+from hfcomp.analysis.audit.decided import Chance, by_chance, decided, signs_of
 from hfcomp.analysis.audit.reading import AuditSet
 from hfcomp.evaluation.blind.bigrams import BigramModel, CountedCaptions, words_of_text
 from hfcomp.evaluation.blind.rules import TEXT_RULES
@@ -39,7 +40,7 @@ def rule_scores(pairs: pd.DataFrame, bigrams: Mapping[str, Scores]) -> dict[str,
 
 
 def rule_checks(data: AuditSet, scores: Mapping[str, Scores], note: str) -> list[Check]:
-    """`blind`, and a check for each rule: pairs that it, or its reverse, decides correctly; ties are undecided.
+    """`blind`, and a check for each rule: pairs that it, or its reverse, decides; a tie counts half.
 
     Args:
         data: the set.
@@ -48,30 +49,45 @@ def rule_checks(data: AuditSet, scores: Mapping[str, Scores], note: str) -> list
     """
     if not len(data.pairs):
         return [unchecked(name, NO_PAIRS) for name in ("blind", "shorter", "full_stop", "bigram", "bigram_sentence")]
-    checks = [_rule_check(data, name, own, note if name.startswith("bigram") else "") for name, own in scores.items()]
+    signs = {name: signs_of(*own) for name, own in scores.items()}
+    of_best, of_each = by_chance(np.stack(list(signs.values()), axis=1), data.pairs["image_id"], either_way=True)
+    checks = [
+        _rule_check(data, name, own, chance, note if name.startswith("bigram") else "")
+        for (name, own), chance in zip(signs.items(), of_each, strict=True)
+    ]
     best = max(checks, key=lambda check: check.value or 0.0)
+    tables = [_of_rules(checks), *_by_kind(data, checks, signs)]
+    about = (
+        f"best rule: {best.name}{' reversed' if best.facts['reversed'] else ''}; the best of {len(checks)} rules and "
+        f"their reverses decides {of_best.mean:.1f} % by chance, up to {of_best.high:.1f} %"
+    )
+    facts = {"rule": best.name, "reversed": best.facts["reversed"]}
+    blind = replace(best, name="blind", reason=about, facts={}, tables=tables)
+    return [blind.with_chance(*of_best, facts), *checks]
+
+
+def _rule_check(data: AuditSet, name: str, signs: NDArray[np.float64], chance: Chance, note: str) -> Check:
+    is_reversed = bool(signs.sum() < 0)
+    words = " ".join(filter(None, ("reversed: the negative scores higher." if is_reversed else "", note)))
+    # counts are of the rule as it is called, the number of its better way
+    facts = {"right": int((signs > 0).sum()), "wrong": int((signs < 0).sum()), "reversed": is_reversed}
+    better, images = -signs if is_reversed else signs, data.pairs["image_id"]
+    return decided(name, better, images, data.bootstrap, chance=chance, facts=facts, reason=words)
+
+
+def _of_rules(checks: Sequence[Check]) -> Table:
     rows = [
-        [one.name, f"{one.value:.1f}", *(f"{one.facts[key]:,}" for key in ("right", "wrong", "undecided"))]
+        [
+            *(one.name, f"{one.value:.1f}", f"{one.chance:.1f}", f"{one.chance_high:.1f}"),
+            *(f"{one.facts[key]:,}" for key in ("right", "wrong", "undecided")),
+        ]
         for one in checks
     ]
-    header = ["rule", "percent, better way", "right", "wrong", "undecided"]
-    tables = [Table("pairs that each rule decides", header, rows), *_by_kind(data, checks, scores)]
-    about = f"best rule: {best.name}{' reversed' if best.facts['reversed'] else ''}"
-    facts = {"rule": best.name, "reversed": best.facts["reversed"]}
-    return [replace(best, name="blind", reason=about, facts=facts, tables=tables, examples=()), *checks]
+    header = ["rule", "percent, better way", "by chance", "at most, 95 %", "right", "wrong", "undecided"]
+    return Table("pairs that each rule decides, a tie counting half", header, rows)
 
 
-def _rule_check(data: AuditSet, name: str, scores: Scores, note: str) -> Check:
-    right, wrong = scores[0] > scores[1], scores[0] < scores[1]
-    is_reversed = bool(wrong.sum() > right.sum())
-    undecided = int((~right & ~wrong).sum())
-    facts = {"right": int(right.sum()), "wrong": int(wrong.sum()), "undecided": undecided, "reversed": is_reversed}
-    words = " ".join(filter(None, ("reversed: the negative scores higher." if is_reversed else "", note)))
-    flags = wrong if is_reversed else right
-    return share(name, flags, data.pairs["image_id"], data.bootstrap, facts=facts, reason=words)
-
-
-def _by_kind(data: AuditSet, checks: Sequence[Check], scores: Mapping[str, Scores]) -> list[Table]:
+def _by_kind(data: AuditSet, checks: Sequence[Check], signs: Mapping[str, NDArray[np.float64]]) -> list[Table]:
     kinds = data.kinds
     if not kinds:
         return []
@@ -80,10 +96,10 @@ def _by_kind(data: AuditSet, checks: Sequence[Check], scores: Mapping[str, Score
         own = (data.pairs["kind"] == kind).to_numpy()
         cells = []
         for check in checks:
-            high, low = scores[check.name][:: -1 if check.facts["reversed"] else 1]
-            cells.append(f"{100 * float((high[own] > low[own]).mean()):.1f}")
+            better = signs[check.name][own] * (-1 if check.facts["reversed"] else 1)
+            cells.append(f"{50 + 50 * float(better.mean()):.1f}")
         rows.append([kind, f"{int(own.sum()):,}", *cells])
-    return [Table("percent decided correctly, by kind", ["kind", "pairs", *(one.name for one in checks)], rows)]
+    return [Table("percent decided, by kind", ["kind", "pairs", *(one.name for one in checks)], rows)]
 
 
 def bigram_scores(pairs: pd.DataFrame, model: BigramModel) -> dict[str, Scores]:
@@ -123,7 +139,7 @@ def folds(images: Sequence[str], seed: int) -> dict[str, int]:
 
 
 def likelihood_check(data: AuditSet, scores: Scores, model: str) -> Check:
-    """Whether captions are likelier than their negatives.
+    """Whether captions are likelier than their negatives; a tie counts half.
 
     Args:
         data: the set.
@@ -132,10 +148,11 @@ def likelihood_check(data: AuditSet, scores: Scores, model: str) -> Check:
     """
     change = scores[0] - scores[1]
     known = np.isfinite(change)
+    signs = signs_of(scores[0][known], scores[1][known])
     rows = data.pairs[known]
     note = f"judged by {model}" + (f"; {(~known).sum():,} pairs have a text without tokens" if not known.all() else "")
     facts = {"model": model, "mean_difference": float(change[known].mean()) if known.any() else None}
-    return share("language_model", change[known] > 0, rows["image_id"], data.bootstrap, facts=facts, reason=note)
+    return decided("language_model", signs, rows["image_id"], data.bootstrap, facts=facts, reason=note)
 
 
 def same_words(data: AuditSet, examples: int = 0) -> Check:
@@ -146,9 +163,16 @@ def same_words(data: AuditSet, examples: int = 0) -> Check:
 
 
 def equal_negatives(data: AuditSet, examples: int = 0) -> Check:
-    """Pairs whose negative has the caption's words in the same order: no scorer can get them right for a reason."""
-    same = np.array([words_of_text(one) == words_of_text(two) for one, two in _both(data)], dtype=bool)
+    """Pairs whose negative is the caption, character for character: no scorer can decide them."""
+    same = (data.pairs["caption"] == data.pairs["negative"]).to_numpy(dtype=bool)
     return share("equal_negatives", same, data.pairs["image_id"], **_found(data, same, examples))
+
+
+def equal_words(data: AuditSet, examples: int = 0) -> Check:
+    """Pairs whose negative has the caption's words in the same order: only case and punctuation tell them apart."""
+    same = [one != two and words_of_text(one) == words_of_text(two) for one, two in _both(data)]
+    found = np.array(same, dtype=bool)
+    return share("equal_words", found, data.pairs["image_id"], **_found(data, found, examples))
 
 
 def known_true(data: AuditSet, examples: int = 0) -> Check:

@@ -51,8 +51,6 @@ def duplicate_images(
     drawn = data.sources is not None and any(str(one).startswith(SANDBOX) for one in data.sources)
     alike = np.zeros(len(read), dtype=bool) if drawn else like_another(hashed.records)[hashed.index[read]]
     notes = [DRAWN] if drawn else []
-    if hashed.unreadable:
-        notes.append(f"{len(hashed.unreadable):,} images cannot be read; the first: {hashed.unreadable[0]}")
     own_rows = [rows[place] for place in read]
     shown = _copies(own_rows, group.reshape(-1).tolist(), same, alike & ~same)
     facts = {
@@ -60,6 +58,8 @@ def duplicate_images(
         "same_look": int((alike & ~same).sum()),
         "unreadable": len(hashed.unreadable),
     }
+    if hashed.unreadable:
+        facts["first_unreadable"] = hashed.unreadable[0]
     return share("duplicate_images", same | alike, facts=facts, examples=shown[:examples], reason="; ".join(notes))
 
 

@@ -1,7 +1,8 @@
-"""Limits for CI: `NAME>VALUE` fails where the check's number is above the value, in percent."""
+"""Limits for CI: `NAME>VALUE` fails where the check's number is above the value, in percent, and above chance."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from hfcomp.analysis.audit.checks import CHECKS, Check
 from hfcomp.reading import nearest
 
+ROUNDING = 1e-9
 _RULE = re.compile(r"\s*(\w+)\s*>\s*(\d+(?:\.\d+)?)\s*%?\s*")
 
 
@@ -29,9 +31,17 @@ class Limit:
         check = checks[self.name]
         if check.value is None:
             return f"{self.name} was not checked: {check.reason}"
-        if check.value > self.most:
-            return f"{self.name} is {check.value:.1f}, above {self.most:g}: {CHECKS[self.name]}"
+        if check.value > self.most and not self.within_chance(checks):
+            chance = (
+                "" if math.isnan(check.chance) else f" (by chance {check.chance:.1f}, at most {check.chance_high:.1f})"
+            )
+            return f"{self.name} is {check.value:.1f}, above {self.most:g}: {CHECKS[self.name]}{chance}"
         return None
+
+    def within_chance(self, checks: Mapping[str, Check]) -> bool:
+        """Whether it passes only because a clean set of this size could have such a number by chance."""
+        check = checks[self.name]
+        return check.value is not None and self.most < check.value <= check.chance_high + ROUNDING
 
 
 def parse_limits(texts: Iterable[str]) -> list[Limit]:

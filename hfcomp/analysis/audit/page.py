@@ -29,7 +29,7 @@ def audit_page(audit: Audit, name: str, limits: Sequence[Limit]) -> str:
         limits: of CI.
     """
     failures = "".join(f"<li>{escape(reason)}</li>" for reason in audit.failures(limits))
-    notes = "".join(f"<li>{escape(note)}</li>" for note in audit.data.notes)
+    notes = "".join(f"<li>{escape(note)}</li>" for note in audit.notes)
     parts = [
         f'<p class="about">{escape(size(audit))}</p>',
         f'<ul class="failed">{failures}</ul>' if failures else "",

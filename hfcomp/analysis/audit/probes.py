@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.analysis.audit.checks import Check, share, unchecked
+from hfcomp.analysis.audit.checks import Check, unchecked
 from hfcomp.analysis.audit.choices import FOLDS, NO_PAIRS, folds
+from hfcomp.analysis.audit.decided import decided, signs_of
 from hfcomp.analysis.audit.reading import AuditSet
 
 STEPS = 1000
@@ -40,7 +41,7 @@ def text_probe(data: AuditSet, seed: int = 0) -> Check:
 
 
 def probe(name: str, features: Any, images: Sequence[str], data: AuditSet, seed: int = 0) -> Check:
-    """Pairs in which the true one has the higher score under a probe that was trained on other images; ties lose.
+    """Pairs in which the true one has the higher score under a probe trained on other images; a tie counts half.
 
     Args:
         name: of the check.
@@ -62,10 +63,9 @@ def probe(name: str, features: Any, images: Sequence[str], data: AuditSet, seed:
         model = _regression()
         model.fit(features[np.flatnonzero(~out)], labels[~out])
         scores[out] = model.decision_function(features[np.flatnonzero(out)])
-    right, tied = scores[:number] > scores[number:], scores[:number] == scores[number:]
-    facts = {"undecided": int(tied.sum()), "folds": FOLDS}
+    signs = signs_of(scores[:number], scores[number:])
     bootstrap = data.bootstrap if set(images) <= set(data.pairs["image_id"]) else None
-    return share(name, right, images, bootstrap, facts=facts)
+    return decided(name, signs, images, bootstrap, facts={"folds": FOLDS})
 
 
 def embedding_features(vectors: NDArray[np.float32]) -> NDArray[np.float64]:

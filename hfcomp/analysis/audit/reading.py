@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from datasets import Dataset, Image
+from numpy.typing import NDArray
 
+from hfcomp.analysis.audit.notes import absent, photographs, unread_columns
 from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.gallery.rows import SANDBOX, read_set, texts_of
 from hfcomp.data.columns import require_columns
 from hfcomp.data.formats.tables import is_table
+from hfcomp.data.image_ids import has_no_id, photograph_ids
 from hfcomp.data.overlap.image_columns import each_cell
+from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
 from hfcomp.evaluation.encoding.cells import is_missing
 from hfcomp.evaluation.evaluator import Loaded, load_benchmark
@@ -37,7 +42,8 @@ class AuditSet:
         pairs: a row for each negative caption: `row`, `place` in its list, `image_id`, `kind`, `caption`, `negative`.
         texts: a row for each true caption: `row`, `image_id`, `text`.
         images: cells of image columns, by row.
-        image_ids: of each row; rows without one are images of their own.
+        image_ids: of each row, as `photograph_ids` has them; rows without one are images of their own.
+        has_image: `[rows]` bool, whether there is something to decode.
         sources: of each row, where the set says it.
         loaded: the benchmark, where it is one.
         notes: what a reader has to know.
@@ -48,6 +54,7 @@ class AuditSet:
     texts: pd.DataFrame
     images: Mapping[str, Sequence[Any]]
     image_ids: Sequence[str]
+    has_image: NDArray[np.bool_]
     sources: Sequence[Any] | None = None
     loaded: Loaded | None = None
     notes: list[str] = field(default_factory=list)
@@ -64,9 +71,8 @@ class AuditSet:
     def first_rows(self) -> list[int]:
         """Of each distinct image the first row that has it."""
         seen: dict[str, int] = {}
-        for row, cell in each_cell(self.images.get("image", ()), range(len(self)) if "image" in self.images else ()):
-            if self.image_ids[row] not in seen and not is_missing(cell):
-                seen[self.image_ids[row]] = row
+        for row in np.flatnonzero(self.has_image).tolist():
+            seen.setdefault(self.image_ids[row], row)
         return list(seen.values())
 
     @property
@@ -144,30 +150,62 @@ def audit_set(
     if not len(rows):
         raise ValueError(f"{name} has no rows.")
     column = {key: rows[key][:] for key in rows.column_names if key not in IMAGES and key != "mask"}
-    given = column.get("image_id", [None] * len(rows))
-    ids = [f"row {row}" if one in (None, "") else str(one) for row, one in enumerate(given)]
+    there = {name: _there(cells) for name, cells in images.items()}
+    given = column.get("image_id")
+    found = photograph_ids(given, _whole_images(images, len(rows)))
+    ids = [one or f"row {row}" for row, one in enumerate(found)]
+    own_notes = photographs(given is not None, found, sum(not has_no_id(one) for one in given or ()))
     pairs: list[tuple[Any, ...]] = []
     texts: list[tuple[Any, ...]] = []
-    masked = 0
+    masked, without = 0, []
     for row, own_id in enumerate(ids):
-        captions = texts_of(_cell(column, "caption", row)) or texts_of(_cell(column, "captions", row))
-        true = [*captions, *texts_of(_cell(column, "positive_captions", row))]
+        captions = _texts(column, "caption", row) or _texts(column, "captions", row)
+        without += [] if captions else [row]
+        true = [*captions, *_texts(column, "positive_captions", row)]
         texts += [(row, own_id, text) for text in true]
         negatives = _negatives(column, row)
-        own = [(row, place, own_id, kind, captions[0], text) for place, kind, text in negatives if text and captions]
-        masked += len(negatives) - len(own)
-        pairs += own
-    left_out = [f"{masked:,} empty negatives, or negatives without a caption, are not pairs"] if masked else []
+        kept = [one for one in negatives if captions and _is_text(one[2])]
+        masked += len(negatives) - len(kept)
+        pairs += [(row, place, own_id, kind, captions[0], text) for place, kind, text in kept]
+    own_notes += absent(without, "no caption")
+    if masked:
+        own_notes.append(f"negatives that are empty or without a caption, and so no pairs: {masked:,}")
+    if loaded is None:
+        own_notes += [*_absent_images(images, there), *unread_columns(rows)]
     return AuditSet(
         name,
         pd.DataFrame(pairs, columns=["row", "place", "image_id", "kind", "caption", "negative"]),
         pd.DataFrame(texts, columns=["row", "image_id", "text"]),
         images,
         ids,
+        there.get("image", np.zeros(len(rows), dtype=bool)),
         column.get("source"),
         loaded,
-        [*notes, *left_out],
+        [*notes, *own_notes],
     )
+
+
+def _there(cells: Sequence[Any]) -> NDArray[np.bool_]:
+    return np.array([not is_missing(cell) for _, cell in each_cell(cells, range(len(cells)))], dtype=bool)
+
+
+def _whole_images(images: Mapping[str, Sequence[Any]], number: int) -> Iterator[Any]:
+    """The image of each row, that of which a part is shown; read only when they are asked for."""
+    if "image" not in images:
+        yield from repeat(None, number)
+        return
+    for _, cell in each_cell(images["image"], range(number)):
+        yield getattr(cell, "cell", cell)
+
+
+def _absent_images(images: Mapping[str, Sequence[Any]], there: Mapping[str, NDArray[np.bool_]]) -> list[str]:
+    notes = []
+    for name, what in (("image", "no image"), ("negative_image", "no negative image")):
+        rows = np.flatnonzero(~there.get(name, np.ones(0, dtype=bool))).tolist()
+        cell = images[name][rows[0]] if rows else None
+        path = cell.get("path") if isinstance(cell, dict) else cell
+        notes += absent(rows, what, f", {without_local_paths(str(path))} is not there" if path else "")
+    return notes
 
 
 def _negatives(columns: Mapping[str, Sequence[Any]], row: int) -> list[tuple[int, str, Any]]:
@@ -177,6 +215,14 @@ def _negatives(columns: Mapping[str, Sequence[Any]], row: int) -> list[tuple[int
         (place, str((kinds[place] if place < len(kinds) else None) or other), text)
         for place, text in enumerate(_listed(_cell(columns, "negative_captions", row)))
     ]
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _texts(columns: Mapping[str, Sequence[Any]], name: str, row: int) -> list[str]:
+    return [text for text in texts_of(_cell(columns, name, row)) if text.strip()]
 
 
 def _cell(columns: Mapping[str, Sequence[Any]], name: str, row: int) -> Any:

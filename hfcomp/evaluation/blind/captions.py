@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.data.overlap.image_names import COCO, photograph_name
+from hfcomp.data.image_ids import photograph_key
 from hfcomp.evaluation.benchmarks.readers.coco import COCO2017_CAPTIONS, COCO_VAL2017
 from hfcomp.evaluation.benchmarks.readers.entries import entries
 from hfcomp.evaluation.blind.bigrams import BigramModel, CountedCaptions, words_of_text
@@ -48,7 +48,7 @@ class CaptionSource:
     _keys: list[Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_keys", [None if one is None else image_key(one) for one in self.images])
+        object.__setattr__(self, "_keys", [None if one is None else photograph_key(one) for one in self.images])
 
     @cached_property
     def _counted(self) -> CountedCaptions:
@@ -69,18 +69,12 @@ class CaptionSource:
             The model, `None` where no caption is left; and what was counted: `place`, `captions` (those in the
             model), `of_its_images` and `equal_texts`, the captions that were left out.
         """
-        used, same = {image_key(one) for one in images}, set(map(plain, texts))
+        used, same = {photograph_key(one) for one in images}, set(map(plain, texts))
         of_image = np.array([key is not None and key in used for key in self._keys], dtype=bool)
         equal = np.array([text in same for text in self._plain], dtype=bool) & ~of_image
         kept: NDArray[np.bool_] = ~(of_image | equal)
         counts = {"captions": int(kept.sum()), "of_its_images": int(of_image.sum()), "equal_texts": int(equal.sum())}
         return (self._counted.model(kept) if kept.any() else None), {"place": self.place, **counts}
-
-
-def image_key(name: str) -> Any:
-    """What names of one photograph have in common: COCO's number, else the file name without its ending."""
-    stem = PurePosixPath(name).stem
-    return photograph_name(stem, COCO) or stem
 
 
 def plain(text: str) -> str:

@@ -9,6 +9,7 @@ from datasets import Dataset
 from hfcomp.analysis.audit.choices import (
     bigram_scores,
     equal_negatives,
+    equal_words,
     folds,
     known_true,
     likelihood_check,
@@ -17,6 +18,8 @@ from hfcomp.analysis.audit.choices import (
     rule_scores,
     same_words,
 )
+from hfcomp.analysis.audit.decided import by_chance
+from hfcomp.analysis.audit.limits import parse_limits
 from hfcomp.analysis.audit.reading import audit_set
 from hfcomp.evaluation.blind.bigrams import CountedCaptions
 from tests.analysis.audit import sets
@@ -47,8 +50,46 @@ def test_a_rule_that_is_always_wrong_decides_as_much():
 
 def test_a_clean_set_decides_nothing_by_its_surface():
     found = checked(sets.data(ending=""))
-    assert found["full_stop"].value == 0 and found["full_stop"].facts["undecided"] == 24
-    assert found["shorter"].value == 0
+    assert found["full_stop"].value == 50 and found["full_stop"].facts["undecided"] == 24
+    assert found["shorter"].value == 50
+
+
+def test_a_rule_that_ties_on_most_pairs_counts_as_right_as_with_a_coin():
+    """Every second negative ends in a full stop: with a coin for the others three quarters are right."""
+    texts = sets.rows(ending="")["negative_captions"][:]
+    marked = {row: [f"{texts[row][0]}."] for row in range(0, 24, 2)}
+    found = checked(sets.data(ending="", negative_captions=marked))
+    assert found["full_stop"].value == 75
+    assert found["full_stop"].facts == {"right": 12, "wrong": 0, "undecided": 12, "reversed": False}
+    assert found["blind"].value >= 75 and found["full_stop"].low > 60
+    assert parse_limits(["blind>60"])[0].reason(found)
+    kinds = next(table for table in found["blind"].tables if "kind" in table.title)
+    assert {row[0]: row[3] for row in kinds.rows} == {"swap_obj": "100.0", "other": "50.0"}
+
+
+def test_a_limit_rarely_fails_a_small_clean_set_and_says_that_chance_reaches_its_number():
+    """30 pairs without a difference: the best of four rules is above 60 in many draws, and fails in 5 % at most."""
+    data, generator, limit = sets.data(30), np.random.default_rng(0), parse_limits(["blind>60"])[0]
+    data.__dict__["bootstrap"] = None  # intervals decide nothing
+    names, failed, above = ("shorter", "full_stop", "bigram", "bigram_sentence"), 0, 0
+    for _ in range(40):
+        scores = {name: tuple(generator.normal(size=(2, 30))) for name in names}
+        found = {check.name: check for check in rule_checks(data, scores, "")}
+        failed += limit.reason(found) is not None
+        above += found["blind"].value > 60
+        assert found["blind"].chance_high >= found["blind"].chance > found["shorter"].chance > 50
+    # of 40 draws at 5 %, 7 or more fail in 0.3 % of cases; the seed is fixed
+    assert failed <= 6 and above > 8
+    leaky = {name: (np.ones(30), np.repeat([0.0, 1.0], 15)) for name in names}
+    assert limit.reason({check.name: check for check in rule_checks(data, leaky, "")})
+
+
+def test_pairs_of_one_image_change_places_together():
+    signs = np.ones((12, 1))
+    together, (alone,) = by_chance(signs, ["one"] * 12)
+    assert together == alone and alone.high == 100 and abs(alone.mean - 50) < 5
+    spread = by_chance(signs, [str(row) for row in range(12)])[0]
+    assert spread.high < 80
 
 
 def test_own_bigrams_never_see_the_texts_of_a_pair_s_image():
@@ -89,17 +130,19 @@ def test_negatives_that_are_the_caption_or_another_true_one_are_found():
         {
             "caption": ["a dog", "a puppy", "a cat", "a cat sits"],
             "positive_captions": [["a small dog"], [], [], []],
-            "negative_captions": [["A dog.", "a small dog!", "a cat"], ["a dog"], ["a dog"], ["sits a cat"]],
+            "negative_captions": [["A dog.", "a small dog!", "a dog"], ["a dog"], ["a dog"], ["sits a cat"]],
             "image_id": ["1", "1", "2", "3"],
         }
     )
     data = audit_set("own", rows, {})
-    assert equal_negatives(data).facts == {"pairs": 1, "rows": [0]}
+    # of the two only one is the caption itself: a scorer can tell "a dog" from "A dog."
+    assert [one.other for one in equal_negatives(data, 3).examples] == ["a dog"]
+    assert [one.other for one in equal_words(data, 3).examples] == ["A dog."]
     assert known_true(data).facts == {"pairs": 2, "rows": [0, 1]}
     assert same_words(data).facts == {"pairs": 1, "rows": [3]}
 
 
 def test_without_negatives_nothing_is_claimed():
     data = audit_set("own", Dataset.from_dict({"caption": ["a dog"]}), {})
-    checks = [*rule_checks(data, {}, ""), same_words(data), equal_negatives(data), known_true(data)]
+    checks = [*rule_checks(data, {}, ""), same_words(data), equal_negatives(data), equal_words(data), known_true(data)]
     assert all(check.value is None and "no negative captions" in check.reason for check in checks)

@@ -21,6 +21,16 @@ def test_a_check_fails_above_its_limit_and_where_it_was_not_made():
     assert reasons[2] == "image_probe was not checked: no"
 
 
+def test_a_number_that_chance_reaches_passes_and_one_above_it_fails():
+    limit = parse_limits(["blind>60"])[0]
+    by_chance = {"blind": Check("blind", 65.0, chance=57.0, chance_high=66.7)}
+    assert limit.reason(by_chance) is None and limit.within_chance(by_chance)
+    above = {"blind": Check("blind", 70.0, chance=57.0, chance_high=66.7)}
+    assert limit.reason(above).endswith("(by chance 57.0, at most 66.7)") and not limit.within_chance(above)
+    below = {"blind": Check("blind", 59.0, chance=57.0, chance_high=66.7)}
+    assert limit.reason(below) is None and not limit.within_chance(below)
+
+
 @pytest.mark.parametrize(
     ("rule", "said"),
     [

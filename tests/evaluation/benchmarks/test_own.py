@@ -101,10 +101,11 @@ def test_a_constant_model_has_no_recall_on_rows_that_share_images(tmp_path):
     assert not items["value"].any()
 
 
-def test_a_row_without_an_id_is_an_image_of_its_own_and_one_without_a_negative_has_no_choice(tmp_path):
+def test_a_row_without_an_id_is_of_its_file_and_one_without_a_negative_has_no_choice(tmp_path):
     negatives = [["x"], ["", "y", "z"], [], [""], ["x", "y"], None]
     data = loaded(saved(tmp_path, image_id=["a", None, "b", "b", None, "c"], negative_captions=negatives))
-    assert data.rows["image_id"][:] == ["a", "row 1", "b", "b", "row 4", "c"]
+    ids = data.rows["image_id"][:]
+    assert [ids[row] for row in (0, 2, 3, 5)] == ["a", "b", "b", "c"] and len(set(ids)) == 5
     assert data.rows["negative_captions"][:] == [["x"], ["y"], [], [], ["x"], []]
     assert data.notes[-1].endswith("3 with a negative")
     items = scored(str(tmp_path), Scripted(np.zeros((6, 3)), {}))

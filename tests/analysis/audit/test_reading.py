@@ -1,0 +1,93 @@
+"""What an audit reads: which photograph a row is of, and what is absent or not read."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+from datasets import Dataset
+
+from hfcomp.analysis.audit.audit import audit
+from hfcomp.analysis.audit.choices import folds
+from hfcomp.analysis.audit.images import duplicate_images
+from hfcomp.analysis.audit.options import AuditOptions
+from hfcomp.analysis.audit.reading import audit_set, read_audit_set
+from hfcomp.analysis.audit.report import audit_report
+from hfcomp.reporting.terminal import render_terminal
+from tests import tiny
+from tests.analysis.audit import sets
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("photographs")
+    for number in range(4):
+        tiny.image(number).save(folder / f"{number}.png")
+    return folder
+
+
+def written(folder, rows, header=("image", "caption", "negative_captions")):
+    with (folder / "own.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return str(folder / "own.csv")
+
+
+def test_rows_of_a_file_without_ids_are_of_one_photograph(photographs, tmp_path):
+    rows = [
+        (photographs / f"{number}.png", f"a {number} {row}", f"b {row}") for number in range(4) for row in range(3)
+    ]
+    data = read_audit_set(written(tmp_path, rows), AuditOptions())
+    assert data.image_ids == [f"{number}.png" for number in range(4) for _ in range(3)]
+    assert len(data.first_rows) == 4 and len(folds(data.image_ids, 0)) == 4
+    assert duplicate_images(data, folder=tmp_path / "hashes").value == 0
+    assert data.notes == ["there is no column image_id: rows with the same image file are of one photograph"]
+
+
+def test_rows_with_neither_id_nor_image_are_counted():
+    data = audit_set("own", Dataset.from_dict({"caption": ["a dog", "a cat"], "image_id": ["1", None]}), {})
+    assert data.image_ids == ["1", "row 1"]
+    assert any("1 row has neither an image_id nor an image" in note for note in data.notes)
+
+
+def test_images_and_captions_that_are_absent_or_broken_are_named_in_the_terminal(photographs, tmp_path, capsys):
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    files = [photographs / "0.png", tmp_path / "absent.png", photographs / "1.png", tmp_path / "broken.png"]
+    captions = ["a dog", "a cat", "", "a bird"]
+    path = written(tmp_path, [(*both, "a horse") for both in zip(files, captions, strict=True)])
+    options = AuditOptions(no_cache=True)
+    render_terminal(audit_report(audit(path, options, hashes=tmp_path / "hashes"), "own", ()))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "4 rows, 3 captions, 3 negatives, 3 images." in shown
+    assert "1 row has no caption; the first: row 2" in shown
+    assert "1 row has no image; the first: row 1" in shown and "absent.png is not there" in shown
+    assert "cannot be read" in shown and "row 3" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("negative", "negative_captions=negative"),
+        ("hard_negatives", "negative_captions=hard_negatives"),
+        ("Negative_Captions", "negative_captions=Negative_Captions"),
+    ],
+)
+def test_a_likely_name_of_the_negatives_is_proposed(name, meant):
+    rows = Dataset.from_dict({"caption": ["a dog"], name: ["a cat"], "image_id": ["1"]})
+    assert audit_set("own", rows, {}).notes == [f"column {name!r} is not read; did you mean --column_names {meant}?"]
+
+
+def test_columns_under_unknown_names_are_listed_and_those_of_the_contract_are_not():
+    rows = Dataset.from_dict({"caption": ["a dog"], "foil": ["a cat"], "image_id": ["1"], "license": ["CC0"]})
+    (note,) = audit_set("own", rows, {}).notes
+    assert note == "not read: column 'foil'. If one holds the negatives: --column_names negative_captions=NAME"
+    assert not sets.data().notes
+
+
+def test_texts_of_blanks_are_empty():
+    rows = {"caption": ["a dog", "  "], "negative_captions": [[" ", "a cat"], ["a cat"]], "image_id": ["1", "2"]}
+    data = audit_set("own", Dataset.from_dict(rows), {})
+    assert len(data.pairs) == 1 and len(data.texts) == 1
+    assert data.notes == [
+        "1 row has no caption; the first: row 1",
+        "negatives that are empty or without a caption, and so no pairs: 2",
+    ]
