@@ -14,7 +14,7 @@ from rich.console import Console
 
 from hfcomp._help import OwnHelp
 from hfcomp.evaluation.blind.report import blind_section
-from hfcomp.evaluation.blind.results import BlindResults, read_blind, write_blind
+from hfcomp.evaluation.blind.results import BLIND_FILE, BlindResults, read_blind, write_blind
 from hfcomp.evaluation.items.item_scores import SCORES_FILE, read_scores, write_scores
 from hfcomp.evaluation.published.comparison import READING, compare_with_published, published_section
 from hfcomp.evaluation.stored import BLIND_PATH, FAILED, averages_of_lines, model_facts, read_evaluation
@@ -23,7 +23,7 @@ from hfcomp.reporting import tables
 from hfcomp.reporting.lines import Line
 from hfcomp.reporting.pages.items import DEFAULT_PAGE, ItemBrowser, PageOptions
 from hfcomp.reporting.report import Lines, Report, Section, Table, titled
-from hfcomp.reporting.saving import render_markdown, save_report
+from hfcomp.reporting.saving import PAGE_FILE, REPORT_FILE, render_markdown, save_report
 from hfcomp.reporting.tables import figure_of_lines, sections_of_lines
 from hfcomp.reporting.terminal import WIDTH, render_terminal
 from hfcomp.statistics import Outcomes, missing_averages, summarize
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from hfcomp.evaluation.items.shown_items import ItemImages
     from hfcomp.statistics.measures import Averages
 
+FIGURE = "figure.png"
+FILES = (files.RESULTS_FILE, files.ITEMS_FILE, SCORES_FILE, BLIND_FILE, REPORT_FILE, PAGE_FILE, FIGURE)
+"""The files that `write_evaluation` writes."""
 COMMIT_DIGITS = 12
 MOST_NAMED = 4  # models in a title
 SYNTHETIC = "Synthetic: benchmarks of the sandbox are drawn by hfcomp."
@@ -291,7 +294,7 @@ def evaluation_report(evaluation: EvaluationResults, *, brief: bool) -> Report:
     lines, reference, models = evaluation.lines, evaluation.reference, list(evaluation.models)
     caveat = SYNTHETIC if any(line["benchmark"].split()[0] == "sandbox" for line in lines) else ""
     names = ", ".join(models) if len(models) <= MOST_NAMED else f"{len(models)} models"
-    figure = figure_of_lines("figure.png", titled(f"Composition and general abilities of {names}", caveat), lines)
+    figure = figure_of_lines(FIGURE, titled(f"Composition and general abilities of {names}", caveat), lines)
     compared = [name for name in models if any(reference in line["differences"].get(name, {}) for line in lines)]
     pairs = [(name, str(reference)) for name in compared]
     shown = sections_of_lines(lines, lambda line: pairs, reference=reference, tie=evaluation.tie, brief=brief)

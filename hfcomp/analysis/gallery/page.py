@@ -19,7 +19,7 @@ from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import UrlAccess, url_access
 from hfcomp.reporting.pages.markup import table_html
 from hfcomp.reporting.pages.page import LIST_SCRIPT, LIST_STYLE, render_page
-from hfcomp.writing import write_text
+from hfcomp.writing import check_free_file, write_text
 
 _FILES = Path(__file__).parent
 PAGE = "gallery.html"
@@ -55,8 +55,9 @@ def write_gallery(name: str, path: Path, options: GalleryOptions, *, progress: b
         OSError: for a file that cannot be read or written.
     """
     path = page_path(path)
-    if path.exists() and not options.overwrite:
-        raise ValueError(f"{path} is there already. Pass --overwrite, or another --output.")
+    if path.parent.exists() and not path.parent.is_dir():
+        raise ValueError(f"{path.parent} is there already and is not a page of hfcomp. Pass another --output.")
+    check_free_file(path, options.overwrite, option="output")
     with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
         shown = choose_rows(read_set(name, options), name, options)
         records = [row_record(row, number) for row, number in zip(shown, shown.numbers, strict=True)]
