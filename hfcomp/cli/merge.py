@@ -61,8 +61,10 @@ def parser() -> argparse.ArgumentParser:
     point = found.add_mutually_exclusive_group(required=True)
     point.add_argument("--alpha", type=float, metavar="X", help="0 is BASE, 1 is TUNED")
     point.add_argument("--sweep", action="store_true", help="score 11 points, choose one by a rule")
-    found.add_argument("--output_dir", type=Path, required=True, metavar="DIR", help="of the model, or of the sweep")
-    found.add_argument("--overwrite", action="store_true", help="replace what is in the output folder")
+    found.add_argument(
+        "--output_dir", type=Path, required=True, metavar="DIR", help="output folder, of the model or of the sweep"
+    )
+    found.add_argument("--overwrite", action="store_true", help="replace what an earlier merge wrote there")
     sweep = found.add_argument_group("of a sweep")
     add = sweep.add_argument
     named = "of composition and general, at least one each, as hfcomp evaluate names them"
@@ -72,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
     add("--general", metavar="MEASURE", help="likewise, not to lose (default: the mean of all general lines)")
     ways = "tolerance: the best composition that keeps the general score; mean: the best mean of both"
     add("--rule", choices=RULES, default=RULES[0], help=f"{ways}; never a dominated point (default: {RULES[0]})")
-    lost = f"of the general score that may be lost (default: {TOLERANCE:g}, a point of a hundred)"
+    lost = f"how much of the general score may be lost (default: {TOLERANCE:g}, one percentage point)"
     add("--tolerance", type=float, default=TOLERANCE, metavar="X", help=lost)
     add("--data_dir", type=Path, metavar="DIR", help="folder with a sub-folder for each benchmark's data")
     add("--data", action="append", default=[], metavar="NAME=DIR", help="folder of one benchmark's data")

@@ -83,6 +83,15 @@ def test_a_merge_is_not_written_over_unless_asked(clip, tuned, tmp_path):
     assert not (tmp_path / "out" / "old").exists()
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_model_that_is_not_there_is_named_as_by_other_commands(clip, tuned, tmp_path, place):
+    models = [str(clip), str(tuned)]
+    models[place] = str(tmp_path / "nothing")
+    with pytest.raises(SystemExit, match=r"^error: .*/nothing: no such folder\.$"):
+        main(["merge", *models, "--alpha", "0.5", "--output_dir", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
 def test_files_that_no_merge_wrote_are_never_deleted(clip, tuned, root, tmp_path, overwrite):
     mine = [tmp_path / "keep/notes.txt", tmp_path / "keep/config.json", tmp_path / "sweep/model/notes.txt"]

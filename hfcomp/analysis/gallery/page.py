@@ -56,7 +56,7 @@ def write_gallery(name: str, path: Path, options: GalleryOptions, *, progress: b
     """
     path = page_path(path)
     if path.parent.exists() and not path.parent.is_dir():
-        raise ValueError(f"{path.parent} is there already and is not a page of hfcomp. Pass another --output.")
+        raise ValueError(f"{path.parent} exists and is not a page of hfcomp. Pass another --output.")
     check_free_file(path, options.overwrite, option="output")
     with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
         shown = choose_rows(read_set(name, options), name, options)

@@ -262,6 +262,8 @@ def test_files_that_cannot_be_read_safely_say_what_to_do(tmp_path):
 
 
 def test_what_is_no_checkpoint_is_named(tmp_path, clip, words):
+    with pytest.raises(ValueError, match=r"config\.json: expected a file .* ends in \.safetensors, \.pt, .*\.ckpt\.$"):
+        convert_checkpoint(clip / "config.json", tmp_path / "clip")
     with pytest.raises(ValueError, match="no such file or folder"):
         convert_checkpoint(tmp_path / "a.pt", tmp_path / "clip")
     with pytest.raises(ValueError, match="weights of transformers.*--to open_clip"):
