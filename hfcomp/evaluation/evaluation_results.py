@@ -300,7 +300,7 @@ def evaluation_report(evaluation: EvaluationResults, *, brief: bool) -> Report:
     shown = sections_of_lines(lines, lambda line: pairs, reference=reference, tie=evaluation.tie, brief=brief)
     how = [tables.legend(lines, tie=evaluation.tie, brief=brief)] if lines else []
     published = [published_section(lines, evaluation._seeing)] if evaluation.published else []
-    how += [READING] if published else []
+    how += [READING] if published and compare_with_published(lines, evaluation._seeing) else []
     facts = evaluation._blind_facts
     blind = [] if facts is None else [blind_section(facts, evaluation._sighted, brief=brief)]
     sections = [Section("", [figure]), *shown, *blind, *published, *_facts(evaluation, brief=brief)]

@@ -115,8 +115,8 @@ def load_interpolation(base: str | Path, tuned: str | Path) -> Interpolation:
     (biases, modules to save, `logit_scale`).
 
     Raises:
-        ValueError: as `load_backbone` and [`Interpolation`], for a folder that is not there, an adapter of another kind,
-            or of another base.
+        ValueError: as `load_backbone` and [`Interpolation`], for a folder that is not there, or an adapter of another
+            kind or base.
     """
     for place in (base, tuned):
         check_place(place)
