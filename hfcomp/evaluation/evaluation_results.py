@@ -18,6 +18,7 @@ from hfcomp.evaluation.blind.results import BLIND_FILE, BlindResults, read_blind
 from hfcomp.evaluation.items.item_scores import SCORES_FILE, read_scores, write_scores
 from hfcomp.evaluation.published.comparison import READING, compare_with_published, published_section
 from hfcomp.evaluation.stored import BLIND_PATH, FAILED, averages_of_lines, model_facts, read_evaluation
+from hfcomp.evaluation.unshared import shared_lines, unshared_notes
 from hfcomp.reading import nearest
 from hfcomp.reporting import tables
 from hfcomp.reporting.lines import Line
@@ -151,10 +152,14 @@ class EvaluationResults(metaclass=OwnHelp):
 
     @cached_property
     def _shared(self) -> Outcomes:
-        """The outcomes of lines that every model has: a benchmark may have failed for one model alone."""
-        table = self.outcomes.table
-        kept = table.groupby(LINE, sort=False)["arm"].transform("nunique") == len(self.models)
-        return self.outcomes if kept.all() else Outcomes(table[kept])
+        """The outcomes of lines that every model has."""
+        return shared_lines(self.outcomes, list(self.models))
+
+    @property
+    def _every_note(self) -> list[str]:
+        """The notes, and what is in no table as some of the models were not scored on it."""
+        found = unshared_notes(self.outcomes, self._shared, list(self.models))
+        return list(dict.fromkeys([*self.notes, *found]))  # results that were read have them among their notes
 
     def to_pandas(self) -> pd.DataFrame:
         """A row per line and model: its value from 0 to 1 with its interval, and its difference to the reference.
@@ -304,7 +309,7 @@ def evaluation_report(evaluation: EvaluationResults, *, brief: bool) -> Report:
     facts = evaluation._blind_facts
     blind = [] if facts is None else [blind_section(facts, evaluation._sighted, brief=brief)]
     sections = [Section("", [figure]), *shown, *blind, *published, *_facts(evaluation, brief=brief)]
-    return Report(names, caveat, (), sections, how, evaluation.notes)
+    return Report(names, caveat, (), sections, how, evaluation._every_note)
 
 
 def _facts(evaluation: EvaluationResults, *, brief: bool) -> Iterator[Section]:
@@ -384,7 +389,7 @@ def evaluation_to_json(results: EvaluationResults) -> dict[str, Any]:
         "skipped": list(results.skipped),
         "missing_averages": results.missing,
         "seconds": results.seconds,
-        "notes": list(results.notes),
+        "notes": results._every_note,
         "config": results.config,
         "results": results.lines,
         **({"published": results.compare_published().to_dict("records")} if results.published else {}),
