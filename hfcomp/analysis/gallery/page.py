@@ -84,7 +84,29 @@ def gallery_page(
 ) -> str:
     """The text of the page, the same for the same rows, scores and options."""
     place = without_local_paths(name)
-    facts = {
+    rows = [
+        {**record, "id": own_id, **images, "scores": [one.rows[place] for one in models] or None}
+        for place, (record, own_id, images) in enumerate(zip(records, pictures.ids, pictures.rows, strict=True))
+    ]
+    body = Template((_FILES / "gallery.html").read_text("utf-8")).substitute(
+        about=escape(_about(place, shown, options)),
+        notes=f'<ul class="notes">{"".join(f"<li>{escape(note)}</li>" for note in notes)}</ul>' if notes else "",
+        tables="\n".join(map(table_html, score_tables(models))),
+    )
+    return render_page(
+        f"Gallery of {Path(place).name}",
+        body,
+        styles=[LIST_STYLE, _FILES / "gallery.css"],
+        scripts=[LIST_SCRIPT, _FILES / "gallery.js"],
+        data={"about": _page_facts(place, shown, models, options), "pictures": pictures.distinct, "data": rows},
+    )
+
+
+def _page_facts(
+    place: str, shown: ShownRows, models: Sequence[ModelScores], options: GalleryOptions
+) -> dict[str, Any]:
+    """What the script of the page has to know; `set` goes into the marks that it saves."""
+    return {
         "columns": shown.images,
         "side": options.image_size,
         "fingerprint": shown.fingerprint,
@@ -102,22 +124,6 @@ def gallery_page(
             "rows": len(shown.whole),
         },
     }
-    rows = [
-        {**record, "id": own_id, **images, "scores": [one.rows[place] for one in models] or None}
-        for place, (record, own_id, images) in enumerate(zip(records, pictures.ids, pictures.rows, strict=True))
-    ]
-    body = Template((_FILES / "gallery.html").read_text("utf-8")).substitute(
-        about=escape(_about(place, shown, options)),
-        notes=f'<ul class="notes">{"".join(f"<li>{escape(note)}</li>" for note in notes)}</ul>' if notes else "",
-        tables="\n".join(map(table_html, score_tables(models))),
-    )
-    return render_page(
-        f"Gallery of {Path(place).name}",
-        body,
-        styles=[LIST_STYLE, _FILES / "gallery.css"],
-        scripts=[LIST_SCRIPT, _FILES / "gallery.js"],
-        data={"about": facts, "pictures": pictures.distinct, "data": rows},
-    )
 
 
 def _about(place: str, shown: ShownRows, options: GalleryOptions) -> str:
