@@ -55,7 +55,7 @@ challenge: $(INSTALLED)  ## a challenge set by scripted people: exact edits of t
 	@$(PY) dataset_builders/inpaintcoco/factory.py $(ARGS)
 
 reproduce: $(INSTALLED)  ## published numbers beside measured ones, into docs/reproduced.md; needs a connection, ends without one
-	@$(PY) -m hfcomp.cli reproduce --page docs/reproduced.md $(ARGS)
+	@$(PY) -m hfcomp.cli reproduce --page docs/reproduced.md --overwrite $(ARGS)
 
 browser:  ## installs Debian's Chromium, as root, unless there is a browser; tests of pages are skipped without one
 	@command -v chromium || { apt-get -q update && apt-get -q install -y --no-install-recommends chromium; }

@@ -74,6 +74,20 @@ def may_be_hub_id(name: str) -> bool:
     return name.count("/") <= 1 and not name.startswith((".", "/", "~")) and not name.endswith(FILE_ENDINGS)
 
 
+def check_place(place: str | PathLike[str], needed_by: str = "") -> None:
+    """Refuses what is neither a file or folder nor a name that the Hub could be asked for.
+
+    Args:
+        place: Hub id or path, as a user gave it.
+        needed_by: what errors call its use.
+
+    Raises:
+        ValueError: naming it.
+    """
+    if not os.path.exists(place) and not may_be_hub_id(os.fspath(place)):
+        raise ValueError(f"{needed_by}{': ' if needed_by else ''}{place}: no such folder.")
+
+
 def expand_variables(value: str, name: str) -> str:
     """A value of a field of paths, with `$NAME` and `${NAME}` replaced by environment variables.
 

@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -269,6 +269,53 @@ def locked(folder: Path) -> Iterator[None]:
         if is_new and os.listdir(folder) == [LOCK_FILE]:
             shutil.rmtree(folder, ignore_errors=True)
         lock.release()
+
+
+def check_free_file(path: Path, overwrite: bool, *, option: str) -> None:
+    """Refuses an output file that is there.
+
+    Args:
+        path: of the file.
+        overwrite: whether the user lets an earlier one be replaced.
+        option: that names it, for the message.
+
+    Raises:
+        ValueError: for a folder, or for a file that is there without `overwrite`.
+    """
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, expected a file. Pass another --{option}.")
+    if path.exists() and not overwrite:
+        raise ValueError(f"{path} is there already. Pass --overwrite, or another --{option}.")
+
+
+def check_free_folder(
+    folder: Path, overwrite: bool, *, written: Sequence[str], whole: bool = False, option: str = "output_dir"
+) -> None:
+    """Refuses an output folder in which files would be lost.
+
+    Args:
+        folder: that is written to; it need not exist.
+        overwrite: whether the user lets earlier output be replaced.
+        written: the files that are replaced, or that mark a folder as earlier output where all of it is replaced.
+        whole: whether the folder is replaced with all that is in it, as by `replacing_folder`.
+        option: that names it, for the message.
+
+    Raises:
+        ValueError: for a file, for one of `written` without `overwrite`, and where the `whole` folder is replaced,
+            even with `overwrite`, for files without one of `written`: they are somebody else's.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file, expected a folder. Pass another --{option}.")
+    there = sorted(name for name in os.listdir(folder) if name != LOCK_FILE) if folder.is_dir() else []
+    ours = [name for name in written if name in there]
+    if whole and there and not ours:
+        others = ", ".join(there[:3]) + (", ..." if len(there) > 3 else "")
+        raise ValueError(
+            f"{folder} holds other files ({others}), which would be deleted: it has no {written[0]}. Pass another "
+            f"--{option}."
+        )
+    if ours and not overwrite:
+        raise ValueError(f"{folder} holds {ours[0]} already. Pass --overwrite, or another --{option}.")
 
 
 def _part(path: Path) -> Path:

@@ -22,6 +22,8 @@ from hfcomp.checksums import read_checked
 from hfcomp.writing import (
     LOCK_FILE,
     append_text,
+    check_free_file,
+    check_free_folder,
     host,
     locked,
     remove_unfinished,
@@ -97,6 +99,34 @@ def test_a_folder_comes_whole_and_takes_the_place_of_the_earlier_one(tmp_path):
         (part / "new").touch()
         assert names(folder) == ["old"]
     assert names(folder) == ["new"] and names(tmp_path) == ["model"]
+
+
+def test_output_that_would_replace_something_is_refused(tmp_path):
+    folder = tmp_path / "out"
+    given = {"written": ["a.json", "b.md"]}
+    for there in (folder, tmp_path):  # missing, and without one of the files
+        check_free_folder(there, False, **given)
+    with locked(folder):
+        for whole in (False, True):
+            check_free_folder(folder, False, whole=whole, **given)
+    folder.mkdir()
+    (folder / "notes.txt").touch()
+    check_free_folder(folder, False, **given)
+    with pytest.raises(ValueError, match=r"out holds other files \(notes\.txt\), .* no a\.json\..* --output\."):
+        check_free_folder(folder, True, whole=True, option="output", **given)
+    (folder / "b.md").touch()
+    for whole in (False, True):
+        check_free_folder(folder, True, whole=whole, **given)
+        with pytest.raises(ValueError, match=r"out holds b\.md already\. Pass --overwrite, or another --output_dir"):
+            check_free_folder(folder, False, whole=whole, **given)
+    check_free_file(folder / "c.md", False, option="page")
+    check_free_file(folder / "b.md", True, option="page")
+    with pytest.raises(ValueError, match=r"b\.md is there already\. Pass --overwrite, or another --page"):
+        check_free_file(folder / "b.md", False, option="page")
+    with pytest.raises(ValueError, match="out is a folder, expected a file"):
+        check_free_file(folder, True, option="page")
+    with pytest.raises(ValueError, match=r"b\.md is a file, expected a folder"):
+        check_free_folder(folder / "b.md", True, **given)
 
 
 def test_file_and_folder_are_forced_to_disk_around_the_renaming(tmp_path, monkeypatch):

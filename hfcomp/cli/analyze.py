@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hfcomp.cli.options import add_fields, check_free
+from hfcomp.cli.options import add_fields
 
 USAGE = "SET [SET ...], as in high=DIR low=DIR, or magic DIR"
 SUMMARY = "concreteness, hardness and similarity of hard negative pairs; or a hierarchy of concepts as a page"
@@ -28,14 +28,18 @@ def main(arguments: Sequence[str]) -> None:
     if arguments[:1] == [MAGIC]:
         _analyze_magic(arguments[1:])
         return
-    from hfcomp.analysis.pairs.analyze import analyze
+    from hfcomp.analysis.pairs.analyze import PAIRS_FILE, analyze
     from hfcomp.analysis.pairs.options import AnalyzeOptions
-    from hfcomp.writing import locked
+    from hfcomp.analysis.pairs.pictures import PICTURES
+    from hfcomp.reporting.saving import PAGE_FILE, REPORT_FILE
+    from hfcomp.statistics.results import RESULTS_FILE
+    from hfcomp.writing import check_free_folder, locked
 
     given = vars(parser().parse_args(arguments))
     sets = given.pop("sets")
     options = AnalyzeOptions(**given)
-    check_free(options.output_dir, options.overwrite)
+    files = [RESULTS_FILE, PAIRS_FILE, REPORT_FILE, PAGE_FILE, *PICTURES]
+    check_free_folder(options.output_dir, options.overwrite, written=files)
     with locked(options.output_dir):
         analyze(sets, options).save(options.output_dir, command=shlex.join(["hfcomp", "analyze", *arguments]))
 

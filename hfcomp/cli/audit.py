@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from hfcomp.cli.options import add_fields, check_free
+from hfcomp.cli.options import add_fields
 
 USAGE = 'DATASET [--model ID] [--fail_if "blind>60"]'
 SUMMARY = "blind rules, probes, copies, overlap and false negatives of a benchmark or set, with a status for CI"
@@ -32,12 +32,12 @@ def main(arguments: Sequence[str]) -> None:
     from hfcomp.data.publishing import without_local_paths
     from hfcomp.reporting.terminal import render_terminal
     from hfcomp.statistics.results import for_json
-    from hfcomp.writing import locked, write_json, write_text
+    from hfcomp.writing import check_free_folder, locked, write_json, write_text
 
     name, limits = given.pop("dataset"), parse_limits(given.pop("fail_if", []))
     options = AuditOptions(**given)
     folder = options.output_dir
-    check_free(folder, options.overwrite, file=FILE, what="an audit")
+    check_free_folder(folder, options.overwrite, written=[FILE, PAGE])
     if ":" in name:
         sys.path.append(os.getcwd())  # a module beside the user
     with locked(folder):

@@ -13,15 +13,23 @@ SUMMARY = "stored results against each other, without loading a model"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Compares, prints the tables and, if asked, writes them."""
+    """Compares, prints the tables and, if asked, writes them.
+
+    Raises:
+        ValueError: as `hfcomp.compare`, or for an output folder that holds results, or is one of those compared.
+        OSError: for a file that cannot be read or written.
+    """
     import hfcomp
-    from hfcomp.evaluation.evaluation_results import print_evaluation, write_evaluation
-    from hfcomp.writing import locked
+    from hfcomp.evaluation.evaluation_results import FILES, print_evaluation, write_evaluation
+    from hfcomp.writing import check_free_folder, locked
 
     options = vars(parser().parse_args(arguments))
-    folder, page = options.pop("output_dir"), take_page(options)
+    folder, overwrite, page = options.pop("output_dir"), options.pop("overwrite"), take_page(options)
     results = hfcomp.compare(options.pop("models"), **options)
     if folder is not None:
+        if any(folder.resolve() == Path(facts["results"]).resolve() for facts in results.models.values()):
+            raise ValueError(f"{folder} is one of the folders that are compared. Pass another --output_dir.")
+        check_free_folder(folder, overwrite, written=FILES)
         with locked(folder):
             write_evaluation(folder, results, items=False, page=page)
     print_evaluation(results, folder)
@@ -43,5 +51,6 @@ def parser() -> argparse.ArgumentParser:
     add("--common", action="store_true", help="compare on the items that all have; count the others")
     add("--published", action="store_true", help="show published numbers of the models beside the measured ones")
     add("--output_dir", type=Path, metavar="DIR", help="write report.md, report.html and results.json there")
+    add("--overwrite", action="store_true", help="replace results that are in the output folder")
     add_page(found)
     return found

@@ -30,7 +30,9 @@ def main(arguments: Sequence[str]) -> None:
     if target == TRANSFORMERS:
         record = convert_checkpoint(source, folder, ConversionOptions(**options))
     elif options:
-        raise ValueError(f"--{next(iter(options))} is of a checkpoint of open_clip, not of --to {target}.")
+        raise ValueError(
+            f"--{next(iter(options))} only applies to a checkpoint of open_clip, not to --to {target}. Remove it."
+        )
     else:
         record = export_llava(source, llava, folder) if llava else export_open_clip(source, folder)
     for line in lines_of(record, folder):
@@ -51,7 +53,8 @@ def parser() -> argparse.ArgumentParser:
     )
     words = "file of weights (.safetensors, .pt, .pth, .bin, .ckpt), folder or Hub id"
     found.add_argument("source", metavar="SOURCE", help=words)
-    found.add_argument("--output", type=Path, required=True, metavar="DIR", help="is made; an earlier one is replaced")
+    words = "output folder; replaced if a previous conversion wrote it"
+    found.add_argument("--output", type=Path, required=True, metavar="DIR", help=words)
     found.add_argument(
         "--to",
         choices=(TRANSFORMERS, OPEN_CLIP, LLAVA),

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hfcomp.cli.options import add_device, add_page, add_tie, add_url_options, check_free, names_of, take_page
+from hfcomp.cli.options import add_device, add_page, add_tie, add_url_options, names_of, take_page
 
 USAGE = "MODEL [MODEL ...] --suite compositional|general|all, or --benchmarks A,B"
 SUMMARY = "any models of the Hub or in folders, side by side; --list names the benchmarks"
@@ -92,10 +92,10 @@ def _evaluate(options: dict[str, Any], command: str) -> bool:
     from hfcomp.distributed import fail_together
     from hfcomp.evaluation.encoding.models import named_models
     from hfcomp.evaluation.evaluate import PATIENCE, evaluate
-    from hfcomp.evaluation.evaluation_results import print_evaluation, write_evaluation
+    from hfcomp.evaluation.evaluation_results import FILES, print_evaluation, write_evaluation
     from hfcomp.evaluation.spec import parse_folders
     from hfcomp.experiments.session import open_session
-    from hfcomp.writing import locked
+    from hfcomp.writing import check_free_folder, locked
 
     output_dir, overwrite, pairs, _ = (
         options.pop(name) for name in ("output_dir", "overwrite", "write_pairs", "list")
@@ -111,7 +111,7 @@ def _evaluate(options: dict[str, Any], command: str) -> bool:
         options["models"] = named_models(options["models"])
     names = "-".join(re.sub(r"[^\w.-]+", "-", name) for name in (*options["models"], *options["scores"]))
     folder = output_dir or Path("runs") / f"evaluation-{names}"[:LONGEST_NAME]
-    check_free(folder, overwrite)
+    check_free_folder(folder, overwrite, written=FILES)
     on_cpu = (options["device"] or "").startswith("cpu")
     session = open_session({"use_cpu": on_cpu, "ddp_timeout": PATIENCE.total_seconds()})
     main_process = session.state.is_main_process
@@ -145,11 +145,11 @@ def _write_pairs(path: Path, overwrite: bool, options: Mapping[str, Any]) -> boo
     from hfcomp.evaluation.pairs.pair_files import write_pairs
     from hfcomp.evaluation.spec import data_folders
     from hfcomp.evaluation.stored import FAILED
+    from hfcomp.writing import check_free_file
 
     if options["models"] or options["scores"]:
         raise ValueError("--write_pairs lists pairs and scores nothing: leave out MODEL and --scores.")
-    if path.exists() and not overwrite:
-        raise ValueError(f"{path} is there already. Pass --overwrite, or another --write_pairs.")
+    check_free_file(path, overwrite, option="write_pairs")
     chosen = choose_benchmarks(options["suite"], options["benchmarks"], options["column_names"], print)
     folders = data_folders(options["data"], options["data_dir"], option="data")
     with url_access(UrlAccess.asked(options["allow_urls"], options["url_timeout"])):

@@ -28,7 +28,9 @@ def main(arguments: Sequence[str]) -> None:
         _apply(name, given.pop("apply"), output, given)
         return
     if "allow_outside_files" in given:
-        raise ValueError("--allow_outside_files is of --apply, which copies images into a new data set. Leave it out.")
+        raise ValueError(
+            "--allow_outside_files only applies to --apply, which copies images into a new data set. Remove it."
+        )
     from hfcomp.analysis.gallery.options import GalleryOptions
     from hfcomp.analysis.gallery.page import PAGE, write_gallery
 
@@ -47,7 +49,7 @@ def _apply(name: str, marks: Path, output: Path | None, given: dict[str, Any]) -
     allow = given.pop("allow_outside_files", False)
     known = {field.name for field in fields(DataOptions)}
     if others := [key for key in given if key not in known]:
-        raise ValueError(f"--{others[0]} is of the page and has no effect with --apply. Leave it out.")
+        raise ValueError(f"--{others[0]} only applies to the page, not to --apply. Remove it.")
     done = apply_marks(name, marks, output, given, allow_outside_files=allow, progress=sys.stderr.isatty())
     print(f"{done.read:,} rows read, {done.dropped:,} dropped, {done.written:,} written to {done.folder}")
     print(f"{done.kept:,} of these were marked to be kept, {done.written - done.kept:,} had no mark")

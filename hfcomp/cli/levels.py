@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hfcomp.cli.options import add_device, check_free, names_of
+from hfcomp.cli.options import add_device, names_of
 
 USAGE = "MODEL [MODEL ...] [--data DIR]"
 SUMMARY = "accuracy by level of abstraction and joint embeddings by group, drawn"
@@ -21,16 +21,16 @@ def main(arguments: Sequence[str]) -> None:
         ValueError: as `evaluate_levels`, or for an output folder that is in use or holds results.
         OSError: for a file that cannot be read or written.
     """
-    from hfcomp.analysis.levels import evaluate_levels
-    from hfcomp.evaluation.evaluation_results import print_evaluation
+    from hfcomp.analysis.levels import GROUPS_FIGURE, LEVELS_FIGURE, evaluate_levels
+    from hfcomp.evaluation.evaluation_results import FILES, print_evaluation
     from hfcomp.evaluation.protocols.level_choice import Count
     from hfcomp.schemas import convert
-    from hfcomp.writing import locked
+    from hfcomp.writing import check_free_folder, locked
 
     options = vars(parser().parse_intermixed_args(arguments))
     folder, overwrite = options.pop("output_dir"), options.pop("overwrite")
     candidates = [convert(word, Count, "--candidates") for word in names_of(options.pop("candidates"))]
-    check_free(folder, overwrite)
+    check_free_folder(folder, overwrite, written=[*FILES, LEVELS_FIGURE, GROUPS_FIGURE])
     with locked(folder):
         found = evaluate_levels(**options, candidates=candidates)
         config = {"command": shlex.join(["hfcomp", "levels", *arguments]), **found.results.config}

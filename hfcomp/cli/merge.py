@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from hfcomp.cli.options import add_device, add_url_options, check_free, names_of
+from hfcomp.cli.options import add_device, add_url_options, names_of
 
 USAGE = "BASE TUNED --alpha X|--sweep --output_dir DIR"
 SUMMARY = "a model between a base and a tuned one (WiSE-FT): at a point given, or the best by a rule"
@@ -21,9 +21,9 @@ def main(arguments: Sequence[str]) -> None:
         OSError: for a file that cannot be read or written.
     """
     from hfcomp.evaluation.spec import parse_folders
-    from hfcomp.merging.merge import SweepOptions, merge, merge_by_sweep
+    from hfcomp.merging.merge import MODEL_FOLDER, WRITTEN, SweepOptions, merge, merge_by_sweep
     from hfcomp.merging.models import RECORD_FILE
-    from hfcomp.writing import locked
+    from hfcomp.writing import check_free_folder, locked
 
     known = parser()
     given = vars(known.parse_args(arguments))
@@ -33,14 +33,15 @@ def main(arguments: Sequence[str]) -> None:
     if not sweep:
         for name, value in given.items():
             if value != known.get_default(name):
-                raise ValueError(f"--{name} is of --sweep. Leave it out, or pass --sweep in place of --alpha.")
-        for file in (RECORD_FILE, "config.json"):
-            check_free(folder, overwrite, file=file, what="a model")
-        merge(base, tuned, alpha, folder)
+                raise ValueError(f"--{name} only applies to --sweep. Remove it, or use --sweep instead of --alpha.")
+        check_free_folder(folder, overwrite, written=[RECORD_FILE], whole=True)
+        with locked(folder):
+            merge(base, tuned, alpha, folder)
         print(f"model: {folder} (alpha {alpha:g})")
         return
     given["data"] = parse_folders(given["data"], option="data")
-    check_free(folder, overwrite)
+    check_free_folder(folder, overwrite, written=WRITTEN)
+    check_free_folder(folder / MODEL_FOLDER, overwrite, written=[RECORD_FILE], whole=True)
     with locked(folder):
         options = SweepOptions(**given)
         merge_by_sweep(base, tuned, options, folder, command=shlex.join(["hfcomp", "merge", *arguments]))
@@ -60,8 +61,10 @@ def parser() -> argparse.ArgumentParser:
     point = found.add_mutually_exclusive_group(required=True)
     point.add_argument("--alpha", type=float, metavar="X", help="0 is BASE, 1 is TUNED")
     point.add_argument("--sweep", action="store_true", help="score 11 points, choose one by a rule")
-    found.add_argument("--output_dir", type=Path, required=True, metavar="DIR", help="of the model, or of the sweep")
-    found.add_argument("--overwrite", action="store_true", help="replace what is in the output folder")
+    found.add_argument(
+        "--output_dir", type=Path, required=True, metavar="DIR", help="output folder, of the model or of the sweep"
+    )
+    found.add_argument("--overwrite", action="store_true", help="replace what an earlier merge wrote there")
     sweep = found.add_argument_group("of a sweep")
     add = sweep.add_argument
     named = "of composition and general, at least one each, as hfcomp evaluate names them"
@@ -71,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
     add("--general", metavar="MEASURE", help="likewise, not to lose (default: the mean of all general lines)")
     ways = "tolerance: the best composition that keeps the general score; mean: the best mean of both"
     add("--rule", choices=RULES, default=RULES[0], help=f"{ways}; never a dominated point (default: {RULES[0]})")
-    lost = f"of the general score that may be lost (default: {TOLERANCE:g}, a point of a hundred)"
+    lost = f"how much of the general score may be lost (default: {TOLERANCE:g}, one percentage point)"
     add("--tolerance", type=float, default=TOLERANCE, metavar="X", help=lost)
     add("--data_dir", type=Path, metavar="DIR", help="folder with a sub-folder for each benchmark's data")
     add("--data", action="append", default=[], metavar="NAME=DIR", help="folder of one benchmark's data")

@@ -125,9 +125,3 @@ def _reading(hint: Any) -> dict[str, Any]:
         return {"type": lambda text: tuple(names_of(text)), "metavar": "A,B"}
     metavar = {Path: "DIR", int: "N", float: "X"}.get(kind)
     return {"type": kind} | ({"metavar": metavar} if metavar else {})
-
-
-def check_free(folder: Path, overwrite: bool, *, file: str = "results.json", what: str = "results") -> None:
-    """Raises ValueError for an output folder that has results, or another file, which are not to be replaced."""
-    if (folder / file).exists() and not overwrite:
-        raise ValueError(f"{folder} holds {what} already. Pass --overwrite, or another --output_dir.")

@@ -15,6 +15,7 @@ SUMMARY = "published numbers beside measured ones, of three checkpoints on five 
 # those with the most published numbers; what is gated or takes tens of GB is left out
 MODELS = ("openai/clip-vit-base-patch32", "openai/clip-vit-base-patch16", "google/siglip-base-patch16-224")
 BENCHMARKS = ("sugarcrepe", "sugarcrepe_pp", "flickr30k", "coco_retrieval", "cifar100")
+PAGE = "reproduced.md"
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -22,6 +23,10 @@ def main(arguments: Sequence[str]) -> None:
 
     Without a connection it says so and ends with status 0, unless models and data are in local folders. Ends with
     status 1 if a benchmark failed for another reason than missing data.
+
+    Raises:
+        ValueError: for models or data that do not fit, or earlier results without `--overwrite`.
+        OSError: for a file that cannot be read or written.
     """
     options = parser().parse_args(arguments)
     models = options.models or list(MODELS)
@@ -31,11 +36,14 @@ def main(arguments: Sequence[str]) -> None:
         return
 
     from hfcomp.evaluation.evaluate import evaluate
-    from hfcomp.evaluation.evaluation_results import print_evaluation
+    from hfcomp.evaluation.evaluation_results import FILES, print_evaluation
     from hfcomp.evaluation.published.page import reproduction_report
     from hfcomp.reporting.saving import render_markdown
-    from hfcomp.writing import write_text
+    from hfcomp.writing import check_free_file, check_free_folder, write_text
 
+    page = options.page or options.output_dir / PAGE
+    check_free_folder(options.output_dir, options.overwrite, written=FILES)
+    check_free_file(page, options.overwrite, option="page" if options.page else "output_dir")
     results = evaluate(
         models,
         benchmarks=options.benchmarks,
@@ -48,7 +56,6 @@ def main(arguments: Sequence[str]) -> None:
     command = shlex.join(["hfcomp", "reproduce", *arguments])
     results = replace(results, config={"command": command, **results.config})
     results.save(options.output_dir)
-    page = options.page or options.output_dir / "reproduced.md"
     write_text(page, render_markdown(reproduction_report(results)))
     print_evaluation(results, options.output_dir)
     print(f"page: {page}")
@@ -69,7 +76,8 @@ def parser() -> argparse.ArgumentParser:
     add("--benchmarks", type=names_of, default=list(BENCHMARKS), metavar="A,B", help=known)
     add("--data_dir", type=Path, metavar="DIR", help="folder with a sub-folder for each benchmark's data")
     add("--output_dir", type=Path, default=Path("runs/reproduced"), metavar="DIR", help="default: runs/reproduced")
-    add("--page", type=Path, metavar="FILE", help="where the page goes (default: reproduced.md in the output folder)")
+    add("--page", type=Path, metavar="FILE", help=f"where the page goes (default: {PAGE} in the output folder)")
+    add("--overwrite", action="store_true", help="replace an earlier page and earlier results")
     add("--batch_size", type=int, default=128, help="images or texts at a time (default: 128)")
     add_device(found)
     return found

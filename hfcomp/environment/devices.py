@@ -8,6 +8,7 @@ from typing import Any
 
 from hfcomp.environment.findings import BROKEN, NOTE, OK, Finding
 from hfcomp.evaluation.encoding.cache_files import size_text
+from hfcomp.reporting.format import counted
 
 AREA = "devices"
 LAUNCH = "accelerate launch --num_processes {0} -m hfcomp.cli train RECIPE"
@@ -20,7 +21,8 @@ def find_devices() -> Iterator[Finding]:
 
     memory = psutil.virtual_memory()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    found = f"{cores} cores, {torch.get_num_threads()} threads, {size_text(memory.total)} of memory, "
+    shown = f"{counted(cores, 'core')}, {counted(torch.get_num_threads(), 'thread')}"
+    found = f"{shown}, {size_text(memory.total)} of memory, "
     yield _computing("CPU", f"{found}{size_text(memory.available)} free", torch, "cpu")
     number = torch.cuda.device_count() if torch.cuda.is_available() else 0
     for index in range(number):

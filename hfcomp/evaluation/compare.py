@@ -16,6 +16,7 @@ from hfcomp.evaluation.blind.results import read_blind
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.items.item_scores import joined, of_model
 from hfcomp.evaluation.stored import Stored, averages_of_lines, listed, model_facts, read_stored, stated_items
+from hfcomp.reading import nearest
 from hfcomp.statistics.outcomes import Outcomes
 from hfcomp.statistics.results import package_versions
 from hfcomp.statistics.summary import TIE_RULES
@@ -93,9 +94,11 @@ def _reference(wanted: str | None, stored: Sequence[Stored]) -> str:
         chosen = [one.name for one in stored if getattr(one, key) == str(wanted)]
         if len(chosen) == 1:
             return chosen[0]
-    raise ValueError(
-        f"reference: {wanted!r} fits none, or several, of {listed([one.name for one in stored])}. Name one."
-    )
+    fitting = [one.name for one in stored if str(wanted) in (one.argument, one.model)]
+    if fitting:
+        raise ValueError(f"reference: {wanted!r} is ambiguous: it fits {listed(fitting)}. Name one of them.")
+    names = [one.name for one in stored]
+    raise ValueError(f"reference: no model is called {wanted!r}; found {listed(names)}.{nearest(str(wanted), names)}")
 
 
 def _tie_rule(stored: Sequence[Stored]) -> str:

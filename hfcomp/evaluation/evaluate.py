@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -114,47 +114,107 @@ def evaluate(
         raise ValueError(f"batch_size: found {batch_size}, expected 1 or more.")
     check_tie(tie)
     chosen = choose_benchmarks(suite, _listed(benchmarks), column_names, log)
-    rules_wanted, scorers = _blind_encoders(_listed(blind), blind_captions)
-    files = _score_files(scores or {})
-    given = models if isinstance(models, Mapping) else _listed(models)
-    named = named_models(given, taken={*BLIND, *files}) if given or not files else {}
-    compared_to = _reference(reference, {**named, **{name: str(one.path) for name, one in files.items()}})
+    folders = data_folders(data, data_dir, option="data")
+    asked = _read_models(models, scores or {}, reference, _listed(blind), blind_captions, folders)
     check_device(device)
     kept = _embedding_cache(cache, cache_limit)
-    folders = data_folders(data, data_dir, option="data")
     settings = {"batch_size": batch_size, "device": _join_processes(device), "cache": kept, "split": True}
     bars = sys.stderr.isatty() if progress is None else progress
-    timeout = DEFAULT_TIMEOUT if url_timeout is None else url_timeout
-    with fail_together(), url_access(UrlAccess.asked(allow_urls, timeout)):  # a process that fails alone ends all
-        encoders = {name: open_encoder(model, **settings) for name, model in named.items()}
-        rules = BlindRules(blind_captions, folders) if rules_wanted else None
+    access = UrlAccess.asked(allow_urls, DEFAULT_TIMEOUT if url_timeout is None else url_timeout)
+    with fail_together(), url_access(access):  # a process that fails alone ends all
+        encoders = {name: open_encoder(model, **settings) for name, model in asked.models.items()}
         evaluator = load_benchmarks(chosen, folders, log, _text_notes(encoders))
-        for note in (note for one in files.values() for note in one.check(evaluator.loaded)):
-            evaluator.note(note)
-        blind = rules.score(evaluator.loaded) if rules and rank() == 0 else []  # before anything can be lost
-        asked = list(encoders) if rules else []
-        encoders |= files
-        tables, priors, scores, seconds = _score(evaluator, {**encoders, **scorers}, bars, priors=asked)
+        scored = _run(asked, encoders, evaluator, bars)
         kept.trim()  # also where nothing was encoded and so nothing written
         for note in (note for notes in gather_objects(kept.notes) for note in notes):
             evaluator.note(note)
-        return EvaluationResults(
-            pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS)),
-            {name: _facts(name, named.get(name), one) for name, one in {**encoders, **scorers}.items()},
-            {one.title: one.benchmark.averages for one in evaluator.loaded} | MEANS,
-            compared_to,
-            tie,
-            benchmarks={one.benchmark.name: one.facts() for one in evaluator.loaded},
-            skipped=evaluator.skipped,
-            notes=evaluator.notes,
-            seconds=seconds,
-            versions=versions(),
-            config={"date": datetime.now(UTC).isoformat(timespec="seconds")},
-            published=published,
-            blind=rules.results([*blind, *priors]) if rules and tables else None,
-            scores=joined(scores),
-            images=ItemImages(evaluator.loaded),
-        )
+        return _collect(asked, encoders, evaluator, scored, tie=tie, published=published)
+
+
+class _Asked(NamedTuple):
+    """The models of an evaluation.
+
+    Attributes:
+        models: by name, not opened yet.
+        files: scores of other systems, by name.
+        scorers: blind scorers that are further models, by name.
+        rules: the blind rules; None without.
+        reference: the name of the model that the others are compared to.
+    """
+
+    models: Mapping[str, Any]
+    files: Mapping[str, ScoreFile]
+    scorers: Mapping[str, Encoder]
+    rules: BlindRules | None
+    reference: str
+
+
+class _Scored(NamedTuple):
+    """What the first process has of all models.
+
+    Attributes:
+        outcomes: of each model and benchmark.
+        blind: of blind rules and priors.
+        scores: behind the outcomes.
+        seconds: by model and benchmark.
+    """
+
+    outcomes: list[pd.DataFrame]
+    blind: list[pd.DataFrame]
+    scores: list[pa.Table]
+    seconds: dict[str, dict[str, float]]
+
+
+def _read_models(
+    models: Any,
+    scores: Mapping[str, str | Path],
+    reference: str | None,
+    blind: Sequence[str],
+    captions: str | Path | None,
+    folders: Folders,
+) -> _Asked:
+    """The models that are named, files of scores included, checked before anything is loaded."""
+    rules_wanted, scorers = _blind_encoders(blind, captions)
+    files = _score_files(scores)
+    given = models if isinstance(models, Mapping) else _listed(models)
+    named = named_models(given, taken={*BLIND, *files}) if given or not files else {}
+    compared_to = _reference(reference, {**named, **{name: str(one.path) for name, one in files.items()}})
+    return _Asked(named, files, scorers, BlindRules(captions, folders) if rules_wanted else None, compared_to)
+
+
+def _run(asked: _Asked, encoders: Mapping[str, Encoder], evaluator: Evaluator, progress: bool) -> _Scored:
+    """Scores everything, the blind rules first: before anything can be lost."""
+    for note in (note for one in asked.files.values() for note in one.check(evaluator.loaded)):
+        evaluator.note(note)
+    blind = asked.rules.score(evaluator.loaded) if asked.rules and rank() == 0 else []
+    every = {**encoders, **asked.files, **asked.scorers}
+    tables, priors, scores, seconds = _score(evaluator, every, progress, priors=list(encoders) if asked.rules else [])
+    return _Scored(tables, [*blind, *priors], scores, seconds)
+
+
+def _collect(
+    asked: _Asked, encoders: Mapping[str, Encoder], evaluator: Evaluator, scored: _Scored, *, tie: str, published: bool
+) -> EvaluationResults:
+    """The results, with what was read and how it was made."""
+    every = {**encoders, **asked.files, **asked.scorers}
+    nothing = pd.DataFrame(columns=list(COLUMNS))  # in all processes but the first
+    return EvaluationResults(
+        pd.concat(scored.outcomes, ignore_index=True) if scored.outcomes else nothing,
+        {name: _facts(name, asked.models.get(name), one) for name, one in every.items()},
+        {one.title: one.benchmark.averages for one in evaluator.loaded} | MEANS,
+        asked.reference,
+        tie,
+        benchmarks={one.benchmark.name: one.facts() for one in evaluator.loaded},
+        skipped=evaluator.skipped,
+        notes=evaluator.notes,
+        seconds=scored.seconds,
+        versions=versions(),
+        config={"date": datetime.now(UTC).isoformat(timespec="seconds")},
+        published=published,
+        blind=asked.rules.results(scored.blind) if asked.rules and scored.outcomes else None,
+        scores=joined(scored.scores),
+        images=ItemImages(evaluator.loaded),
+    )
 
 
 def choose_benchmarks(

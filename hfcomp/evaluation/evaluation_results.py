@@ -14,16 +14,17 @@ from rich.console import Console
 
 from hfcomp._help import OwnHelp
 from hfcomp.evaluation.blind.report import blind_section
-from hfcomp.evaluation.blind.results import BlindResults, read_blind, write_blind
+from hfcomp.evaluation.blind.results import BLIND_FILE, BlindResults, read_blind, write_blind
 from hfcomp.evaluation.items.item_scores import SCORES_FILE, read_scores, write_scores
 from hfcomp.evaluation.published.comparison import READING, compare_with_published, published_section
 from hfcomp.evaluation.stored import BLIND_PATH, FAILED, averages_of_lines, model_facts, read_evaluation
+from hfcomp.evaluation.unshared import shared_lines, unshared_notes
 from hfcomp.reading import nearest
 from hfcomp.reporting import tables
 from hfcomp.reporting.lines import Line
 from hfcomp.reporting.pages.items import DEFAULT_PAGE, ItemBrowser, PageOptions
 from hfcomp.reporting.report import Lines, Report, Section, Table, titled
-from hfcomp.reporting.saving import render_markdown, save_report
+from hfcomp.reporting.saving import PAGE_FILE, REPORT_FILE, render_markdown, save_report
 from hfcomp.reporting.tables import figure_of_lines, sections_of_lines
 from hfcomp.reporting.terminal import WIDTH, render_terminal
 from hfcomp.statistics import Outcomes, missing_averages, summarize
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from hfcomp.evaluation.items.shown_items import ItemImages
     from hfcomp.statistics.measures import Averages
 
+FIGURE = "figure.png"
+FILES = (files.RESULTS_FILE, files.ITEMS_FILE, SCORES_FILE, BLIND_FILE, REPORT_FILE, PAGE_FILE, FIGURE)
+"""The files that `write_evaluation` writes."""
 COMMIT_DIGITS = 12
 MOST_NAMED = 4  # models in a title
 SYNTHETIC = "Synthetic: benchmarks of the sandbox are drawn by hfcomp."
@@ -147,10 +151,14 @@ class EvaluationResults(metaclass=OwnHelp):
 
     @cached_property
     def _shared(self) -> Outcomes:
-        """The outcomes of lines that every model has: a benchmark may have failed for one model alone."""
-        table = self.outcomes.table
-        kept = table.groupby(LINE, sort=False)["arm"].transform("nunique") == len(self.models)
-        return self.outcomes if kept.all() else Outcomes(table[kept])
+        """The outcomes of lines that every model has."""
+        return shared_lines(self.outcomes, list(self.models))
+
+    @property
+    def _every_note(self) -> list[str]:
+        """The notes, and what is in no table as some of the models were not scored on it."""
+        found = unshared_notes(self.outcomes, self._shared, list(self.models))
+        return list(dict.fromkeys([*self.notes, *found]))  # results that were read have them among their notes
 
     def to_pandas(self) -> pd.DataFrame:
         """A row per line and model: its value from 0 to 1 with its interval, and its difference to the reference.
@@ -290,17 +298,17 @@ def evaluation_report(evaluation: EvaluationResults, *, brief: bool) -> Report:
     lines, reference, models = evaluation.lines, evaluation.reference, list(evaluation.models)
     caveat = SYNTHETIC if any(line["benchmark"].split()[0] == "sandbox" for line in lines) else ""
     names = ", ".join(models) if len(models) <= MOST_NAMED else f"{len(models)} models"
-    figure = figure_of_lines("figure.png", titled(f"Composition and general abilities of {names}", caveat), lines)
+    figure = figure_of_lines(FIGURE, titled(f"Composition and general abilities of {names}", caveat), lines)
     compared = [name for name in models if any(reference in line["differences"].get(name, {}) for line in lines)]
     pairs = [(name, str(reference)) for name in compared]
     shown = sections_of_lines(lines, lambda line: pairs, reference=reference, tie=evaluation.tie, brief=brief)
     how = [tables.legend(lines, tie=evaluation.tie, brief=brief)] if lines else []
     published = [published_section(lines, evaluation._seeing)] if evaluation.published else []
-    how += [READING] if published else []
+    how += [READING] if published and compare_with_published(lines, evaluation._seeing) else []
     facts = evaluation._blind_facts
     blind = [] if facts is None else [blind_section(facts, evaluation._sighted, brief=brief)]
     sections = [Section("", [figure]), *shown, *blind, *published, *_facts(evaluation, brief=brief)]
-    return Report(names, caveat, (), sections, how, evaluation.notes)
+    return Report(names, caveat, (), sections, how, evaluation._every_note)
 
 
 def _facts(evaluation: EvaluationResults, *, brief: bool) -> Iterator[Section]:
@@ -380,7 +388,7 @@ def evaluation_to_json(results: EvaluationResults) -> dict[str, Any]:
         "skipped": list(results.skipped),
         "missing_averages": results.missing,
         "seconds": results.seconds,
-        "notes": list(results.notes),
+        "notes": results._every_note,
         "config": results.config,
         "results": results.lines,
         **({"published": results.compare_published().to_dict("records")} if results.published else {}),

@@ -17,8 +17,8 @@ PUSH, REPOSITORY = "push_to_hub", "hub_model_id"
 DETAILS = ("hub_private_repo", "hub_revision")
 ADVICE = (
     "Pass --hub_revision BRANCH for a branch of its own or another --hub_model_id; or leave --push_to_hub out, and "
+    "replace them afterwards by `hfcomp push RUN --repo NAME --force`."
 )
-ADVICE += "replace them afterwards by `hfcomp push RUN --repo NAME --force`."
 
 
 @dataclass

@@ -176,7 +176,7 @@ def _rows(chain: Sequence[Build]) -> list[str]:
     lines = [f"{read:,} rows read, {written:,} written to {chain[-1].folder}"]
     if kept := sum(one.kept for one in chain):
         made = sum(one.made for one in chain)
-        lines.append(f"{kept:,} shards were there already, {made:,} were made")
+        lines.append(f"shards: {kept:,} there already, {made:,} made")
     return lines
 
 

@@ -165,12 +165,12 @@ def _has_model(folder: Path) -> bool:
 
 def _no_model(place: Path, folder: Path) -> str:
     if not place.is_dir():
-        return f"{place} is no folder. Name that of a run or of a model."
+        return f"{place} is not a folder. Pass the folder of a run or of a model."
     if (place / "manifest.json").is_file():
-        return f"{place} is no model: it has no {CONFIG_NAME}. `hfcomp push-dataset {place}` pushes a built set."
+        return f"{place} is not a model: it has no {CONFIG_NAME}. `hfcomp push-dataset {place}` pushes a built set."
     found = sorted({path.parent for name in (CONFIG_NAME, ADAPTER_CONFIG_NAME) for path in place.glob(f"**/{name}")})
     names = [path.relative_to(place).as_posix() for path in found if not path.name.startswith("checkpoint-")]
-    known = f"Models there: {', '.join(names)}." if names else "Name the folder of a run or of a model."
+    known = f"Models there: {', '.join(names)}." if names else "Pass the folder of a run or of a model."
     return f"{folder} has no {CONFIG_NAME} of a model. {known}"
 
 

@@ -69,7 +69,7 @@ def check_rule(rule: str, tolerance: float) -> None:
     if rule not in RULES:
         raise ValueError(f"rule: found {rule!r}, expected one of {', '.join(RULES)}.")
     if not 0 <= tolerance <= 1:
-        raise ValueError(f"tolerance: found {tolerance:g}, expected 0 to 1, such as 0.01 for one point of a hundred.")
+        raise ValueError(f"tolerance: found {tolerance:g}, expected 0 to 1, such as 0.01 for one percentage point.")
 
 
 def rule_text(rule: Rule, tolerance: float) -> str:

@@ -16,7 +16,7 @@ from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.encoding.models import check_device
 from hfcomp.evaluation.encoding.points import PointsEmbedder, point_name
-from hfcomp.evaluation.evaluation_results import EvaluationResults, evaluation_report, evaluation_to_json
+from hfcomp.evaluation.evaluation_results import FILES, EvaluationResults, evaluation_report, evaluation_to_json
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.spec import data_folders
 from hfcomp.merging.choice import TOLERANCE, Rule, check_rule
@@ -39,6 +39,8 @@ MODEL_FOLDER = "model"
 POINTS_FILE = "points.parquet"
 FIGURE = "figure.png"
 TUNED = "tuned"
+WRITTEN = (*FILES, POINTS_FILE)
+"""The files that a sweep writes beside the folder of the model."""
 ENDS = {point_name(0.0): BASE, point_name(1.0): TUNED}
 HALVES = "Half of the images chose the point. Except for the table of points, all numbers are from the other half."
 

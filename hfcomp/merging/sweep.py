@@ -74,8 +74,8 @@ class Swept:
 def few_images(swept: Swept) -> list[str]:
     """A warning for each score of so few images that one of them weighs more than the default tolerance."""
     return [
-        f"only {line['images']:,} images choose the point by {line['name']}: one of them weighs more than a point of "
-        "a hundred, so other images may choose another point. Use more images."
+        f"only {line['images']:,} images choose the point by {line['name']}: a single image is worth more than one "
+        "percentage point, so other images may choose another point. Use more images."
         for line in swept.lines
         if line["images"] * TOLERANCE < 1
     ]

@@ -14,6 +14,7 @@ from hfcomp.modeling.backbones import load_backbone
 from hfcomp.modeling.checkpoints import is_peft
 from hfcomp.modeling.mergeable import check_base, merge_without_magnitudes
 from hfcomp.modeling.sentence_transformers_files import write_sentence_transformers_files
+from hfcomp.reading import check_place
 
 # What decides how weights of equal names and shapes are used.
 TOWERS = ("text_config", "vision_config")
@@ -114,8 +115,11 @@ def load_interpolation(base: str | Path, tuned: str | Path) -> Interpolation:
     (biases, modules to save, `logit_scale`).
 
     Raises:
-        ValueError: as `load_backbone` and [`Interpolation`], for an adapter of another kind, or of another base.
+        ValueError: as `load_backbone` and [`Interpolation`], for a folder that is not there, or an adapter of another
+            kind or base.
     """
+    for place in (base, tuned):
+        check_place(place)
     start, end = load_backbone(base, dtype="auto"), load_backbone(tuned, dtype="auto")
     if is_peft(start):
         raise ValueError(f"{base} is an adapter. Name a whole model, such as the one that {tuned} is for.")

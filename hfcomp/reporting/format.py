@@ -20,6 +20,11 @@ def number(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 row`, `1,165 rows`: a number with what is counted, whose plural ends in -s."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def decimal(value: float | None, unit: Unit = PERCENT, sign: str = "") -> str:
     """`94.0` for 0.94 in percent; with the sign "+", of a difference, `+94.0`."""
     known = number(value)

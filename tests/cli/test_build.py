@@ -120,7 +120,7 @@ def test_an_interrupted_build_resumes_to_the_same_bytes(source, built, tmp_path,
         cli.main(["build", *given])
     assert stopped.value.code == 130 and "the same command resumes" in capsys.readouterr().err
     cli.main(["build", *given])
-    assert "1 shards were there already, 2 were made" in capsys.readouterr().out
+    assert "shards: 1 there already, 2 made" in capsys.readouterr().out
     assert builds.hashes(tmp_path) == builds.hashes(built)
 
 

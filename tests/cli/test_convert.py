@@ -52,7 +52,10 @@ def test_a_file_becomes_a_folder_and_says_what_it_was(tmp_path, negclip, old_cli
 def test_mistakes_are_one_line(tmp_path, negclip, clip):
     for words, what in (
         ([negclip], "--pretrained openai"),
-        ([clip, "--to", "open_clip", "--pretrained", "openai"], "--pretrained is of a checkpoint of open_clip"),
+        (
+            [clip, "--to", "open_clip", "--pretrained", "openai"],
+            "--pretrained only applies to a checkpoint of open_clip",
+        ),
         ([tmp_path / "none.pt"], "no such file or folder"),
     ):
         with pytest.raises(SystemExit, match=f"^error: .*{what}"):

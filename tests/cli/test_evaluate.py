@@ -181,8 +181,21 @@ def test_what_is_done_to_texts_is_written_down(done):
 def test_results_are_not_replaced_unasked(models, data, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "results.json").write_text("{}")
-    with pytest.raises(SystemExit, match="out holds results already. Pass --overwrite"):
+    with pytest.raises(SystemExit, match=r"out holds results\.json already. Pass --overwrite"):
         main(words(models, data, tmp_path))
+
+
+def test_a_comparison_leaves_the_results_it_compares_and_others(done, tmp_path):
+    before = (done / "results.json").read_bytes()
+    compare = ["compare", f"{done}:clip", f"{done}:other", "--no_page", "--output_dir"]
+    with pytest.raises(SystemExit, match="is one of the folders that are compared"):
+        cli.main([*compare, str(done.parent / "x" / ".." / done.name), "--overwrite"])
+    shutil.copytree(done, tmp_path / "other")
+    with pytest.raises(SystemExit, match=r"other holds results\.json already. Pass --overwrite"):
+        cli.main([*compare, str(tmp_path / "other")])
+    assert (done / "results.json").read_bytes() == before == (tmp_path / "other" / "results.json").read_bytes()
+    cli.main([*compare, str(tmp_path / "other"), "--overwrite"])
+    assert list(results(tmp_path / "other")["models"]) == ["clip", "other"]
 
 
 def test_a_folder_in_use_is_named(models, data, tmp_path):

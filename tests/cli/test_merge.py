@@ -17,6 +17,7 @@ from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.stored import read_evaluation
 from hfcomp.merging.merge import HALVES
 from hfcomp.merging.models import RECORD_FILE
+from hfcomp.writing import locked, write_json
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
 
@@ -68,13 +69,42 @@ def test_one_point_is_a_plain_model_with_its_record(clip, tuned, tmp_path, capsy
     assert str(tmp_path) not in card and "### Values" not in card
 
 
-def test_a_folder_with_a_model_is_not_written_over_unless_asked(clip, tuned, tmp_path):
-    words = ["merge", str(clip), str(tuned), "--alpha", "1", "--output_dir", str(tmp_path)]
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(SystemExit, match="holds a model already. Pass --overwrite"):
+def test_a_merge_is_not_written_over_unless_asked(clip, tuned, tmp_path):
+    words = ["merge", str(clip), str(tuned), "--alpha", "1", "--output_dir", str(tmp_path / "out")]
+    (tmp_path / "out").mkdir()
+    write_json(tmp_path / "out" / RECORD_FILE, {})
+    (tmp_path / "out" / "old").touch()
+    with pytest.raises(SystemExit, match=r"out holds merge\.json already. Pass --overwrite"):
         main(words)
+    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="out is in use by another process"):
+        main([*words, "--overwrite"])
     main([*words, "--overwrite"])
-    assert_plain(tmp_path, torch.float16)
+    assert_plain(tmp_path / "out", torch.float16)
+    assert not (tmp_path / "out" / "old").exists()
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_model_that_is_not_there_is_named_as_by_other_commands(clip, tuned, tmp_path, place):
+    models = [str(clip), str(tuned)]
+    models[place] = str(tmp_path / "nothing")
+    with pytest.raises(SystemExit, match=r"^error: .*/nothing: no such folder\.$"):
+        main(["merge", *models, "--alpha", "0.5", "--output_dir", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
+def test_files_that_no_merge_wrote_are_never_deleted(clip, tuned, root, tmp_path, overwrite):
+    mine = [tmp_path / "keep/notes.txt", tmp_path / "keep/config.json", tmp_path / "sweep/model/notes.txt"]
+    for path in mine:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    words = ["merge", str(clip), str(tuned), "--alpha", "0.5", "--output_dir", str(tmp_path / "keep")]
+    with pytest.raises(SystemExit, match=r"keep holds other files \(config\.json, notes\.txt\)"):
+        main([*words, *overwrite])
+    words = sweep(clip, tuned, tmp_path / "sweep", "--benchmarks", "sugarcrepe", "--data_dir", str(root))
+    with pytest.raises(SystemExit, match=r"model holds other files \(notes\.txt\)"):
+        main([*words, *overwrite])
+    assert [path.read_text() for path in mine] == ["mine"] * 3
 
 
 def test_a_sweep_leaves_the_chosen_model_and_says_how_it_was_chosen(swept):
@@ -130,7 +160,10 @@ def test_what_a_sweep_reports_is_what_evaluating_the_chosen_model_finds(swept, c
     ("more", "said"),
     [
         (["--alpha", "2"], "alpha: found 2, expected 0 (the base) to 1"),
-        (["--alpha", "0.5", "--rule", "mean"], "--rule is of --sweep"),
+        (
+            ["--alpha", "0.5", "--rule", "mean"],
+            "--rule only applies to --sweep. Remove it, or use --sweep instead",
+        ),
         (["--sweep"], "name the benchmarks"),
         (["--sweep", "--benchmarks", "sugarcrepe", "--data_dir", "ROOT"], "no general ability is scored"),
         (["--sweep", "--benchmarks", "sandbox_zero_shot"], "nothing of composition is scored"),

@@ -79,8 +79,24 @@ def test_the_page_has_the_numbers_their_sources_and_how_they_were_made(done):
     assert "published as CLIP ViT-B/32" in shown and f"page: {page}" in shown
 
 
+@pytest.mark.parametrize("kept", ["out/results.json", "docs/reproduced.md"])
+def test_earlier_results_and_an_earlier_page_stay_unless_overwritten(places, tmp_path, monkeypatch, kept):
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    path = tmp_path / kept
+    path.parent.mkdir()
+    path.write_text("mine")
+    words = ["--page", str(tmp_path / "docs/reproduced.md"), "--output_dir", str(tmp_path / "out")]
+    words += ["--benchmarks", "sugarcrepe", "--data_dir", str(places[1]), "--device", "cpu"]
+    with pytest.raises(SystemExit, match=f"{path.name}.* already. Pass --overwrite"):
+        cli.main(["reproduce", places[0][1], *words])
+    assert path.read_text() == "mine"
+    cli.main(["reproduce", places[0][1], *words, "--overwrite"])
+    assert path.read_text() != "mine"
+
+
 def test_make_reproduce_calls_it_with_the_page_of_the_docs():
     recipe = re.search(r"^reproduce:.*\n\t(.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
     words = recipe.split("hfcomp.cli reproduce ")[1].replace("$(ARGS)", "").split()
-    assert reproduce.parser().parse_args(words).page == Path("docs/reproduced.md")
+    given = reproduce.parser().parse_args(words)
+    assert given.page == Path("docs/reproduced.md") and given.overwrite
     assert (ROOT / "docs" / "reproduced.md").is_file()

@@ -15,8 +15,9 @@ def test_a_machine_without_a_gpu_says_why(monkeypatch):
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", "12.8")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     cpu, gpu = devices.find_devices()
-    assert cpu.state == "ok" and "cores" in cpu.found and "of memory" in cpu.found
+    assert cpu.state == "ok" and "core" in cpu.found and ", 1 thread, " in cpu.found and "of memory" in cpu.found
     assert gpu.state == "note" and "built for CUDA 12.8, and CUDA_VISIBLE_DEVICES is '7'" in gpu.found
 
 

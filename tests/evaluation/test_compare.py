@@ -75,7 +75,9 @@ def test_the_reference_is_chosen_by_name_or_as_it_was_given(folders, capsys):
     for wanted in ("clip (tuned)", tuned):
         main([base, tuned, "--reference", wanted])
         assert "clip (base) minus clip (tuned)" in capsys.readouterr().out
-    refused("reference: 'clip' fits none, or several, of clip", base, tuned, "--reference", "clip")
+    both = r"clip \(base\), clip \(tuned\)"
+    refused(f"reference: 'clip' is ambiguous: it fits {both}. Name", base, tuned, "--reference", "clip")
+    refused(f"reference: no model is called 'zz'; found {both}", base, tuned, "--reference", "zz")
 
 
 def test_files_are_written_without_the_versions_of_this_machine_s_device(folders, tmp_path, capsys):

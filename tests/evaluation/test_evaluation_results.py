@@ -13,7 +13,12 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from hfcomp.evaluation.evaluation_results import evaluation_report, print_evaluation, write_evaluation
+from hfcomp.evaluation.evaluation_results import (
+    EvaluationResults,
+    evaluation_report,
+    print_evaluation,
+    write_evaluation,
+)
 from hfcomp.evaluation.stored import read_evaluation
 from hfcomp.reporting.figures import draw
 from hfcomp.reporting.lines import MOST_SUBSETS
@@ -53,6 +58,25 @@ def block(text, title):
 def row(text, title, label):
     (found,) = [line for line in block(text, title) if line.strip().startswith(label)]
     return found.strip().removeprefix(label).split()
+
+
+def test_what_only_some_of_the_models_have_is_named(tmp_path):
+    parts = [crepe(name, 0.5) for name in ("a", "b", "sys")] + [recall(name, 0.6) for name in ("a", "b")]
+    parts.append(outcomes("sys", np.ones(4), metric="group"))
+    whole = report_of(*parts)
+    assert {line["benchmark"] for line in whole.lines} == {"SugarCrepe"}
+    said = [
+        "COCO: scored for a and b, not shown because sys has no scores of it. ",
+        "SugarCrepe, group: scored for sys, not shown because a and b have no scores of it. ",
+    ]
+    for text in (printed(whole), markdown(whole)):
+        assert all(one.strip() in " ".join(text.split()) for one in said)
+    for _ in range(2):  # read again, a note stands once
+        whole.save(tmp_path, page=None)
+        _, stored = read_evaluation(tmp_path)
+        assert [one.startswith(part) for one, part in zip(stored["notes"], said, strict=True)] == [True, True]
+        whole = EvaluationResults.load(tmp_path)
+    assert report_of(crepe("a", 0.5), crepe("b", 0.5))._every_note == []
 
 
 @pytest.fixture

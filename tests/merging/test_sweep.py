@@ -86,6 +86,7 @@ def test_a_point_that_few_images_choose_has_a_warning(items, warnings):
     swept = choose(swept_outcomes(items), find_proxies(swept_outcomes(items), {}))
     found = few_images(swept)
     assert len(found) == warnings == sum(line["images"] < 100 for line in swept.lines)
+    assert all("a single image is worth more than one percentage point" in one for one in found)
     assert all(f"only {swept.lines[0]['images']} images choose the point" in one for one in found)
 
 

@@ -19,7 +19,7 @@ from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import UrlAccess, url_access
 from hfcomp.reporting.pages.markup import table_html
 from hfcomp.reporting.pages.page import LIST_SCRIPT, LIST_STYLE, render_page
-from hfcomp.writing import write_text
+from hfcomp.writing import check_free_file, write_text
 
 _FILES = Path(__file__).parent
 PAGE = "gallery.html"
@@ -55,8 +55,9 @@ def write_gallery(name: str, path: Path, options: GalleryOptions, *, progress: b
         OSError: for a file that cannot be read or written.
     """
     path = page_path(path)
-    if path.exists() and not options.overwrite:
-        raise ValueError(f"{path} is there already. Pass --overwrite, or another --output.")
+    if path.parent.exists() and not path.parent.is_dir():
+        raise ValueError(f"{path.parent} exists and is not a page of hfcomp. Pass another --output.")
+    check_free_file(path, options.overwrite, option="output")
     with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
         shown = choose_rows(read_set(name, options), name, options)
         records = [row_record(row, number) for row, number in zip(shown, shown.numbers, strict=True)]
@@ -83,7 +84,29 @@ def gallery_page(
 ) -> str:
     """The text of the page, the same for the same rows, scores and options."""
     place = without_local_paths(name)
-    facts = {
+    rows = [
+        {**record, "id": own_id, **images, "scores": [one.rows[place] for one in models] or None}
+        for place, (record, own_id, images) in enumerate(zip(records, pictures.ids, pictures.rows, strict=True))
+    ]
+    body = Template((_FILES / "gallery.html").read_text("utf-8")).substitute(
+        about=escape(_about(place, shown, options)),
+        notes=f'<ul class="notes">{"".join(f"<li>{escape(note)}</li>" for note in notes)}</ul>' if notes else "",
+        tables="\n".join(map(table_html, score_tables(models))),
+    )
+    return render_page(
+        f"Gallery of {Path(place).name}",
+        body,
+        styles=[LIST_STYLE, _FILES / "gallery.css"],
+        scripts=[LIST_SCRIPT, _FILES / "gallery.js"],
+        data={"about": _page_facts(place, shown, models, options), "pictures": pictures.distinct, "data": rows},
+    )
+
+
+def _page_facts(
+    place: str, shown: ShownRows, models: Sequence[ModelScores], options: GalleryOptions
+) -> dict[str, Any]:
+    """What the script of the page has to know; `set` goes into the marks that it saves."""
+    return {
         "columns": shown.images,
         "side": options.image_size,
         "fingerprint": shown.fingerprint,
@@ -101,22 +124,6 @@ def gallery_page(
             "rows": len(shown.whole),
         },
     }
-    rows = [
-        {**record, "id": own_id, **images, "scores": [one.rows[place] for one in models] or None}
-        for place, (record, own_id, images) in enumerate(zip(records, pictures.ids, pictures.rows, strict=True))
-    ]
-    body = Template((_FILES / "gallery.html").read_text("utf-8")).substitute(
-        about=escape(_about(place, shown, options)),
-        notes=f'<ul class="notes">{"".join(f"<li>{escape(note)}</li>" for note in notes)}</ul>' if notes else "",
-        tables="\n".join(map(table_html, score_tables(models))),
-    )
-    return render_page(
-        f"Gallery of {Path(place).name}",
-        body,
-        styles=[LIST_STYLE, _FILES / "gallery.css"],
-        scripts=[LIST_SCRIPT, _FILES / "gallery.js"],
-        data={"about": facts, "pictures": pictures.distinct, "data": rows},
-    )
 
 
 def _about(place: str, shown: ShownRows, options: GalleryOptions) -> str:

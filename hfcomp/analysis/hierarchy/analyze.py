@@ -12,7 +12,7 @@ from hfcomp.generation.magic.graph.tables import hierarchy_tables
 from hfcomp.reporting.report import Report, Section, Table
 from hfcomp.reporting.saving import render_markdown
 from hfcomp.reporting.terminal import render_terminal
-from hfcomp.writing import write_text
+from hfcomp.writing import check_free_folder, write_text
 
 PAGE, REPORT = "concepts.html", "report.md"
 
@@ -42,9 +42,8 @@ def analyze_hierarchy(folder: Path, options: HierarchyOptions, *, progress: bool
     Raises:
         ValueError: for a folder without a finished set of `hfcomp build magic`, or an output folder that has a page.
     """
+    check_free_folder(options.output_dir, options.overwrite, written=[PAGE, REPORT])
     page = options.output_dir / PAGE
-    if page.exists() and not options.overwrite:
-        raise ValueError(f"{page} is there already. Pass --overwrite, or another --output_dir.")
     hierarchy = read_hierarchy(folder)
     members = read_members(folder, thumbnails=options.thumbnails, progress=progress)
     rows = [[split, f"{sum(one.rows[split] for one in members.concepts.values()):,}"] for split in ("train", "test")]

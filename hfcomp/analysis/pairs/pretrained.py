@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from torch import nn
 from transformers import AutoModel
 
 from hfcomp.evaluation.encoding.models import check_device
 from hfcomp.modeling.weight_checks import damage_named, no_report
-from hfcomp.reading import may_be_hub_id
+from hfcomp.reading import check_place
 
 POOLER = "pooler"
 """In names of weights that neither score reads, and that many checkpoints lack."""
@@ -33,8 +31,7 @@ def load_model(place: str, *, needed_by: str) -> nn.Module:
         ValueError: for a place without a model, damaged weights, or weights that the model needs and the file lacks:
             transformers would make them up at random.
     """
-    if not Path(place).exists() and not may_be_hub_id(place):
-        raise ValueError(f"{needed_by}: {place}: no such folder.")
+    check_place(place, needed_by)
     try:
         with no_report(), damage_named(place):
             model, loading = AutoModel.from_pretrained(

@@ -16,7 +16,7 @@ from hfcomp.evaluation.engine import Encoder
 from hfcomp.evaluation.pairs.items import PairScorer
 from hfcomp.evaluation.pairs.kinds import kind_of, pair_model
 from hfcomp.evaluation.pairs.model import PairModel
-from hfcomp.reading import may_be_hub_id
+from hfcomp.reading import check_place
 
 
 def named_models(given: Sequence[Any] | Mapping[str, Any], *, taken: Collection[str] = ()) -> dict[str, Any]:
@@ -99,8 +99,7 @@ def open_embedder(place: str | Path, **settings: Any) -> Embedder:
 
 def _open(place: str | Path, kind: Callable[[str | Path], type[PairModel] | None], **settings: Any) -> Any:
     check_device(settings.get("device"))
-    if not os.path.exists(place) and not may_be_hub_id(str(place)):
-        raise ValueError(f"{place}: no such folder.")
+    check_place(place)
     try:
         return (kind(place) or Embedder)(place, **settings)
     except OSError as error:  # transformers' own words on what is not on the Hub, gated or no model's folder

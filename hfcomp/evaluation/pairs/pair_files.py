@@ -17,6 +17,7 @@ from hfcomp.evaluation.evaluator import Loaded
 from hfcomp.evaluation.pairs.items import PairList, list_pairs
 from hfcomp.evaluation.pairs.score_files import ENDINGS, KEY, MOST_PAIRS, pair_names
 from hfcomp.evaluation.spec import Unavailable
+from hfcomp.reporting.format import counted
 from hfcomp.writing import replacing, write_bytes, write_parquet
 
 COLUMNS = (*KEY[:4], "image_id", "file", "text")
@@ -47,7 +48,8 @@ def write_pairs(path: str | Path, loaded: Iterable[Loaded], log: Callable[[str],
             log(f"{one.benchmark.name}: left out: {error.reason}")
             continue
         table = _table(pairs, path.with_name(f"{path.stem}_images"))
-        log(f"{one.benchmark.name}: {len(table):,} pairs of {len(pairs.keys):,} images and texts")
+        parts = f"{counted(len(pairs.keys), 'image')} with {counted(len(pairs.texts), 'text')}"
+        log(f"{one.benchmark.name}: {counted(len(table), 'pair')}: {parts}")
         tables.append(table)
     if not tables:
         raise ValueError("no benchmark can be scored from pairs of an image and a text. Name another one.")

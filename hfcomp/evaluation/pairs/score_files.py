@@ -18,6 +18,7 @@ from hfcomp.evaluation.evaluator import Loaded
 from hfcomp.evaluation.pairs.items import PairList, PairScores, list_pairs
 from hfcomp.evaluation.spec import Unavailable
 from hfcomp.reading import csv_rows, nearest, parse_json
+from hfcomp.reporting.format import counted
 
 KEY = ("benchmark", "subset", "item", "image", "text")
 """Columns that name a pair: `image` is a column of images of the benchmark, such as `image` or `negative_image`."""
@@ -67,7 +68,7 @@ class ScoreFile:
             row, first = again[0]
             raise ValueError(
                 f"{path}, row {row}: the same pair as in row {first}: {_shown([table[name][row] for name in KEY])}. "
-                f"{len(again):,} rows repeat an earlier one. Keep one of each."
+                f"Rows that repeat an earlier one: {len(again):,}. Keep one of each."
             )
         self._weights = f"sha256:{file_hash(self.path)[:16]}"
 
@@ -93,11 +94,11 @@ class ScoreFile:
             if name not in names and name not in known_benchmarks() and not is_place(name):
                 row = next(iter(own.values()))[0]
                 raise ValueError(
-                    f"{self.path}, row {row}: found the benchmark {name!r} ({len(own):,} rows), expected one of "
-                    f"{', '.join(names)}.{nearest(name, names)}"
+                    f"{self.path}, row {row}: found the benchmark {name!r} ({counted(len(own), 'row')}), "
+                    f"expected one of {', '.join(names)}.{nearest(name, names)}"
                 )
             if name not in names:
-                notes.append(f"{self.path}: {len(own):,} scores of {name} are not used, as it is not evaluated")
+                notes.append(f"{self.path}: {counted(len(own), 'score')} of {name} not used: it is not evaluated")
         for one in loaded:
             if one.benchmark.name in self._scores:
                 try:
@@ -128,8 +129,8 @@ class ScoreFile:
         if unknown:
             pair = min(unknown, key=lambda one: own[one][0])
             raise ValueError(
-                f"{self.path}, row {own[pair][0]}: {name} has no such pair: {_shown([name, *pair])}. {len(unknown):,} "
-                f"rows are of no pair of it. {_LIST}"
+                f"{self.path}, row {own[pair][0]}: {name} has no such pair: {_shown([name, *pair])}. Rows "
+                f"that name no pair of it: {len(unknown):,}. {_LIST}"
             )
         return PairScores(np.array([own[pair][1] for pair in wanted], dtype=np.float64), len(own))
 
@@ -139,7 +140,7 @@ class ScoreFile:
         if wrong:
             raise ValueError(
                 f"{self.path}, row {wrong[0]}: found the score {column[wrong[0]]!r}, expected a finite number. "
-                f"{len(wrong):,} rows have none."
+                f"Rows without one: {len(wrong):,}."
             )
         return found
 

@@ -19,4 +19,5 @@ def reproduction_report(results: EvaluationResults) -> Report:
     """
     whole = evaluation_report(results, brief=False)
     sections = [section for section in whole.sections if section.title in SECTIONS]
-    return replace(whole, title="Reproduced numbers", sections=sections, legend=[READING])
+    legend = [one for one in whole.legend if one == READING]  # none where nothing is compared
+    return replace(whole, title="Reproduced numbers", sections=sections, legend=legend)

@@ -110,6 +110,8 @@ def _read(path: Path) -> Mapping[str, Any]:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
         kind = _GLOBAL.search(str(error))
+        if kind is None and path.suffix not in ENDINGS:
+            raise ValueError(f"{path}: expected a file of weights that ends in {', '.join(ENDINGS)}.") from error
         if kind is None:
             raise ValueError(f"{path}: not a checkpoint of PyTorch, or damaged. {COPY_AGAIN}") from error
         raise ValueError(

@@ -20,7 +20,7 @@ from hfcomp.modeling.conversion.preprocessing import image_processor, preprocess
 from hfcomp.modeling.conversion.weight_table import Weight, source_names, to_transformers
 from hfcomp.modeling.sentence_transformers_files import write_sentence_transformers_files
 from hfcomp.modeling.weight_checks import check_same, refuse
-from hfcomp.writing import replacing_folder, write_json
+from hfcomp.writing import check_free_folder, replacing_folder, write_json
 
 RECORD_FILE = "conversion.json"
 
@@ -110,8 +110,7 @@ def check_folder(folder: Path) -> None:
     Raises:
         ValueError: naming it.
     """
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / RECORD_FILE).is_file()):
-        raise ValueError(f"{folder}: holds files that no conversion wrote. Choose another --output.")
+    check_free_folder(folder, overwrite=True, written=[RECORD_FILE], whole=True, option="output")
 
 
 def _clip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:

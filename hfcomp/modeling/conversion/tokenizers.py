@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import AutoTokenizer, CLIPTokenizer
 
-from hfcomp.reading import may_be_hub_id
+from hfcomp.reading import check_place
 
 CLIP_PLACE = "openai/clip-vit-base-patch32"
 FILES = ("tokenizer.json", "vocab.json")
@@ -79,8 +79,7 @@ def siglip_tokenizer(place: str | None, *, vocabulary: int, length: int) -> Any:
 
 
 def _load(kind: Any, place: str, length: int) -> Any:
-    if not Path(place).exists() and not may_be_hub_id(place):
-        raise ValueError(f"--processor: {place}: no such folder.")
+    check_place(place, "--processor")
     files = {name: Path(place) / file for name, file in (("vocab", "vocab.json"), ("merges", "merges.txt"))}
     plain = kind is CLIPTokenizer and all(path.is_file() for path in files.values())
     if plain and not (Path(place) / "tokenizer_config.json").is_file():

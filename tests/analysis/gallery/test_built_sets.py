@@ -98,8 +98,11 @@ def test_the_sandbox(tmp_path, capsys, monkeypatch):
     ("words", "message"),
     [
         (["--apply", "marks.json"], "pass --output DIR"),
-        (["--apply", "marks.json", "--output", "out", "--rows", "3"], "--rows is of the page and has no effect"),
-        (["--allow_outside_files"], "--allow_outside_files is of --apply"),
+        (
+            ["--apply", "marks.json", "--output", "out", "--rows", "3"],
+            "--rows only applies to the page",
+        ),
+        (["--allow_outside_files"], "--allow_outside_files only applies to --apply"),
         (["--models", "a", "b,c"], "found 3 models"),
         (["--column_names", "caption=text"], "text.*is not in the data set"),
     ],

@@ -124,6 +124,9 @@ def test_no_rows_no_readable_image_and_a_page_that_is_there_are_refused(tmp_path
     assert path == tmp_path / "new" / "gallery.html"
     with pytest.raises(ValueError, match=r"gallery\.html is there already. Pass --overwrite"):
         write_gallery(source, tmp_path / "new", GalleryOptions())
+    (tmp_path / "rows.csv").touch()
+    with pytest.raises(ValueError, match=r"rows\.csv exists and is not a page of hfcomp\. Pass another --output\."):
+        write_gallery(source, tmp_path / "rows.csv", GalleryOptions(overwrite=True))
     with pytest.raises(ValueError, match="found 3 models, expected one or two"):
         GalleryOptions(models=("a", "b", "c"))
     with pytest.raises(ValueError, match="rows: found 0"):

@@ -111,7 +111,7 @@ def test_a_file_alone_is_evaluated_by_the_command(scored, data, tmp_path, capsys
     found = EvaluationResults.load(folder)
     assert list(found.models) == ["mine"] and found.models["mine"]["score"] == "read from a file"
     own = data / "own.parquet"
-    assert f"{path}: 24 scores of {own} are not used, as it is not evaluated" in found.notes
+    assert f"{path}: 24 scores of {own} not used: it is not evaluated" in found.notes
 
 
 def evaluated(table, path, data, benchmarks=("sugarcrepe",)):
@@ -131,22 +131,22 @@ def test_missing_pairs_are_counted_and_the_first_is_named(own_scores, data, tmp_
 
 
 def test_repeated_pairs_are_refused_with_both_rows(own_scores, data, tmp_path):
-    with pytest.raises(ValueError, match=r"s.csv, row 70: the same pair as in row 4: .*2 rows repeat an earlier one"):
+    with pytest.raises(ValueError, match=r"s.csv, row 70: the same pair as in row 4: .*an earlier one: 2\."):
         evaluated(pd.concat([own_scores, own_scores.loc[[4, 7]]]), tmp_path / "s.csv", data)
 
 
 def test_unknown_pairs_are_refused_with_row_and_count(own_scores, data, tmp_path):
     more = own_scores.loc[[4, 5, 6]].assign(text="something else")
-    with pytest.raises(ValueError, match=r"s.csv, row 70: sugarcrepe has no such pair: .*3 rows are of no pair"):
+    with pytest.raises(ValueError, match=r"row 70: sugarcrepe has no such pair: .*Rows that name no pair of it: 3\."):
         evaluated(pd.concat([own_scores, more.assign(item=["0", "1", "2"])]), tmp_path / "s.csv", data)
 
 
 def test_an_unknown_benchmark_is_refused_and_one_not_evaluated_is_noted(own_scores, data, tmp_path):
     wrong = own_scores.assign(benchmark=["sugarcreep", *own_scores["benchmark"][1:]])
-    with pytest.raises(ValueError, match=r"row 0: found the benchmark 'sugarcreep' \(1 rows\).*Did you mean"):
+    with pytest.raises(ValueError, match=r"row 0: found the benchmark 'sugarcreep' \(1 row\).*Did you mean"):
         evaluated(wrong, tmp_path / "s.csv", data)
     file = ScoreFile(written(own_scores, tmp_path / "s.csv"))
-    assert file.check([]) == [f"{tmp_path / 's.csv'}: 70 scores of sugarcrepe are not used, as it is not evaluated"]
+    assert file.check([]) == [f"{tmp_path / 's.csv'}: 70 scores of sugarcrepe not used: it is not evaluated"]
 
 
 def test_a_benchmark_without_scores_is_skipped_by_name(own_scores, clip, data, tmp_path):
@@ -165,7 +165,7 @@ def test_a_benchmark_without_scores_is_skipped_by_name(own_scores, clip, data, t
 @pytest.mark.parametrize("score", ["", "nan", "inf", "high"])
 def test_scores_are_finite_numbers(own_scores, tmp_path, score):
     table = own_scores.assign(score=[*own_scores["score"].astype(str)[:2], score, *own_scores["score"][3:]])
-    with pytest.raises(ValueError, match=f"row 2: found the score '{score}', expected a finite number. 1 rows"):
+    with pytest.raises(ValueError, match=f"row 2: found the score '{score}', expected a finite.*without one: 1\\."):
         ScoreFile(written(table, tmp_path / "s.csv"))
 
 
@@ -180,11 +180,17 @@ def test_columns_and_kinds_of_files_are_checked(own_scores, tmp_path):
         ScoreFile(tmp_path / "s.txt")
 
 
-def test_a_list_is_not_overwritten_and_takes_no_model(data, tmp_path):
+def test_a_list_is_not_overwritten_and_takes_no_model(data, pairs, tmp_path, capsys):
     path = tmp_path / "pairs.csv"
     path.write_text("mine")
     with pytest.raises(ValueError, match="is there already. Pass --overwrite"):
         main(["--write_pairs", str(path), "--benchmarks", "sugarcrepe", "--data_dir", str(data)])
     with pytest.raises(ValueError, match="leave out MODEL"):
         main(["some/model", "--write_pairs", str(path), "--benchmarks", "sugarcrepe"])
+    with pytest.raises(ValueError, match="is a folder, expected a file"):
+        main(["--write_pairs", str(tmp_path), "--benchmarks", "sugarcrepe", "--data_dir", str(data)])
     assert path.read_text() == "mine"
+    main(["--write_pairs", str(path), "--benchmarks", "sugarcrepe", "--data_dir", str(data), "--overwrite"])
+    own = pairs[pairs["benchmark"] == "sugarcrepe"]
+    parts = f"{own['file'].nunique()} images with {own['text'].nunique()} texts"
+    assert f"sugarcrepe: {len(own)} pairs: {parts}" in capsys.readouterr().out

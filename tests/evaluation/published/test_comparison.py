@@ -13,6 +13,7 @@ from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUBSETS, SUGARCR
 from hfcomp.evaluation.evaluation_results import evaluation_report, evaluation_to_json
 from hfcomp.evaluation.published import comparison
 from hfcomp.evaluation.published.comparison import PublishedComparison
+from hfcomp.evaluation.published.page import reproduction_report
 from hfcomp.evaluation.published.scores import PublishedScore
 from hfcomp.reporting.saving import render_markdown
 from hfcomp.statistics.results import write_results
@@ -162,4 +163,13 @@ def test_a_part_of_a_benchmark_is_not_compared(three):
     assert part.compare_published().empty
     joined = " ".join(str(part).split())
     assert "SugarCrepe (part) is not compared: published numbers are of the whole benchmark." in joined
-    assert "clip: CLIP ViT-B/32 has no published number for a line that was scored." in joined
+    assert "no published number for a line" not in joined  # the part is why
+    for report in (evaluation_report(part, brief=True), reproduction_report(part)):
+        assert comparison.READING not in report.legend
+    assert comparison.READING in evaluation_report(results(), brief=True).legend
+    assert reproduction_report(results()).legend == [comparison.READING]
+
+
+def test_a_published_model_without_numbers_of_what_was_scored_is_named(three):
+    other = " ".join(str(results(title="Winoground")).split())
+    assert "clip: CLIP ViT-B/32 has no published number for a line that was scored." in other

@@ -301,7 +301,7 @@ def test_the_command_builds_and_reports(command, bars, capfd):
     assert err == "", "no bars or warnings of libraries in a log"
     assert "12 rows read, 10 written" in " ".join(out.split()) and "no word to change" in out
     command()
-    assert "9 shards were there already, 0 were made" in capfd.readouterr().out
+    assert "shards: 9 there already, 0 made" in capfd.readouterr().out
 
 
 BAD_ROWS = {
@@ -371,7 +371,7 @@ def test_an_endpoint_that_fails_is_reported_in_two_lines_and_costs_nothing_that_
     assert "Traceback" not in capfd.readouterr().err
     with serving(right) as again:
         command(*words, again.base_url)
-    assert "7 shards were there already, 5 were made" in " ".join(capfd.readouterr().out.split())
+    assert "shards: 7 there already, 5 made" in " ".join(capfd.readouterr().out.split())
     assert all(body not in server.bodies[:3] for body in again.bodies)
 
 
