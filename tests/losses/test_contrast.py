@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from hfcomp.losses._ops.chunks import Tiles
 from hfcomp.losses._ops.contrast import contrast, log_sum_exp
 from tests import tolerances
 from tests.losses import reference
@@ -31,7 +32,12 @@ def weighted(result):
     return total
 
 
-def run(chunk_size=None, dtype=torch.float64, scale=10.0):
+# 5 queries and 7 keys: one tile; many, also uneven; none kept, some and all
+ONE, SOME = Tiles(5, 7, 35), Tiles(2, 3, 0)
+TILES = [None, ONE, Tiles(5, 7, 0), SOME, Tiles(1, 7, 0), Tiles(5, 2, 20), Tiles(2, 4, 12), Tiles(1, 1, 35)]
+
+
+def run(tiles=None, dtype=torch.float64, scale=10.0):
     query, keys, scale, positions, additions = inputs(dtype, scale)
     result = contrast(
         query,
@@ -41,13 +47,13 @@ def run(chunk_size=None, dtype=torch.float64, scale=10.0):
         additions=additions,
         query_mask=QUERY_MASK,
         key_mask=KEY_MASK,
-        chunk_size=chunk_size,
+        tiles=tiles,
     )
     return result, torch.autograd.grad(weighted(result), (query, keys, scale, additions))
 
 
-@pytest.mark.parametrize("chunk_size", [None, 1, 2, 5])
-def test_equals_loops(chunk_size):
+@pytest.mark.parametrize("tiles", TILES)
+def test_equals_loops(tiles):
     query, keys, scale, positions, additions = inputs()
     pairs = {}
     for i in range(5):
@@ -64,7 +70,7 @@ def test_equals_loops(chunk_size):
         additions=additions,
         query_mask=QUERY_MASK,
         key_mask=KEY_MASK,
-        chunk_size=chunk_size,
+        tiles=tiles,
     )
     torch.testing.assert_close((found.row, found.column), (row, column))
     entries = (scale * query @ keys.T).gather(1, positions)
@@ -78,10 +84,9 @@ def test_equals_loops(chunk_size):
         torch.testing.assert_close(a, torch.nan_to_num(b), msg=name)
 
 
-@pytest.mark.parametrize("chunk_size", [1, 2, 3, 4])
-def test_chunked_equals_whole_in_float32(chunk_size):
-    # 5 rows: every size but 1 leaves an uneven last chunk
-    (whole, expected), (chunked, found) = (run(size, torch.float32) for size in (None, chunk_size))
+@pytest.mark.parametrize("tiles", TILES[2:])
+def test_tiles_equal_the_whole_in_float32(tiles):
+    (whole, expected), (chunked, found) = (run(each, torch.float32) for each in (ONE, tiles))
     width, rows, columns = 4, 5, 7
     sizes = (10, width, columns)
     for value, other in zip(chunked, whole, strict=True):
@@ -94,7 +99,7 @@ def test_chunked_equals_whole_in_float32(chunk_size):
 
 def test_tops_leave_out_given_positions_and_masked_entries():
     query, keys, scale, positions, additions = inputs()
-    result, _ = run(2)
+    result, _ = run(SOME)
     s = (scale * query @ keys.T).detach()
     s = s.scatter(1, positions, -torch.inf).masked_fill(~QUERY_MASK[:, None], -torch.inf)
     s = s.masked_fill(~KEY_MASK, -torch.inf)
@@ -105,11 +110,9 @@ def test_tops_leave_out_given_positions_and_masked_entries():
 def test_gradcheck():
     query, keys, scale, positions, _ = inputs(scale=3.0)
     additions = unit(5, 2, seed=3)
-    for chunk_size in (None, 2):
+    for tiles in (None, SOME):
         assert torch.autograd.gradcheck(
-            lambda q, k, s, a, chunk=chunk_size: contrast(q, k, s, positions=positions, additions=a, chunk_size=chunk)[
-                :2
-            ],
+            lambda q, k, s, a, tiles=tiles: contrast(q, k, s, positions=positions, additions=a, tiles=tiles)[:2],
             (query, keys, scale, additions),
         )
 
@@ -117,7 +120,7 @@ def test_gradcheck():
 def test_empty_rows_and_columns_have_no_gradient():
     query, keys, scale, _, _ = inputs()
     nobody = torch.zeros(5, dtype=torch.bool)
-    result = contrast(query, keys, scale, query_mask=nobody, chunk_size=2)
+    result = contrast(query, keys, scale, query_mask=nobody, tiles=SOME)
     assert (result.row == -torch.inf).all() and (result.column == -torch.inf).all()
     gradients = torch.autograd.grad((result.row.sum(), result.column.sum()), (query, keys, scale))
     assert all((g == 0).all() for g in gradients)
@@ -134,14 +137,14 @@ def test_far_apart_logits_do_not_underflow():
     # column 1 lies 200 logits under every row's maximum
     query = torch.tensor([[1.0, 0.0]]).repeat(3, 1).requires_grad_()
     keys = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], requires_grad=True)
-    result = contrast(query, keys, torch.tensor(100.0), chunk_size=2)
+    result = contrast(query, keys, torch.tensor(100.0), tiles=Tiles(2, 1, 0))
     torch.testing.assert_close(result.column, torch.tensor([100.0, -100.0]) + torch.log(torch.tensor(3.0)))
 
 
 def test_backward_twice_and_inside_autocast():
-    for chunk_size in (None, 2):
+    for tiles in (None, SOME):
         query, keys, scale, _, _ = inputs(torch.float32)
-        loss = weighted(contrast(query, keys, scale, chunk_size=chunk_size))
+        loss = weighted(contrast(query, keys, scale, tiles=tiles))
         first = torch.autograd.grad(loss, (query, keys), retain_graph=True)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             second = torch.autograd.grad(loss, (query, keys))
@@ -151,7 +154,7 @@ def test_backward_twice_and_inside_autocast():
 def test_without_columns_rows_are_the_same():
     query, keys, scale, positions, additions = inputs()
     with_columns = contrast(query, keys, scale, positions=positions, additions=additions)
-    without = contrast(query, keys, scale, positions=positions, additions=additions, columns=False, chunk_size=3)
+    without = contrast(query, keys, scale, positions=positions, additions=additions, columns=False, tiles=SOME)
     torch.testing.assert_close(without.row, with_columns.row)
     assert without.column.shape == (0,)
     expected = torch.autograd.grad(with_columns.row.sum(), (query, keys, scale, additions))
