@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from hfcomp.losses._ops.chunks import Tiles
+from hfcomp.losses._ops import chunks
+from hfcomp.losses._ops.chunks import Tiles, exp_difference, tiles_of
 from hfcomp.losses._ops.contrast import contrast, log_sum_exp
 from tests import tolerances
 from tests.losses import reference
@@ -139,6 +140,66 @@ def test_far_apart_logits_do_not_underflow():
     keys = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], requires_grad=True)
     result = contrast(query, keys, torch.tensor(100.0), tiles=Tiles(2, 1, 0))
     torch.testing.assert_close(result.column, torch.tensor([100.0, -100.0]) + torch.log(torch.tensor(3.0)))
+
+
+@pytest.mark.parametrize("spread", [20.0, 90.0])
+def test_one_exponential_for_rows_and_columns_equals_two(spread):
+    # the log-sum-exps of rows and columns are half of `spread` apart: one exponential serves both up to 30
+    level = torch.linspace(0, 1, 5)
+    query = torch.stack([level, torch.ones(5)], 1).requires_grad_()
+    keys = torch.stack([torch.ones(7), torch.linspace(0, 1, 7)], 1).requires_grad_()
+    scale = torch.tensor(spread / 2, requires_grad=True)
+
+    def exact(query, keys, scale):
+        logits = scale * query @ keys.T
+        return logits.logsumexp(1), logits.logsumexp(0)
+
+    found = contrast(query, keys, scale, tiles=Tiles(5, 7, 0))[:2]
+    inputs = query, keys, scale
+    double = [x.detach().double().requires_grad_() for x in inputs]
+    expected = exact(*double)
+    sizes = (spread, 2, 7)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=0, atol=tolerances.log_sum_exp(*sizes))
+    gradients = (
+        torch.autograd.grad([x.sum() for x in side], of) for side, of in ((found, inputs), (expected, double))
+    )
+    for one, other in zip(*gradients, strict=True):
+        atol = tolerances.softmax_gradient(spread * 12, *sizes)
+        torch.testing.assert_close(one.double(), other, rtol=0, atol=atol)
+
+
+def test_exponentials_are_never_subnormal():
+    for dtype in (torch.float32, torch.float64):
+        limits = torch.finfo(dtype)
+        powers = torch.linspace(-2000, 0, 4001, dtype=dtype)
+        found = exp_difference(powers, powers.new_zeros(()))
+        exact = powers.exp()
+        kept = found > 0
+        # a weight of 1 / N keeps them normal
+        assert (found[kept] / 2**26 >= limits.tiny).all()
+        torch.testing.assert_close(found[kept], exact[kept], rtol=4000 * limits.eps, atol=0)
+        assert (exact[~kept] < 2.0**-99).all() and not kept.all()
+
+
+def test_nan_stays_nan():
+    query, keys, scale, _, _ = inputs(torch.float32)
+    with torch.no_grad():
+        query[1, 0] = torch.nan
+    for tiles in (None, SOME):
+        result = contrast(query, keys, scale, tiles=tiles)
+        assert result.row[1].isnan() and result.column.isnan().all() and not result.row[0].isnan()
+
+
+def test_tiles_follow_memory_and_threads(monkeypatch):
+    big = torch.empty(1 << 14, 1)
+    for threads, elements in ((1, chunks.TILE_ELEMENTS), (2, chunks.CPU_ELEMENTS)):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        tiles = tiles_of(big, big)
+        assert tiles.rows * tiles.keys == elements and tiles.kept == chunks.CPU_KEPT
+    accelerator = tiles_of(big.to("meta"), big.to("meta"))
+    assert accelerator.keys == len(big)  # no waiting for the places of given positions
+    assert tiles_of(big[:0], big[:0])[:2] == (1, 1)
 
 
 def test_backward_twice_and_inside_autocast():

@@ -50,12 +50,13 @@ def exp_difference(logits: Tensor, reference: Tensor, out: Tensor | None = None)
 
     Args:
         logits: -inf = absent.
-        reference: it broadcasts to logits, which are hardly above it.
+        reference: it broadcasts to logits, which are at most 60 above it.
         out: shaped like logits, may be logits; None makes a new tensor.
     """
     limits = torch.finfo(logits.dtype)
     power = torch.sub(logits, reference.clamp(min=limits.min), out=out).mul_(math.log2(math.e))
-    return F.threshold_(power, math.log2(limits.tiny) + 26, -math.inf).exp2_()
+    F.threshold(power, math.log2(limits.tiny) + 26, -math.inf, inplace=True)
+    return power.exp2_()
 
 
 def chunk_rows(query: Tensor, row_elements: int) -> int:

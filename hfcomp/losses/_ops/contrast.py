@@ -154,24 +154,22 @@ class _LogSumExp:
         self.highest = self.top.clone()  # what the sum is relative to
         self.sum = torch.zeros_like(self.top)
 
-    def add(self, part: slice, s: Tensor, top: Tensor, raised: tuple[Tensor, Tensor], work: Tensor) -> None:
-        """Add a tile.
+    def lift(self, part: slice, top: Tensor, raised: Tensor, index: Tensor) -> Tensor:
+        """Make the sums of `part` relative to what is highest now that a tile comes, and return that [a].
 
         Args:
-            part: its rows or columns.
-            s: [a, b] its logits: `part` along the first dimension, summed along the second.
-            top: [a] highest of them at no given position.
-            raised: logits at given positions [n], and in which of the a they are [n] long.
-            work: [a, b] work space.
+            part: of a rows or columns.
+            top: [a] highest logit of the tile at no given position.
+            raised: [n] its logits at given positions.
+            index: [n] long, in which of the a they are.
         """
-        values, index = raised
         torch.maximum(self.top[part], top, out=self.top[part])
         highest = torch.maximum(self.highest[part], top)
-        if len(values):
-            highest.scatter_reduce_(0, index, values, "amax")
+        if len(raised):
+            highest.scatter_reduce_(0, index, raised, "amax")
         self.sum[part] *= exp_difference(self.highest[part], highest)
-        self.sum[part] += exp_difference(s, highest.unsqueeze(1), work).sum(1)
         self.highest[part] = highest
+        return highest
 
     def value(self) -> Tensor:
         return self.sum.log().add_(self.highest)
@@ -209,9 +207,14 @@ class _Contrast(torch.autograd.Function):
                 entries[part].view(-1)[tile.source] = s.take(tile.given)
                 tile.mask(s, masks)
                 tops, raised = _add(s, tile, tile.pick(additions), columns)
-                row.add(part, s, tops[0], (raised, tile.given // tile.shape[1]), e)
+                high = row.lift(part, tops[0], raised, tile.given // tile.shape[1])
                 if columns:
-                    column.add(tile.keys, s.T, tops[1], (raised, tile.given % tile.shape[1]), e.T)
+                    high_column = column.lift(tile.keys, tops[1], raised, tile.given % tile.shape[1])
+                    of_rows, of_columns = _sums(s, high, high_column, e)
+                    row.sum[part] += of_rows
+                    column.sum[tile.keys] += of_columns
+                else:
+                    row.sum[part] += exp_difference(s, high.unsqueeze(1), e).sum(1)
         values = row.value(), column.value()
         ctx.save_for_backward(query, keys, scale, additions, positions, *values, *masks, *kept)
         ctx.columns, ctx.tiles = columns, tiles
@@ -239,10 +242,9 @@ class _Contrast(torch.autograd.Function):
                         tile.mask(s, masks)
                         s.view(-1).scatter_add_(0, tile.given, tile.pick(additions))
                     if ctx.columns:
-                        exp_difference(s, column[tile.keys], e)
-                    exp_difference(s, row[part, None], g).mul_(grad_row[part, None])
-                    if ctx.columns:
-                        g.addcmul_(e, grad_column[tile.keys])
+                        _weigh(s, (row[part], column[tile.keys]), (grad_row[part], grad_column[tile.keys]), g, e)
+                    else:
+                        exp_difference(s, row[part, None], g).mul_(grad_row[part, None])
                     grad_additions[part].view(-1)[tile.source] = g.take(tile.given)
                     g.view(-1).scatter_add_(0, tile.given, tile.pick(grad_entries))
                     weighted.addmm_(g, some)
@@ -269,3 +271,47 @@ def _add(s: Tensor, tile: _Tile, additions: Tensor, columns: bool) -> tuple[tupl
     flat[tile.given] = before
     flat.scatter_add_(0, tile.given, additions)
     return tops, flat[tile.given]
+
+
+def _shared_reference(rows: Tensor, columns: Tensor) -> Tensor | None:
+    """Return what all exponentials of a tile may be relative to, given what those of its rows and columns are.
+
+    One exponential of each logit then serves both. It is the highest reference, if no other lies more than 30 below
+    it: an exponential that becomes 0, below e^-69 in float32, is below e^-39 of its row's sum and of its column's.
+    None on an accelerator, which would wait for the answer.
+    """
+    if not rows.is_cpu:
+        return None
+    (low, high), (low_column, high_column) = rows.aminmax(), columns.aminmax()
+    highest = torch.maximum(high, high_column)
+    return highest if highest - torch.minimum(low, low_column) <= 30 else None
+
+
+def _sums(s: Tensor, rows: Tensor, columns: Tensor, work: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sums [r] and [k] of exp(s - rows) over columns and of exp(s - columns) over rows."""
+    shared = _shared_reference(rows, columns)
+    if shared is None:
+        of_rows = exp_difference(s, rows.unsqueeze(1), work).sum(1)
+        return of_rows, exp_difference(s, columns, work).sum(0)
+    e = exp_difference(s, shared, work)
+    return e.sum(1).mul_(exp_difference(shared, rows)), e.sum(0).mul_(exp_difference(shared, columns))
+
+
+def _weigh(s: Tensor, sums: tuple[Tensor, Tensor], weights: tuple[Tensor, Tensor], out: Tensor, work: Tensor) -> None:
+    """Set out to exp(s - row) * its weight + exp(s - column) * its weight; it may be s itself.
+
+    Args:
+        s: [r, k] logits.
+        sums: log-sum-exp of the rows [r] and of the columns [k].
+        weights: of the rows [r] and of the columns [k].
+        out: [r, k].
+        work: [r, k] work space.
+    """
+    (row, column), (of_row, of_column) = sums, weights
+    shared = _shared_reference(row, column)
+    if shared is None:
+        e = exp_difference(s, column, work)
+        exp_difference(s, row.unsqueeze(1), out).mul_(of_row.unsqueeze(1)).addcmul_(e, of_column)
+        return
+    of_row, of_column = of_row * exp_difference(shared, row), of_column * exp_difference(shared, column)
+    exp_difference(s, shared, out).mul_(torch.add(of_row.unsqueeze(1), of_column, out=work))
