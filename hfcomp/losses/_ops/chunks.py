@@ -50,7 +50,7 @@ def exp_difference(logits: Tensor, reference: Tensor, out: Tensor | None = None)
 
     Args:
         logits: -inf = absent.
-        reference: it broadcasts to logits, which are at most 60 above it.
+        reference: it broadcasts to logits; one more than 88 above it gives infinity in float32.
         out: shaped like logits, may be logits; None makes a new tensor.
     """
     limits = torch.finfo(logits.dtype)
