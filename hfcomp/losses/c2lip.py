@@ -5,9 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from hfcomp.losses._ops.concept_pairs import Concepts, check_concepts, image_rows, token_rows
-from hfcomp.losses._ops.cross_attention import attended_cosines
 from hfcomp.losses._ops.precision import full_precision
-from hfcomp.losses._ops.row_sums import sigmoid_terms, sum_rows
+from hfcomp.losses._ops.row_sums import sigmoid_terms, sum_attended, sum_rows
 from hfcomp.losses._ops.shapes import check_scalar
 
 
@@ -113,8 +112,16 @@ def cross_attended_concept_loss(
     scale, bias = check_scalar("logit_scale", logit_scale), check_scalar("logit_bias", logit_bias)
     images = token_rows(tokens, rows)
     batch = check_concepts(concepts, concept_image_index, concept_id, tokens.shape[2], image_id=image_id)
-    logits = scale * attended_cosines(tokens, batch.embedding, attention_temperature) + bias
-    return _binary("cross_attended", sigmoid_terms(logits, *batch.of_images(images)), batch, images)
+    sums = sum_attended(
+        tokens,
+        batch.embedding,
+        scale,
+        bias,
+        attention_temperature,
+        masks=lambda part: batch.of_images(images[part]),
+        terms=sigmoid_terms,
+    )
+    return _binary("cross_attended", sums, batch, images)
 
 
 def _binary(name: str, sums: tuple[Tensor, ...], batch: Concepts, images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

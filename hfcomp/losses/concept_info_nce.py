@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from hfcomp.losses._ops.concept_pairs import check_concepts, image_rows, token_rows
-from hfcomp.losses._ops.cross_attention import attended_cosines
 from hfcomp.losses._ops.precision import full_precision
-from hfcomp.losses._ops.row_sums import softmax_terms, sum_rows
+from hfcomp.losses._ops.row_sums import softmax_terms, sum_attended, sum_rows
 from hfcomp.losses._ops.shapes import check_scalar
 
 
@@ -125,8 +124,15 @@ def cross_attended_info_nce_loss(
     """
     scale, images = check_scalar("logit_scale", logit_scale), token_rows(tokens, rows)
     batch = check_concepts(concepts, concept_image_index, concept_id, tokens.shape[2], image_id=image_id)
-    logits = scale * attended_cosines(tokens, batch.embedding, attention_temperature)
-    total, hits = softmax_terms(logits, *batch.of_images(images))
+    total, hits = sum_attended(
+        tokens,
+        batch.embedding,
+        scale,
+        None,
+        attention_temperature,
+        masks=lambda part: batch.of_images(images[part]),
+        terms=softmax_terms,
+    )
     loss = total / batch.valid_count
     metrics = {
         "loss_cross_attended": loss.detach(),

@@ -104,7 +104,9 @@ class _AllPairs(torch.autograd.Function):
             own_logit[part], top[part] = positive.squeeze(1), s.amax(1)
             total += F.softplus(s, threshold=40).sum() + F.softplus(-positive, threshold=40).sum()
             if wanted:
-                s.sigmoid_().scatter_(1, at, -torch.sigmoid(-positive))
+                # no subnormal numbers, with which the products would take many times as long
+                F.threshold(s.sigmoid_(), torch.finfo(s.dtype).tiny * 2**26, 0.0, inplace=True)
+                s.scatter_(1, at, -torch.sigmoid(-positive))
                 weighted = s @ keys
                 grad_bias += s.sum()
                 grad_scale += (weighted * query[part]).sum()

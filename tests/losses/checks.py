@@ -70,7 +70,8 @@ def assert_metrics_detached(metrics, *keys, absent=()):
 def assert_chunked(monkeypatch, function, tensors):
     """Small chunks with an uneven last one change nothing (float32)."""
     value, gradients = value_and_gradients(function(), tensors)
-    monkeypatch.setattr(chunks, "CPU_ELEMENTS", 30)
+    for name, number in {"CPU_ELEMENTS": 30, "TILE_ELEMENTS": 30, "TILE_ROWS": 4, "CPU_KEPT": 30}.items():
+        monkeypatch.setattr(chunks, name, number)
     found = value_and_gradients(function(), tensors)
     torch.testing.assert_close(found[0], value, rtol=0, atol=2 * TERMS * tolerances.log_sum_exp(*SIZES))
     torch.testing.assert_close(

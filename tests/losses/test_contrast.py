@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from hfcomp.losses._ops import chunks
+from hfcomp.losses._ops.chunks import Tiles, exp_difference, tiles_of
 from hfcomp.losses._ops.contrast import contrast, log_sum_exp
 from tests import tolerances
 from tests.losses import reference
@@ -31,7 +33,12 @@ def weighted(result):
     return total
 
 
-def run(chunk_size=None, dtype=torch.float64, scale=10.0):
+# 5 queries and 7 keys: one tile; many, also uneven; none kept, some and all
+ONE, SOME = Tiles(5, 7, 35), Tiles(2, 3, 0)
+TILES = [None, ONE, Tiles(5, 7, 0), SOME, Tiles(1, 7, 0), Tiles(5, 2, 20), Tiles(2, 4, 12), Tiles(1, 1, 35)]
+
+
+def run(tiles=None, dtype=torch.float64, scale=10.0):
     query, keys, scale, positions, additions = inputs(dtype, scale)
     result = contrast(
         query,
@@ -41,13 +48,13 @@ def run(chunk_size=None, dtype=torch.float64, scale=10.0):
         additions=additions,
         query_mask=QUERY_MASK,
         key_mask=KEY_MASK,
-        chunk_size=chunk_size,
+        tiles=tiles,
     )
     return result, torch.autograd.grad(weighted(result), (query, keys, scale, additions))
 
 
-@pytest.mark.parametrize("chunk_size", [None, 1, 2, 5])
-def test_equals_loops(chunk_size):
+@pytest.mark.parametrize("tiles", TILES)
+def test_equals_loops(tiles):
     query, keys, scale, positions, additions = inputs()
     pairs = {}
     for i in range(5):
@@ -64,7 +71,7 @@ def test_equals_loops(chunk_size):
         additions=additions,
         query_mask=QUERY_MASK,
         key_mask=KEY_MASK,
-        chunk_size=chunk_size,
+        tiles=tiles,
     )
     torch.testing.assert_close((found.row, found.column), (row, column))
     entries = (scale * query @ keys.T).gather(1, positions)
@@ -78,10 +85,9 @@ def test_equals_loops(chunk_size):
         torch.testing.assert_close(a, torch.nan_to_num(b), msg=name)
 
 
-@pytest.mark.parametrize("chunk_size", [1, 2, 3, 4])
-def test_chunked_equals_whole_in_float32(chunk_size):
-    # 5 rows: every size but 1 leaves an uneven last chunk
-    (whole, expected), (chunked, found) = (run(size, torch.float32) for size in (None, chunk_size))
+@pytest.mark.parametrize("tiles", TILES[2:])
+def test_tiles_equal_the_whole_in_float32(tiles):
+    (whole, expected), (chunked, found) = (run(each, torch.float32) for each in (ONE, tiles))
     width, rows, columns = 4, 5, 7
     sizes = (10, width, columns)
     for value, other in zip(chunked, whole, strict=True):
@@ -94,7 +100,7 @@ def test_chunked_equals_whole_in_float32(chunk_size):
 
 def test_tops_leave_out_given_positions_and_masked_entries():
     query, keys, scale, positions, additions = inputs()
-    result, _ = run(2)
+    result, _ = run(SOME)
     s = (scale * query @ keys.T).detach()
     s = s.scatter(1, positions, -torch.inf).masked_fill(~QUERY_MASK[:, None], -torch.inf)
     s = s.masked_fill(~KEY_MASK, -torch.inf)
@@ -105,11 +111,9 @@ def test_tops_leave_out_given_positions_and_masked_entries():
 def test_gradcheck():
     query, keys, scale, positions, _ = inputs(scale=3.0)
     additions = unit(5, 2, seed=3)
-    for chunk_size in (None, 2):
+    for tiles in (None, SOME):
         assert torch.autograd.gradcheck(
-            lambda q, k, s, a, chunk=chunk_size: contrast(q, k, s, positions=positions, additions=a, chunk_size=chunk)[
-                :2
-            ],
+            lambda q, k, s, a, tiles=tiles: contrast(q, k, s, positions=positions, additions=a, tiles=tiles)[:2],
             (query, keys, scale, additions),
         )
 
@@ -117,7 +121,7 @@ def test_gradcheck():
 def test_empty_rows_and_columns_have_no_gradient():
     query, keys, scale, _, _ = inputs()
     nobody = torch.zeros(5, dtype=torch.bool)
-    result = contrast(query, keys, scale, query_mask=nobody, chunk_size=2)
+    result = contrast(query, keys, scale, query_mask=nobody, tiles=SOME)
     assert (result.row == -torch.inf).all() and (result.column == -torch.inf).all()
     gradients = torch.autograd.grad((result.row.sum(), result.column.sum()), (query, keys, scale))
     assert all((g == 0).all() for g in gradients)
@@ -134,14 +138,74 @@ def test_far_apart_logits_do_not_underflow():
     # column 1 lies 200 logits under every row's maximum
     query = torch.tensor([[1.0, 0.0]]).repeat(3, 1).requires_grad_()
     keys = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], requires_grad=True)
-    result = contrast(query, keys, torch.tensor(100.0), chunk_size=2)
+    result = contrast(query, keys, torch.tensor(100.0), tiles=Tiles(2, 1, 0))
     torch.testing.assert_close(result.column, torch.tensor([100.0, -100.0]) + torch.log(torch.tensor(3.0)))
 
 
+@pytest.mark.parametrize("spread", [20.0, 90.0])
+def test_one_exponential_for_rows_and_columns_equals_two(spread):
+    # the log-sum-exps of rows and columns are half of `spread` apart: one exponential serves both up to 30
+    level = torch.linspace(0, 1, 5)
+    query = torch.stack([level, torch.ones(5)], 1).requires_grad_()
+    keys = torch.stack([torch.ones(7), torch.linspace(0, 1, 7)], 1).requires_grad_()
+    scale = torch.tensor(spread / 2, requires_grad=True)
+
+    def exact(query, keys, scale):
+        logits = scale * query @ keys.T
+        return logits.logsumexp(1), logits.logsumexp(0)
+
+    found = contrast(query, keys, scale, tiles=Tiles(5, 7, 0))[:2]
+    inputs = query, keys, scale
+    double = [x.detach().double().requires_grad_() for x in inputs]
+    expected = exact(*double)
+    sizes = (spread, 2, 7)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=0, atol=tolerances.log_sum_exp(*sizes))
+    gradients = (
+        torch.autograd.grad([x.sum() for x in side], of) for side, of in ((found, inputs), (expected, double))
+    )
+    for one, other in zip(*gradients, strict=True):
+        atol = tolerances.softmax_gradient(spread * 12, *sizes)
+        torch.testing.assert_close(one.double(), other, rtol=0, atol=atol)
+
+
+def test_exponentials_are_never_subnormal():
+    for dtype in (torch.float32, torch.float64):
+        limits = torch.finfo(dtype)
+        powers = torch.linspace(-2000, 0, 4001, dtype=dtype)
+        found = exp_difference(powers, powers.new_zeros(()))
+        exact = powers.exp()
+        kept = found > 0
+        # a weight of 1 / N keeps them normal
+        assert (found[kept] / 2**26 >= limits.tiny).all()
+        torch.testing.assert_close(found[kept], exact[kept], rtol=4000 * limits.eps, atol=0)
+        assert (exact[~kept] < 2.0**-99).all() and not kept.all()
+
+
+def test_nan_stays_nan():
+    query, keys, scale, _, _ = inputs(torch.float32)
+    with torch.no_grad():
+        query[1, 0] = torch.nan
+    for tiles in (None, SOME):
+        result = contrast(query, keys, scale, tiles=tiles)
+        assert result.row[1].isnan() and result.column.isnan().all() and not result.row[0].isnan()
+
+
+def test_tiles_follow_memory_and_threads(monkeypatch):
+    big = torch.empty(1 << 14, 1)
+    for threads, elements in ((1, chunks.TILE_ELEMENTS), (2, chunks.CPU_ELEMENTS)):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        tiles = tiles_of(big, big)
+        assert tiles.rows * tiles.keys == elements and tiles.kept == chunks.CPU_KEPT
+    accelerator = tiles_of(big.to("meta"), big.to("meta"))
+    assert accelerator.keys == len(big)  # no waiting for the places of given positions
+    assert tiles_of(big[:0], big[:0])[:2] == (1, 1)
+
+
 def test_backward_twice_and_inside_autocast():
-    for chunk_size in (None, 2):
+    for tiles in (None, SOME):
         query, keys, scale, _, _ = inputs(torch.float32)
-        loss = weighted(contrast(query, keys, scale, chunk_size=chunk_size))
+        loss = weighted(contrast(query, keys, scale, tiles=tiles))
         first = torch.autograd.grad(loss, (query, keys), retain_graph=True)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             second = torch.autograd.grad(loss, (query, keys))
@@ -151,7 +215,7 @@ def test_backward_twice_and_inside_autocast():
 def test_without_columns_rows_are_the_same():
     query, keys, scale, positions, additions = inputs()
     with_columns = contrast(query, keys, scale, positions=positions, additions=additions)
-    without = contrast(query, keys, scale, positions=positions, additions=additions, columns=False, chunk_size=3)
+    without = contrast(query, keys, scale, positions=positions, additions=additions, columns=False, tiles=SOME)
     torch.testing.assert_close(without.row, with_columns.row)
     assert without.column.shape == (0,)
     expected = torch.autograd.grad(with_columns.row.sum(), (query, keys, scale, additions))

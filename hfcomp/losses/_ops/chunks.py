@@ -1,15 +1,62 @@
-"""What losses with a backward pass of their own share: chunks of rows, and the check of a second derivative."""
+"""What losses with a backward pass of their own share: chunks, exponentials, and the check of a second derivative."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 # Logits of one chunk: few enough for a CPU's last-level cache, enough to keep an accelerator busy.
 CPU_ELEMENTS = 1 << 22
 ACCELERATOR_ELEMENTS = 1 << 25
+# Logits of one tile for a single CPU thread: few enough for the cache of a core, so that only the matrix products wait
+# for memory. Several threads meet at the end of every operation, and on a busy machine each waits there for those that
+# are not running, so they get the large chunks, with few operations.
+TILE_ELEMENTS = 1 << 19
+# Rows of a tile: the gradient of the keys is read and written once for so many queries.
+TILE_ROWS = 1 << 10
+# Logits kept for the backward pass on a CPU: 64 MB in float32, up to 4,096 pairs with all texts.
+CPU_KEPT = 1 << 24
+
+
+class Tiles(NamedTuple):
+    """How a matrix of logits is visited."""
+
+    rows: int  # of a tile, at least 1
+    keys: int  # of a tile, at least 1
+    kept: int  # how many logits are kept for the backward pass; the others are computed again
+
+
+def tiles_of(query: Tensor, keys: Tensor) -> Tiles:
+    """Return how to visit the logits of query [Q, D] and keys [M, D]."""
+    if query.device.type != "cpu":
+        # launching an operation costs more than a cache saves
+        return Tiles(chunk_rows(query, len(keys)), max(1, len(keys)), ACCELERATOR_ELEMENTS)
+    elements = min(CPU_ELEMENTS, TILE_ELEMENTS) if torch.get_num_threads() == 1 else CPU_ELEMENTS
+    rows = max(1, min(len(query), TILE_ROWS))
+    return Tiles(rows, max(1, min(len(keys), elements // rows)), CPU_KEPT)
+
+
+def exp_difference(logits: Tensor, reference: Tensor, out: Tensor | None = None) -> Tensor:
+    """Return exp(logits - reference); a reference of -inf stands for an empty set and gives 0.
+
+    What is below 2^-100 in float32 (2^-996 in float64) becomes 0: beside a sum of 1 it is nothing, and a number that
+    small, or its product with a weight of 1 / N, is subnormal, which takes a processor many times as long. The
+    exponential to the base of 2 is used, as that to e of PyTorch's CPU library is slow where its result is 0.
+
+    Args:
+        logits: -inf = absent.
+        reference: it broadcasts to logits; one more than 88 above it gives infinity in float32.
+        out: shaped like logits, may be logits; None makes a new tensor.
+    """
+    limits = torch.finfo(logits.dtype)
+    power = torch.sub(logits, reference.clamp(min=limits.min), out=out).mul_(math.log2(math.e))
+    F.threshold(power, math.log2(limits.tiny) + 26, -math.inf, inplace=True)
+    return power.exp2_()
 
 
 def chunk_rows(query: Tensor, row_elements: int) -> int:

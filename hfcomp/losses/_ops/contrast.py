@@ -1,18 +1,19 @@
 """The one primitive under all softmax losses: row and column log-sum-exp of a similarity matrix, never held whole.
 
-A large matrix is visited in chunks of rows, and its logits are computed a second time in the backward pass; a matrix
-that fits in one chunk is kept instead. Peak memory besides the gradients is two chunks.
+The matrix is visited in tiles. A bounded number of logits is kept for the backward pass, which computes all others a
+second time: four matrix products in place of a dense form's three. What else is done to a logit is done while its tile
+is in the cache. Peak memory besides the gradients is three tiles and the kept logits, whatever Q and M are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from hfcomp.losses._ops.chunks import check_first_derivative, chunk_rows, parts
+from hfcomp.losses._ops.chunks import Tiles, check_first_derivative, exp_difference, parts, tiles_of
 from hfcomp.losses._ops.shapes import check_mask, check_shape
 
 _Masks = Sequence[Tensor | None]
@@ -40,7 +41,7 @@ def contrast(
     query_group: Tensor | None = None,
     key_group: Tensor | None = None,
     columns: bool = True,
-    chunk_size: int | None = None,
+    tiles: Tiles | None = None,
 ) -> Contrast:
     """Compute row and column log-sum-exp of `scale * query @ keys.T` plus sparse additions.
 
@@ -58,7 +59,7 @@ def contrast(
             contrasted, their entry is in no row and no column, whatever is added to it.
         key_group: [M] likewise.
         columns: whether the column results are wanted at all.
-        chunk_size: rows visited at a time; None chooses by device and M.
+        tiles: how the logits are visited; None chooses by device, threads, Q and M.
 
     Returns:
         A `Contrast`.
@@ -84,15 +85,94 @@ def contrast(
     if query_group is not None and key_group is not None:
         check_shape("query_group", query_group, Q=rows)
         check_shape("key_group", key_group, M=keys.shape[0])
-    chunk = chunk_size or chunk_rows(query, len(keys))
-    masks = (query_mask, key_mask, query_group, key_group)
-    return Contrast(*_Contrast.apply(query, keys, scale, additions, positions, masks, columns, chunk))
+    masks = (_absent(query_mask, query), _absent(key_mask, query), query_group, key_group)
+    visited = tiles_of(query, keys) if tiles is None else tiles
+    return Contrast(*_Contrast.apply(query, keys, scale, additions, positions, masks, columns, visited))
 
 
 def log_sum_exp(logits: Tensor) -> Tensor:
     """Log-sum-exp over the last dimension; entries of -inf are absent and get gradient 0, also where all are."""
     empty = (logits == -torch.inf).all(-1)
     return logits.masked_fill(empty.unsqueeze(-1), 0).logsumexp(-1).masked_fill(empty, -torch.inf)
+
+
+def _absent(mask: Tensor | None, like: Tensor) -> Tensor | None:
+    """Return 0 where mask is True, else -inf: it is added, because filling by a mask takes many times as long."""
+    return None if mask is None else like.new_zeros(mask.shape).masked_fill_(~mask, -torch.inf)
+
+
+class _Tile(NamedTuple):
+    """Some queries and keys, and which of the given positions lie there."""
+
+    rows: slice
+    keys: slice
+    given: Tensor  # [n] long, places in the flattened tile
+    source: Tensor  # [n] long, places in the flattened [r, A] positions of its queries
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.stop - self.rows.start, self.keys.stop - self.keys.start
+
+    def pick(self, per_position: Tensor) -> Tensor:
+        """Return what belongs to the given positions [n], from [Q, A]."""
+        return per_position[self.rows].reshape(-1)[self.source]
+
+    def mask(self, s: Tensor, masks: _Masks) -> None:
+        """Set masked logits to -inf."""
+        query_absent, key_absent, query_group, key_group = masks
+        if query_absent is not None:
+            s.add_(query_absent[self.rows, None])
+        if key_absent is not None:
+            s.add_(key_absent[self.keys])
+        if query_group is not None and key_group is not None:
+            same = query_group[self.rows, None] == key_group[self.keys]
+            # a fill takes many times as long as a look, which an accelerator would wait for
+            if not s.is_cpu or same.any():
+                s.masked_fill_(same, -torch.inf)
+
+
+def _tiles(rows: slice, positions: Tensor, keys: int, size: int) -> Iterator[_Tile]:
+    """Yield the tiles of `size` keys from rows of the given positions [Q, A]."""
+    at = positions[rows]
+    for span in parts(keys, size):
+        width = span.stop - span.start
+        lines = torch.arange(len(at), device=at.device).unsqueeze(1) * width
+        given = (lines + (at - span.start)).flatten()
+        if width == keys:
+            # without waiting for an accelerator, which has tiles of all keys
+            yield _Tile(rows, span, given, torch.arange(len(given), device=at.device))
+        else:
+            source = ((at >= span.start) & (at < span.stop)).flatten().nonzero().squeeze(1)
+            yield _Tile(rows, span, given[source], source)
+
+
+class _LogSumExp:
+    """Log-sum-exps of all rows or all columns, which grow tile by tile."""
+
+    def __init__(self, like: Tensor, size: int) -> None:
+        self.top = like.new_full((size,), -torch.inf)  # highest logit at no given position
+        self.highest = self.top.clone()  # what the sum is relative to
+        self.sum = torch.zeros_like(self.top)
+
+    def lift(self, part: slice, top: Tensor, raised: Tensor, index: Tensor) -> Tensor:
+        """Make the sums of `part` relative to what is highest now that a tile comes, and return that [a].
+
+        Args:
+            part: of a rows or columns.
+            top: [a] highest logit of the tile at no given position.
+            raised: [n] its logits at given positions.
+            index: [n] long, in which of the a they are.
+        """
+        torch.maximum(self.top[part], top, out=self.top[part])
+        highest = torch.maximum(self.highest[part], top)
+        if len(raised):
+            highest.scatter_reduce_(0, index, raised, "amax")
+        self.sum[part] *= exp_difference(self.highest[part], highest)
+        self.highest[part] = highest
+        return highest
+
+    def value(self) -> Tensor:
+        return self.sum.log().add_(self.highest)
 
 
 class _Contrast(torch.autograd.Function):
@@ -106,77 +186,132 @@ class _Contrast(torch.autograd.Function):
         positions: Tensor,
         masks: _Masks,
         columns: bool,
-        chunk: int,
+        tiles: Tiles,
     ) -> tuple[Tensor, ...]:
-        logits, work = (query.new_empty((min(chunk, len(query)), len(keys))) for _ in range(2))
-        row, row_top = query.new_empty(len(query)), query.new_empty(len(query))
-        column_top = query.new_full((len(keys) if columns else 0,), -torch.inf)
-        column_max, column_sum = column_top.clone(), torch.zeros_like(column_top)
-        entries = torch.empty_like(additions)
-        for part in parts(len(query), chunk):
-            s, e, at = logits[: part.stop - part.start], work[: part.stop - part.start], positions[part]
-            torch.mm(query[part] * scale, keys.T, out=s)
-            entries[part] = s.gather(1, at)
-            kept = _mask(s, masks, part).gather(1, at)
-            s.scatter_(1, at, -torch.inf)
-            row_top[part] = s.amax(1)
-            top = s.amax(0) if columns else column_top
-            raised = s.scatter_(1, at, kept).scatter_add_(1, at, additions[part]).gather(1, at)
-            row_max = torch.cat([row_top[part, None], raised], 1).amax(1)
-            row[part] = _exp_difference(s, row_max[:, None], e).sum(1).log_().add_(row_max)
-            if columns:
-                torch.maximum(column_top, top, out=column_top)
-                highest = torch.maximum(column_max, top).scatter_reduce_(0, at.flatten(), raised.flatten(), "amax")
-                column_sum.mul_(_exp_difference(column_max, highest)).add_(_exp_difference(s, highest, e).sum(0))
-                column_max = highest
-        column = column_sum.log_().add_(column_max)
-        ctx.save_for_backward(query, keys, scale, additions, positions, row, column, *masks)
-        ctx.columns, ctx.chunk, ctx.kept = columns, chunk, logits if chunk >= len(query) else None
-        ctx.mark_non_differentiable(row_top, column_top)
-        return row, column, row_top, column_top, entries
+        row, column = _LogSumExp(query, len(query)), _LogSumExp(query, len(keys) if columns else 0)
+        entries, kept = query.new_empty(additions.shape), list[Tensor]()
+        room = tiles.kept if any(ctx.needs_input_grad) else 0
+        first, second = _work(query, keys, tiles, all_kept=len(query) * len(keys) <= room)
+        for part in parts(len(query), tiles.rows):
+            scaled = query[part] * scale
+            for tile in _tiles(part, positions, len(keys), tiles.keys):
+                size = tile.shape[0] * tile.shape[1]
+                e = second[:size].view(tile.shape)
+                if size <= room:
+                    s = query.new_empty(tile.shape)
+                    kept.append(s)
+                    room -= size
+                else:
+                    s, room = first[:size].view(tile.shape), 0  # those kept are the first ones
+                torch.mm(scaled, keys[tile.keys].T, out=s)
+                entries[part].view(-1)[tile.source] = s.take(tile.given)
+                tile.mask(s, masks)
+                tops, raised = _add(s, tile, tile.pick(additions), columns)
+                high = row.lift(part, tops[0], raised, tile.given // tile.shape[1])
+                if columns:
+                    high_column = column.lift(tile.keys, tops[1], raised, tile.given % tile.shape[1])
+                    of_rows, of_columns = _sums(s, high, high_column, e)
+                    row.sum[part] += of_rows
+                    column.sum[tile.keys] += of_columns
+                else:
+                    row.sum[part] += exp_difference(s, high.unsqueeze(1), e).sum(1)
+        values = row.value(), column.value()
+        ctx.save_for_backward(query, keys, scale, additions, positions, *values, *masks, *kept)
+        ctx.columns, ctx.tiles = columns, tiles
+        ctx.mark_non_differentiable(row.top, column.top)
+        return *values, row.top, column.top, entries
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         check_first_derivative()
         query, keys, scale, additions, positions, row, column, *masks = ctx.saved_tensors
+        masks, kept = masks[:4], iter(masks[4:])
         grad_row, grad_column, _, _, grad_entries = gradients
-        logits, work = (query.new_empty((min(ctx.chunk, len(query)), len(keys))) for _ in range(2))
+        first, second = _work(query, keys, ctx.tiles)
         grad_query, grad_keys = torch.empty_like(query), torch.zeros_like(keys)
-        grad_scale, grad_additions = torch.zeros_like(scale), torch.empty_like(additions)
+        grad_scale, grad_additions = torch.zeros_like(scale), query.new_empty(additions.shape)
         with torch.autocast(query.device.type, enabled=False):
-            for part in parts(len(query), ctx.chunk):
-                s, e, at = logits[: part.stop - part.start], work[: part.stop - part.start], positions[part]
-                if ctx.kept is None:
-                    torch.mm(query[part] * scale, keys.T, out=s)
-                    _mask(s, masks, part).scatter_add_(1, at, additions[part])
-                else:
-                    s.copy_(ctx.kept)
-                if ctx.columns:
-                    _exp_difference(s, column, e)
-                _exp_difference(s, row[part, None], s).mul_(grad_row[part, None])
-                if ctx.columns:
-                    s.addcmul_(e, grad_column)
-                grad_additions[part] = s.gather(1, at)
-                s.scatter_add_(1, at, grad_entries[part])
-                weighted = s @ keys
+            for part in parts(len(query), ctx.tiles.rows):
+                scaled, weighted = query[part] * scale, torch.zeros_like(query[part])
+                for tile in _tiles(part, positions, len(keys), ctx.tiles.keys):
+                    some = keys[tile.keys]
+                    g, e = (x[: len(scaled) * len(some)].view(tile.shape) for x in (first, second))
+                    s = next(kept, None)
+                    if s is None:
+                        s = torch.mm(scaled, some.T, out=g)
+                        tile.mask(s, masks)
+                        s.view(-1).scatter_add_(0, tile.given, tile.pick(additions))
+                    if ctx.columns:
+                        _weigh(s, (row[part], column[tile.keys]), (grad_row[part], grad_column[tile.keys]), g, e)
+                    else:
+                        exp_difference(s, row[part, None], g).mul_(grad_row[part, None])
+                    grad_additions[part].view(-1)[tile.source] = g.take(tile.given)
+                    g.view(-1).scatter_add_(0, tile.given, tile.pick(grad_entries))
+                    weighted.addmm_(g, some)
+                    if ctx.needs_input_grad[1]:
+                        grad_keys[tile.keys].addmm_(g.T, scaled)
                 grad_scale += (weighted * query[part]).sum()
                 grad_query[part] = weighted.mul_(scale)
-                if ctx.needs_input_grad[1]:
-                    grad_keys.addmm_(s.T, query[part] * scale)
         return grad_query, grad_keys, grad_scale, grad_additions, None, None, None, None
 
 
-def _mask(logits: Tensor, masks: _Masks, part: slice) -> Tensor:
-    query_mask, key_mask, query_group, key_group = masks
-    if query_mask is not None:
-        logits.masked_fill_(~query_mask[part, None], -torch.inf)
-    if key_mask is not None:
-        logits.masked_fill_(~key_mask, -torch.inf)
-    if query_group is not None and key_group is not None:
-        logits.masked_fill_(query_group[part, None] == key_group, -torch.inf)
-    return logits
+def _work(query: Tensor, keys: Tensor, tiles: Tiles, all_kept: bool = False) -> tuple[Tensor, Tensor]:
+    """Return two pieces of work space as large as a tile; the first is empty if all tiles have their own memory."""
+    size = min(len(query), tiles.rows) * min(len(keys), tiles.keys)
+    return query.new_empty(0 if all_kept else size), query.new_empty(size)
 
 
-def _exp_difference(logits: Tensor, reference: Tensor, out: Tensor | None = None) -> Tensor:
-    """exp(logits - reference); a reference of -inf stands for an empty set and gives 0."""
-    return torch.sub(logits, reference.clamp(min=torch.finfo(logits.dtype).min), out=out).exp_()
+def _add(s: Tensor, tile: _Tile, additions: Tensor, columns: bool) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    """Add to the given positions of a tile; return the highest other logits of rows and columns, and the sums [n]."""
+    flat = s.view(-1)
+    before = flat[tile.given]
+    flat[tile.given] = -torch.inf
+    tops = s.amax(1), s.amax(0) if columns else s.new_empty(0)
+    # equal positions are set alike, and then add up
+    flat[tile.given] = before
+    flat.scatter_add_(0, tile.given, additions)
+    return tops, flat[tile.given]
+
+
+def _shared_reference(rows: Tensor, columns: Tensor) -> Tensor | None:
+    """Return what all exponentials of a tile may be relative to, given what those of its rows and columns are.
+
+    One exponential of each logit then serves both. It is the highest reference, if no other lies more than 30 below
+    it: an exponential that becomes 0, below e^-69 in float32, is below e^-39 of its row's sum and of its column's.
+    None on an accelerator, which would wait for the answer.
+    """
+    if not rows.is_cpu:
+        return None
+    (low, high), (low_column, high_column) = rows.aminmax(), columns.aminmax()
+    highest = torch.maximum(high, high_column)
+    return highest if highest - torch.minimum(low, low_column) <= 30 else None
+
+
+def _sums(s: Tensor, rows: Tensor, columns: Tensor, work: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sums [r] and [k] of exp(s - rows) over columns and of exp(s - columns) over rows."""
+    shared = _shared_reference(rows, columns)
+    if shared is None:
+        of_rows = exp_difference(s, rows.unsqueeze(1), work).sum(1)
+        return of_rows, exp_difference(s, columns, work).sum(0)
+    e = exp_difference(s, shared, work)
+    return e.sum(1).mul_(exp_difference(shared, rows)), e.sum(0).mul_(exp_difference(shared, columns))
+
+
+def _weigh(s: Tensor, sums: tuple[Tensor, Tensor], weights: tuple[Tensor, Tensor], out: Tensor, work: Tensor) -> None:
+    """Set out to exp(s - row) * its weight + exp(s - column) * its weight; it may be s itself.
+
+    Args:
+        s: [r, k] logits.
+        sums: log-sum-exp of the rows [r] and of the columns [k].
+        weights: of the rows [r] and of the columns [k].
+        out: [r, k].
+        work: [r, k] work space.
+    """
+    (row, column), (of_row, of_column) = sums, weights
+    shared = _shared_reference(row, column)
+    if shared is None:
+        e = exp_difference(s, column, work)
+        exp_difference(s, row.unsqueeze(1), out).mul_(of_row.unsqueeze(1)).addcmul_(e, of_column)
+        return
+    of_row, of_column = of_row * exp_difference(shared, row), of_column * exp_difference(shared, column)
+    exp_difference(s, shared, out).mul_(torch.add(of_row.unsqueeze(1), of_column, out=work))

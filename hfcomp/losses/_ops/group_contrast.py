@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hfcomp.losses._ops.chunks import check_first_derivative, chunk_rows, parts
+from hfcomp.losses._ops.chunks import check_first_derivative, chunk_rows, exp_difference, parts
 from hfcomp.losses._ops.group_members import Members, SharedImages
 from hfcomp.losses._ops.items import nan_without
 
@@ -50,7 +50,7 @@ def group_terms(scores: Tensor, group: Tensor, valid: Tensor, counted: Tensor) -
     keep = keep.reshape(*keep.shape, *(1,) * (scores.ndim - 2))
     # added, because filling by a mask takes many times as long
     right, best = scores[one, group], (scores + absent(keep, scores.dtype)).amax(1)
-    others = (scores - best.unsqueeze(1)).clamp_(max=0).exp_().mul_(keep)
+    others = exp_difference(scores, best.unsqueeze(1)).clamp_(max=1).mul_(keep)
     # at least 1 unless there is no other group
     weight = others.sum(1).clamp_(min=1)
     # exact also where the own group takes nearly all of the probability
@@ -173,7 +173,7 @@ def _without(logits: Tensor, left_out: LeftOut | None, group: Tensor) -> Tensor:
 def _direction(logits: Tensor, group: Tensor, valid: Tensor, counted: Tensor) -> tuple[Tensor, ...]:
     """Return the loss and the hits of anchors with logits [r, A, G, K], and the gradient in these, in their memory."""
     best = logits.amax(3)
-    shares = logits.sub_(best.unsqueeze(3)).exp_()
+    shares = exp_difference(logits, best.unsqueeze(3), logits)
     sums = shares.sum(3)
     loss, hits, gradient = group_terms((best + sums.log()).mT, group, valid, counted)
     return loss, hits, shares.mul_((gradient.mT / sums).unsqueeze(3))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hfcomp.losses._ops.chunks import chunk_rows, parts
 from hfcomp.losses._ops.group_contrast import Term, group_terms, mean_over_groups
 from hfcomp.losses._ops.group_members import Members, SharedImages, length, unit
 
@@ -77,9 +78,12 @@ def contrast_joint(
 
 def _count_compared(mask: Tensor, shared: SharedImages | None) -> Tensor:
     """Return how many joint vectors of all groups [G, N] meet the centroid of another group, [] long."""
-    groups = torch.arange(len(mask), device=mask.device)
-    meets = (mask.any(1) & (groups.unsqueeze(1) != groups)).unsqueeze(1).expand(-1, mask.shape[1], -1)
-    if shared is not None:
-        meets = meets & ~shared.of_groups(groups)
-    members = (meets & mask.unsqueeze(2)).float()
-    return (members @ members.mT > 0).sum()
+    size, found = mask.shape[1], [mask.new_zeros((), dtype=torch.long)]
+    groups, there = torch.arange(len(mask), device=mask.device), mask.any(1)
+    for part in parts(len(mask), chunk_rows(mask, 8 * size * max(len(mask), size))):
+        meets = (there & (groups[part, None] != groups)).unsqueeze(1).expand(-1, size, -1)
+        if shared is not None:
+            meets = meets & ~shared.of_groups(groups[part])
+        members = (meets & mask[part].unsqueeze(2)).float()
+        found.append((members @ members.mT > 0).sum())
+    return torch.stack(found).sum()

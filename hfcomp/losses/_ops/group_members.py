@@ -35,8 +35,6 @@ class SharedImages:
         places = torch.arange(image.numel(), device=image.device, dtype=image.dtype).view_as(image)
         # what is masked shows nothing that another member does
         self.image, self.mask = torch.where(mask, image, image.numel() + places), mask
-        self.number = mask.new_zeros((len(image), 2 * image.numel()), dtype=torch.int32)
-        self.number.scatter_add_(1, self.image.long(), mask.int())
 
     def of_members(self, groups: Tensor) -> Tensor:
         """Return for the members of groups [r] which members of other groups show their image, [r, N, G, N] bool."""
@@ -45,8 +43,15 @@ class SharedImages:
 
     def of_groups(self, groups: Tensor) -> Tensor:
         """Return for the members of groups [r] which other groups have their image, [r, N, G] bool."""
-        has = self.number.T[self.image[groups]] > 0
-        return has & self._others(groups)[:, None, :]
+        some, every = self.image[groups].long(), self.image.long()
+        # each image of these groups has a slot, so that the table is of their members alone; the last is of all others
+        others = some.numel()
+        slot = every.new_full((2 * every.numel(),), others)
+        slot[some.flatten()] = torch.arange(others, device=slot.device)
+        table = self.mask.new_zeros((others + 1, len(every)))
+        group = torch.arange(len(every), device=slot.device).unsqueeze(1).expand_as(every)
+        table[torch.where(self.mask, slot[every], others), group] = True
+        return table[slot[some]] & self._others(groups)[:, None, :]
 
     def of_centroids(self, groups: Tensor) -> Tensor:
         """Return `of_groups` for keys that are one centroid for each group, [r, N, G, 1] bool."""
@@ -58,12 +63,18 @@ class SharedImages:
 
     def pairs(self, rows: slice) -> dict[str, Tensor]:
         """Return the metric `same_image_pairs`: pairs of members of two groups, summed over those of `rows`."""
-        everywhere = self.number.sum(0)[self.image.long()]
-        within = self.number.gather(1, self.image.long())
+        groups = torch.arange(len(self.image), device=self.image.device).unsqueeze(1)
+        everywhere, within = _repeats(self.image.long()), _repeats(groups * 2 * self.image.numel() + self.image)
         return {"same_image_pairs": torch.where(self.mask, everywhere - within, 0)[rows].sum().float()}
 
     def _others(self, groups: Tensor) -> Tensor:
         return groups.unsqueeze(1) != torch.arange(len(self.mask), device=groups.device)
+
+
+def _repeats(numbers: Tensor) -> Tensor:
+    """Return how often each number [...] occurs, [...] long."""
+    ordered = numbers.flatten().sort().values
+    return torch.searchsorted(ordered, numbers, right=True) - torch.searchsorted(ordered, numbers)
 
 
 def check_images(image_id: Tensor | None, mask: Tensor) -> SharedImages | None:

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from hfcomp.losses._ops.chunks import check_first_derivative, chunk_rows, parts
 from hfcomp.losses._ops.contrast import log_sum_exp
+from hfcomp.losses._ops.cross_attention import attended_cosines
 
 _Terms = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
 _Masks = Callable[[slice], tuple[Tensor, Tensor]]
+_Logits = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # of rows, columns, scale and bias
 
 
 def sigmoid_terms(logits: Tensor, own: Tensor, negative: Tensor) -> tuple[Tensor, ...]:
@@ -51,9 +53,43 @@ def sum_rows(
     Returns:
         The sums, [] each.
     """
-    bias = torch.zeros_like(scale) if bias is None else bias
-    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (query, keys, scale, bias))
-    sums: tuple[Tensor, ...] = _RowSums.apply(query, keys, scale, bias, masks, terms, wanted)
+
+    def logits(rows: Tensor, columns: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+        return torch.mm(rows * scale, columns.T).add_(bias)
+
+    return _sum(logits, query, keys, scale, bias, masks, terms)
+
+
+def sum_attended(
+    tokens: Tensor,
+    concepts: Tensor,
+    scale: Tensor,
+    bias: Tensor | None,
+    temperature: float,
+    *,
+    masks: _Masks,
+    terms: _Terms,
+) -> tuple[Tensor, ...]:
+    """Sum the terms of `scale * attended_cosines(tokens, concepts, temperature) + bias`, a chunk of images at a time.
+
+    Args and returns are those of `sum_rows`, the rows being the images of tokens [R, P, D].
+
+    Raises:
+        ValueError: if the temperature is not above 0, or there is no token.
+    """
+
+    def logits(rows: Tensor, columns: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+        return scale * attended_cosines(rows, columns, temperature) + bias
+
+    return _sum(logits, tokens, concepts, scale, bias, masks, terms)
+
+
+def _sum(
+    logits: _Logits, rows: Tensor, columns: Tensor, scale: Tensor, bias: Tensor | None, masks: _Masks, terms: _Terms
+) -> tuple[Tensor, ...]:
+    inputs = rows, columns, scale, torch.zeros_like(scale) if bias is None else bias
+    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
+    sums: tuple[Tensor, ...] = _RowSums.apply(*inputs, logits, masks, terms, wanted)
     return sums
 
 
@@ -62,30 +98,37 @@ class _RowSums(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, keys: Tensor, scale: Tensor, bias: Tensor, masks: _Masks, terms: _Terms, wanted: bool
+        ctx: Any,
+        rows: Tensor,
+        columns: Tensor,
+        scale: Tensor,
+        bias: Tensor,
+        logits: _Logits,
+        masks: _Masks,
+        terms: _Terms,
+        wanted: bool,
     ) -> tuple[Tensor, ...]:
-        grad_query, grad_keys = (torch.zeros_like(x) if wanted else x.new_empty(0) for x in (query, keys))
-        grad_scale, grad_bias = torch.zeros_like(scale), torch.zeros_like(bias)
+        gradients = [torch.zeros_like(x) if wanted else x.new_empty(0) for x in (rows, columns, scale, bias)]
+        others = [x.detach().requires_grad_(wanted) for x in (columns, scale, bias)]
         sums = []
         # masks and terms make about eight matrices
-        chunk = chunk_rows(query, 8 * len(keys))
-        for part in list(parts(len(query), chunk)) or [slice(0, 0)]:
-            logits = torch.mm(query[part] * scale, keys.T).add_(bias).requires_grad_(wanted)
+        chunk = chunk_rows(rows, 8 * len(columns))
+        for part in list(parts(len(rows), chunk)) or [slice(0, 0)]:
+            some = rows[part].detach().requires_grad_(wanted)
             with torch.set_grad_enabled(wanted):
-                sums.append(terms(logits, *masks(part)))
+                sums.append(terms(logits(some, *others), *masks(part)))
             if wanted:
-                (gradient,) = torch.autograd.grad(sums[-1][0], logits)
-                weighted = gradient @ keys
-                grad_bias += gradient.sum()
-                grad_scale += (weighted * query[part]).sum()
-                grad_query[part] = weighted.mul_(scale)
-                grad_keys.addmm_(gradient.T, query[part] * scale)
-        ctx.save_for_backward(grad_query, grad_keys, grad_scale, grad_bias)
-        total, *others = (torch.stack(values).sum(0).detach() for values in zip(*sums, strict=True))
-        ctx.mark_non_differentiable(*others)
-        return total, *others
+                of_rows, *of_others = torch.autograd.grad(sums[-1][0], [some, *others])
+                gradients[0][part] = of_rows
+                for gathered, found in zip(gradients[1:], of_others, strict=True):
+                    gathered += found
+                sums[-1] = tuple(x.detach() for x in sums[-1])
+        ctx.save_for_backward(*gradients)
+        total, *more = (torch.stack(values).sum(0) for values in zip(*sums, strict=True))
+        ctx.mark_non_differentiable(*more)
+        return total, *more
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         check_first_derivative()
-        return *(gradients[0] * gradient for gradient in ctx.saved_tensors), None, None, None
+        return *(gradients[0] * gradient for gradient in ctx.saved_tensors), None, None, None, None
