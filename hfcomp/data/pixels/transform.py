@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import PIL
 import torch
-from PIL import Image
+from PIL import Image, features
 
 from hfcomp.data.images import DROP_ROW, MAX_IMAGE_PIXELS
 from hfcomp.data.pixels.direct import DirectResize
+
+# Settings of a processor that leave 8-bit pixels as they are; the last two say where it was saved.
+_AFTER_PIXELS = (
+    *("do_rescale", "rescale_factor", "do_normalize", "image_mean", "image_std"),
+    *("image_processor_type", "processor_class"),
+)
 
 
 class PixelTransform:
@@ -125,6 +134,24 @@ class PixelTransform:
         mean, std = (torch.tensor(values, device=pixels.device)[:, None, None] for values in (self.mean, self.std))
         return (pixels.float() * self.rescale_factor - mean) / std
 
+    def facts(self) -> dict[str, Any]:
+        """Everything that determines an image's pixels, as JSON: to identify pixels that were made before.
+
+        What the accelerator does, rescale and normalisation, is no part of it. A digest of the probes' pixels stands
+        for whatever the processor's code does.
+        """
+        settings = json.loads(self.image_processor.to_json_string())
+        kept = {name: value for name, value in settings.items() if name not in _AFTER_PIXELS}
+        probes = self([*_probes(), *_uneven_probes(), _noise(self.size)]).numpy()
+        return {
+            "processor": type(self.image_processor).__name__,
+            "settings": kept,
+            "size": list(self.size),
+            "probes": hashlib.sha256(probes.tobytes()).hexdigest()[:16],
+            "pillow": PIL.__version__,
+            "jpeg": _jpeg_version(),
+        }
+
     def _check_resized(self, image: Image.Image, place: str) -> None:
         # Resizing the short edge and cropping afterwards turns 1 x 100,000 into 224 x 22,400,000 on the way.
         size = getattr(self.image_processor, "size", None)
@@ -161,6 +188,10 @@ class PixelTransform:
             f"{type(self.image_processor).__name__} {problem}. Expected pixels of 8 bits until the rescale; use the "
             "processor of a fixed-resolution CLIP or SigLIP, or pass float pixels from a collator of your own."
         )
+
+
+def _jpeg_version() -> str | None:
+    return features.version_feature("libjpeg_turbo") or features.version_codec("jpg")
 
 
 def _three(values: float | Sequence[float]) -> tuple[float, ...]:
