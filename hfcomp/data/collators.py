@@ -181,6 +181,11 @@ class CompositionalCollator:
         return mask.flatten(0, 1), shortened
 
 
+def exact_collator(collator: Any) -> Any:
+    """A collator for evaluation: that of `CompositionalCollator.for_evaluation`, or a user's own as it is."""
+    return collator.for_evaluation() if isinstance(collator, CompositionalCollator) else collator
+
+
 def texts_of_row(row: dict[str, Any], name: int, num_negatives: int) -> list[str]:
     """A row's caption and its first negatives, as the collator reads them; a masked negative is an empty string.
 
