@@ -308,7 +308,7 @@ def streamed(models: Path, folder: Path) -> Found:
 
 @case
 def streamed_resumed(models: Path, folder: Path) -> Found:
-    """From the midst of the first pass, and of the second, through a buffer, with hard negatives from Parquet files."""
+    """From the midst of the first pass and of the second, through a buffer, with hard negatives of Parquet files."""
     source = folder / f"rows-{rank()}"
     for shard in range(2):
         data().shard(2, shard).to_parquet(str(source / "data" / f"train-{shard:05}-of-00002.parquet"))
