@@ -57,11 +57,12 @@ def test_a_run_on_the_store_is_the_run_without_it(store, source, clip, tmp_path,
     settings = {"max_steps": 2, "eval_dataset": rows.select(range(8))}
     without = build(TripletClipTrainer, clip, rows, tmp_path / "without", **settings)
     without.train()
+    expected = without.evaluate()["eval_loss"]
     with monkeypatch.context() as patched:
         patched.setattr(reading, "decode_image", no_decoding)
         cached = build(TripletClipTrainer, clip, rows, tmp_path / "cached", pixel_cache=str(store), **settings)
         cached.train()
-        assert cached.evaluate()["eval_loss"] == without.evaluate()["eval_loss"]
+        assert cached.evaluate()["eval_loss"] == expected
     assert_same_weights(weights(cached), weights(without))
     assert not history(cached, "uncached_images")
 
