@@ -4,13 +4,13 @@ HFCOMP_REAL_DATA=FOLDER python benchmarks_perf/pixels.py [--images 192] [--round
 
 All read the same JPEG files from memory, in batches of 32, in turns. `transformers` decodes each with Pillow and calls
 CLIPImageProcessorPil, as a collator of transformers does: float pixels, normalised. `hfcomp` gives uint8, which the
-model normalises on its device; how far pixels differ is printed: not at all, but for `reduced_jpeg`. `store` is a store
+model normalises on its device; how far pixels differ is printed: not at all, except `reduced_jpeg`. `store` is one
 as `hfcomp build pixels` makes it, in a temporary folder, whose images are found by their content. With workers, a
 DataLoader does the same in processes of its own, and CPU time is that of all processes.
 
-CPU seconds, not wall time, so that a busy machine changes them little; ratios are of the same round, and their spread
-is that over rounds. `--short_side 480` enlarges the photographs first: those of `HFCOMP_REAL_DATA` have a short side of
-256, half of which is less than the model's 224. Enlarged photographs are smoother than real ones of that size.
+CPU seconds, not wall time: a busy machine changes them little. Ratios are of the same round, their spread is that over
+rounds. `--short_side 480` enlarges the photographs first: those of `HFCOMP_REAL_DATA` have a short side of 256, half of
+which is less than the model's 224. Enlarged photographs are smoother than real ones of that size.
 """
 
 from __future__ import annotations
