@@ -8,9 +8,9 @@ model normalises on its device; how far pixels differ is printed: not at all, ex
 as `hfcomp build pixels` makes it, in a temporary folder, whose images are found by their content. With workers, a
 DataLoader does the same in processes of its own, and CPU time is that of all processes.
 
-CPU seconds, not wall time: a busy machine changes them little. Ratios are of the same round, their spread is that over
-rounds. `--short_side 480` enlarges the photographs first: those of `HFCOMP_REAL_DATA` have a short side of 256, half of
-which is less than the model's 224. Enlarged photographs are smoother than real ones of that size.
+CPU seconds, not wall time: a busy machine changes them little. Ratios are of the same round, their spread is over
+rounds. `--short_side 480` enlarges the photographs first: those of `HFCOMP_REAL_DATA` have a short side of 256, and
+half of it is less than the model's 224. Enlarged photographs are smoother than real ones of that size.
 """
 
 from __future__ import annotations
