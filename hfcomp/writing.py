@@ -116,6 +116,35 @@ def append_text(path: Path, text: str) -> None:
         raise
 
 
+def append_bytes(path: Path, content: Any, *, at: int) -> None:
+    """Appends to a file at a known place and cuts off what is behind it, such as the remains of a killed process.
+
+    The content is on disk when this returns; a killed process may leave the beginning of it.
+
+    Args:
+        path: of the file, which is made where it is missing.
+        content: bytes, or a contiguous array.
+        at: bytes of the file that are kept.
+
+    Raises:
+        OSError: naming the file, where it cannot be written.
+        ValueError: where it has fewer than `at` bytes.
+    """
+    try:
+        with path.open("r+b" if path.exists() else "w+b") as file:
+            if file.seek(0, os.SEEK_END) < at:
+                raise ValueError(f"{path} has {file.tell():,} bytes, expected at least {at:,}.")
+            file.truncate(at)
+            file.seek(at)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        if error.filename is None:  # such as a full disk
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
+
+
 def write_first(path: Path, text: str) -> bool:
     """Writes a file of text unless there is one, whole or not at all; returns whether this process was the first.
 

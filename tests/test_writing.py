@@ -21,6 +21,7 @@ from hfcomp import writing
 from hfcomp.checksums import read_checked
 from hfcomp.writing import (
     LOCK_FILE,
+    append_bytes,
     append_text,
     check_free_file,
     check_free_folder,
@@ -260,3 +261,14 @@ def test_what_it_looks_for_is_found(code):
     assert len(list(unguarded(ast.parse(code)))) == 1
     assert not list(unguarded(ast.parse(f"with replacing(path) as part:\n    {code}"))) or "os." in code
     assert not list(unguarded(ast.parse("write_text(path, json.dumps(a))\nopen(path, 'rb')\nt.to_csv(index=False)")))
+
+
+def test_bytes_are_appended_at_a_place_and_what_was_behind_it_is_cut_off(tmp_path):
+    path = tmp_path / "grows.bin"
+    append_bytes(path, b"finished", at=0)
+    append_bytes(path, b"left by a killed process", at=8)
+    append_bytes(path, b"next", at=8)
+    assert path.read_bytes() == b"finishednext"
+    with pytest.raises(ValueError, match="has 12 bytes, expected at least 20"):
+        append_bytes(path, b"more", at=20)
+    assert path.read_bytes() == b"finishednext"

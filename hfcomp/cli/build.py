@@ -18,8 +18,11 @@ from hfcomp.cli.options import add_fields
 if TYPE_CHECKING:
     from hfcomp.generation.build import BuiltSet
     from hfcomp.generation.options import BuildOptions
+    from hfcomp.generation.pixels import PixelOptions
 
-USAGE = "negatives|concepts|neighbours|concretebatch|magic|inpaintcoco --source DATASET --output DIR, or verify DIR"
+USAGE = (
+    "negatives|concepts|neighbours|concretebatch|magic|inpaintcoco|pixels --source DATASET --output DIR, or verify DIR"
+)
 SUMMARY = "data sets with hard negatives, pairs, noun phrases, nearest images or a hierarchy; repeat it to resume"
 QUIET = {
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
@@ -29,6 +32,7 @@ QUIET = {
 """What the libraries of a process read once, when they are imported."""
 KEPT = "Finished shards are kept"
 RESUME = f"{KEPT}: the same command resumes."
+RESUME_PIXELS = "Images that are in the store are kept: the same command resumes."
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -39,13 +43,15 @@ def main(arguments: Sequence[str]) -> None:
         SystemExit: where the build was interrupted, or a stage failed, after its traceback.
     """
     from hfcomp.cli.publishing import built_and_pushed, take_push
-    from hfcomp.generation.build import KINDS, verify_set
+    from hfcomp.generation.build import KINDS
+    from hfcomp.generation.pixels import PixelOptions
 
     given = vars(parser().parse_args(arguments))
     what = given.pop("what")
     if what == "verify":
-        verify_set(given["folder"], log=lambda line: print(line, flush=True))
-        return
+        return _verify(given["folder"])
+    if what == PixelOptions.what:
+        return _build_pixels(PixelOptions(**given))
     push = take_push(given, KINDS[what])
     options = KINDS[what](**given)
     built_and_pushed(lambda: build_and_report(options).folder, push)
@@ -79,6 +85,27 @@ def build_and_report(options: BuildOptions) -> BuiltSet:
         files = ", ".join(str(folder / SET_ASIDE_FILE) for folder in built.empty)
         raise ValueError(f"no row is left; the reason for each is in {files}.")
     return built
+
+
+def _verify(folder: Path) -> None:
+    from hfcomp.data.pixels.store import is_store
+    from hfcomp.generation.build import verify_set
+    from hfcomp.generation.pixels import verify_pixels
+
+    (verify_pixels if is_store(folder) else verify_set)(folder, log=lambda line: print(line, flush=True))
+
+
+def _build_pixels(options: PixelOptions) -> None:
+    from hfcomp.generation.pixels import build_pixels
+    from hfcomp.reporting.terminal import render_terminal
+
+    try:
+        with quiet_logs():
+            built = build_pixels(options, progress=sys.stderr.isatty())
+    except KeyboardInterrupt:
+        print(f"interrupted. {RESUME_PIXELS}", file=sys.stderr)
+        raise SystemExit(130) from None
+    render_terminal(built.report())
 
 
 @contextmanager
@@ -127,20 +154,29 @@ def parser() -> argparse.ArgumentParser:
     """The command line; what is not given is left to the fields of `hfcomp.generation.options`."""
     from hfcomp.cli.publishing import PublishOptions
     from hfcomp.generation.build import KINDS
+    from hfcomp.generation.pixels import PixelOptions
 
     found = argparse.ArgumentParser(
         prog="hfcomp build", description="Builds data sets for training.", allow_abbrev=False
     )
     kinds = found.add_subparsers(dest="what", required=True, metavar="WHAT", parser_class=_Parser)
     for kind in KINDS.values():
-        title = (inspect.getdoc(kind) or "").partition("\n")[0]
-        needed = " ".join(f"--{one.name} {one.name.upper()}" for one in fields(kind) if one.default is MISSING)
-        usage = f"hfcomp build {kind.what} {needed} [OPTIONS]"  # all of them would hide the error below it
-        words = {"help": title.rstrip("."), "description": f"{title} {RESUME}", "usage": usage}
-        one = kinds.add_parser(kind.what, allow_abbrev=False, argument_default=argparse.SUPPRESS, **words)
+        one = kinds.add_parser(kind.what, **_about(kind))
         add_fields(one, kind)
         add_fields(one, PublishOptions)
-    words = "check every file of a built set against its manifest.json"
+    pixels = kinds.add_parser(PixelOptions.what, **_about(PixelOptions))
+    add_fields(pixels, PixelOptions)
+    words = "check every file of a built set, or store of pixels, against its manifest"
     verify = kinds.add_parser("verify", allow_abbrev=False, help=words, description=f"{words}; 1 at the first damaged")
     verify.add_argument("folder", type=Path, metavar="DIR", help="folder of the built set")
     return found
+
+
+def _about(kind: type[BuildOptions] | type[PixelOptions]) -> dict[str, Any]:
+    """How the parser of a kind of build is made."""
+    title = (inspect.getdoc(kind) or "").partition("\n")[0]
+    needed = " ".join(f"--{one.name} {one.name.upper()}" for one in fields(kind) if one.default is MISSING)
+    resume = RESUME_PIXELS if kind.what == "pixels" else RESUME
+    usage = f"hfcomp build {kind.what} {needed} [OPTIONS]"  # all of them would hide the error below it
+    words = {"help": title.rstrip("."), "description": f"{title} {resume}", "usage": usage}
+    return {"allow_abbrev": False, "argument_default": argparse.SUPPRESS, **words}

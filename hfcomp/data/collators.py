@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -13,8 +14,10 @@ import torch
 
 from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.concepts.tokens import Concept, concept_id, tokens_of, with_spans
-from hfcomp.data.images import MAX_IMAGE_PIXELS, decode_image, is_tiny
+from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.pixels import PixelBatch, PixelTransform
+from hfcomp.data.pixels.reading import ImageReader
+from hfcomp.data.pixels.store import PixelStore
 from hfcomp.data.row_values import negative_fields, read_value, row_fields
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.data.urls import UrlAccess
@@ -32,15 +35,19 @@ class CompositionalCollator:
         max_concepts: concepts per image, 0 reads none; further ones are cut and counted.
         max_image_pixels: an image with more, as it is or while it is resized, is refused.
         urls: that images named by URLs are fetched, and within which limits; by default they are refused.
+        pixel_cache: a store of `hfcomp build pixels` that images are taken from; one that it lacks is decoded.
+        reduced_jpeg: whether JPEG files are decoded at 1/2, 1/4 or 1/8 of their size, as far as their shorter side
+            stays as long as the model's. It changes pixels; see [`for_evaluation`].
         concept_tokens: whether a concept is a part of the caption's tokens, at its `concept_spans`, and not a text of
             its own. One that truncation or the tokenizer removes entirely is dropped, one that truncation shortens
             keeps the rest; both are counted as shortened.
 
     The batch holds CPU tensors, first `row [B]` (index in the data set), `truncated [B]` (texts of the row that were
-    cut), `tiny [B]` (images one pixel wide or high), `cut_concepts [B]` (those over `max_concepts`) and
-    `shortened_concepts [B]` (with `concept_tokens`), which the trainer counts, then the arguments of
-    `DualEncoder.forward`. Pixels are uint8, resized and cropped by the model's own processor; the model normalises
-    them. There is no random augmentation, and no flip: it would turn "left" into "right".
+    cut), `tiny [B]` (images one pixel wide or high), `uncached [B]` (with `pixel_cache`, images that were decoded),
+    `cut_concepts [B]` (those over `max_concepts`) and `shortened_concepts [B]` (with `concept_tokens`), which the
+    trainer counts, then the arguments of `DualEncoder.forward`. Pixels are uint8, resized and cropped as the model's
+    own processor does it; the model normalises them. There is no random augmentation, and no flip: it would turn
+    "left" into "right".
 
     Raises:
         ValueError: when called, for a caption that is empty or a list, negatives of unequal number, an unknown kind of
@@ -58,6 +65,8 @@ class CompositionalCollator:
         max_concepts: int = 0,
         max_image_pixels: int = MAX_IMAGE_PIXELS,
         urls: UrlAccess | None = None,
+        pixel_cache: str | None = None,
+        reduced_jpeg: bool = False,
         concept_tokens: bool = False,
     ) -> None:
         self.tokenizer = TextTokenizer.from_processor(processor, config)
@@ -65,7 +74,9 @@ class CompositionalCollator:
         self.num_negatives = num_negatives
         self.negative_image = negative_image
         self.max_concepts = max_concepts
-        self._decode = partial(decode_image, max_pixels=max_image_pixels, urls=urls)
+        store = None if pixel_cache is None else PixelStore(pixel_cache, self.transform)
+        side = max(self.transform.size) if reduced_jpeg else None
+        self._read = ImageReader(self.transform, max_image_pixels, urls, store, side)
         self.concept_tokens = concept_tokens
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -76,20 +87,31 @@ class CompositionalCollator:
             batch[LEFT_OUT] = torch.tensor([row[LEFT_OUT] for row in rows], dtype=torch.long)
         return batch | row_fields(rows, names) | self._images(rows, names) | self._texts(rows, names)
 
+    def for_evaluation(self) -> CompositionalCollator:
+        """A collator with exact pixels: itself, or a copy without `reduced_jpeg`."""
+        if self._read.shortest_side is None:
+            return self
+        exact = copy.copy(self)
+        exact._read = replace(self._read, shortest_side=None)
+        return exact
+
     def _images(self, rows: Sequence[dict[str, Any]], names: list[int]) -> dict[str, Any]:
         where = [f"column 'image', row {name}" for name in names]
-        images = [self._decode(row["image"], where=place) for row, place in zip(rows, where, strict=True)]
-        tiny = torch.tensor([is_tiny(image) for image in images], dtype=torch.long)
+        values, of_row = [row["image"] for row in rows], list(range(len(rows)))
         batch: dict[str, Any] = {}
         if self.negative_image:
             exists = [row.get("negative_image") is not None for row in rows]
             for index, (row, name) in enumerate(zip(rows, names, strict=True)):
                 if exists[index]:
                     where.append(f"column 'negative_image', row {name}")
-                    images.append(self._decode(row["negative_image"], where=where[-1]))
-                    tiny[index] += is_tiny(images[-1])
+                    values.append(row["negative_image"])
+                    of_row.append(index)
             batch["negative_image_mask"] = torch.tensor(exists)
-        return {"tiny": tiny, **batch, "pixels": PixelBatch(self.transform(images, where=where))}
+        images, places = self._read(values, where), torch.tensor(of_row, dtype=torch.long)
+        counts = {"tiny": images.tiny} | ({"uncached": images.decoded} if self._read.store is not None else {})
+        zeros = torch.zeros(len(rows), dtype=torch.long)
+        counted = {name: zeros.index_add(0, places, torch.tensor(one).long()) for name, one in counts.items()}
+        return {**counted, **batch, "pixels": PixelBatch(images.pixels)}
 
     def _texts(self, rows: Sequence[dict[str, Any]], names: list[int]) -> dict[str, Any]:
         captions = [_caption(row.get("caption"), name) for row, name in zip(rows, names, strict=True)]
@@ -157,6 +179,11 @@ class CompositionalCollator:
                 mask[index, slot, tokens] = True
                 shortened[index] += not whole
         return mask.flatten(0, 1), shortened
+
+
+def exact_collator(collator: Any) -> Any:
+    """A collator for evaluation: that of `CompositionalCollator.for_evaluation`, or a user's own as it is."""
+    return collator.for_evaluation() if isinstance(collator, CompositionalCollator) else collator
 
 
 def texts_of_row(row: dict[str, Any], name: int, num_negatives: int) -> list[str]:

@@ -69,7 +69,7 @@ KIND_IDS = {kind: index for index, kind in enumerate(NEGATIVE_KINDS)}
 
 LEFT_OUT = "left_out_rows"
 """Column of a streamed set, and key of its batches: rows left out since the one before, which the trainer counts."""
-COUNTED_KEYS = ("row", "truncated", "tiny", "cut_concepts", "shortened_concepts", LEFT_OUT)
+COUNTED_KEYS = ("row", "truncated", "tiny", "uncached", "cut_concepts", "shortened_concepts", LEFT_OUT)
 """Keys of a batch that the trainer counts and does not hand to the model."""
 # What is encoded, and what comes with the batch as a loss reads it.
 _ENCODED = ("input_ids", "pixels", "negative_input_ids", "concept_input_ids", "concept_token_mask")

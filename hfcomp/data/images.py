@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import warnings
@@ -36,6 +37,8 @@ _TURNS = {
 }
 _TRANSPARENT_MODES = ("RGBA", "RGBa", "LA", "La", "PA")
 _ARRAY_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+# Of one frame each, and let go of their file once they are decoded.
+_OWNED_FORMATS = ("JPEG", "PNG")
 # Pillow may open these formats' 16-bit grey as mode I, where values alone cannot tell a dark image from an 8-bit one.
 _SIXTEEN_BIT_FORMATS = ("PNG", "PPM")
 DROP_ROW = "Remove the row or replace the image"
@@ -53,7 +56,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def decode_image(
-    value: Any, *, where: str = "image", max_pixels: int = MAX_IMAGE_PIXELS, urls: UrlAccess | None = None
+    value: Any,
+    *,
+    where: str = "image",
+    max_pixels: int = MAX_IMAGE_PIXELS,
+    urls: UrlAccess | None = None,
+    shortest_side: int | None = None,
 ) -> Image.Image:
     """Decodes any image value of a data set's row to a new 8-bit RGB image, or raises an error with the reason.
 
@@ -88,6 +96,8 @@ def decode_image(
         max_pixels: Largest width times height. Pillow's own `MAX_IMAGE_PIXELS` has no say.
         urls: That URLs are fetched, and within which limits; by default what was given to
             `hfcomp.data.urls.set_url_access`, or none.
+        shortest_side: Lets the decoder read a JPEG file at 1/2, 1/4 or 1/8 of its size, as far as its shorter side
+            keeps so many pixels. That is faster and changes pixels: for training only.
 
     Returns:
         A new image of mode RGB that holds all its pixels and no metadata.
@@ -107,9 +117,10 @@ def decode_image(
         raise ValueError(f"{where} is empty. Every row needs an image here; remove the row or add the image.")
     if isinstance(value, (str, os.PathLike)):
         with _open_file(value, where, current_access(urls)) as stream:
-            return _decode(stream, f"{where} (file {shown(os.fspath(value))!r})", max_pixels)
+            return _decode(stream, f"{where} (file {shown(os.fspath(value))!r})", max_pixels, shortest_side)
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return _decode(BytesIO(value), f"{where} (file {shown(path)!r})" if path else where, max_pixels)
+        place = f"{where} (file {shown(path)!r})" if path else where
+        return _decode(BytesIO(value), place, max_pixels, shortest_side)
     if isinstance(value, Image.Image):
         _check_size(value.size, where, max_pixels)
         _load(value, where)
@@ -196,7 +207,7 @@ def _pillow_limit(pixels: int) -> Iterator[None]:
             Image.MAX_IMAGE_PIXELS = before
 
 
-def _decode(stream: BinaryIO, where: str, max_pixels: int) -> Image.Image:
+def _decode(stream: BinaryIO, where: str, max_pixels: int, shortest_side: int | None) -> Image.Image:
     try:
         with _pillow_limit(max_pixels):
             image = open_image(stream)
@@ -216,8 +227,24 @@ def _decode(stream: BinaryIO, where: str, max_pixels: int) -> Image.Image:
     except Exception as error:  # Pillow's readers raise anything from struct.error to KeyError on damaged bytes
         raise ValueError(_unreadable(where, error)) from error
     _check_size(image.size, where, max_pixels)
+    if shortest_side is not None and image.format == "JPEG":
+        scale = shortest_side / min(image.size)
+        image.draft(image.mode, (math.ceil(scale * image.width), math.ceil(scale * image.height)))
     _load(image, where)
+    if _is_plain_rgb(image):  # a conversion would copy it
+        image.info = {}
+        return image
     return _to_rgb(image, where)
+
+
+def _is_plain_rgb(image: Image.Image) -> bool:
+    """Whether a decoded file is RGB already, with no metadata that changes how it looks."""
+    if image.mode != "RGB" or image.format not in _OWNED_FORMATS or "transparency" in image.info:
+        return False
+    try:
+        return not len(image.getexif())
+    except Exception:  # damaged metadata, which _to_rgb leaves behind
+        return False
 
 
 def _load(image: Image.Image, where: str) -> None:

@@ -16,6 +16,9 @@ from hfcomp.data.draws.captions import columns_by_caption, with_drawn_caption
 from hfcomp.data.loading import undecoded
 from hfcomp.data.urls import add_repositories
 
+SKIPPED = "skipped"
+"""In a row of a stream: that it belongs to a batch which is passed over."""
+
 
 def check_names(dataset: Any) -> None:
     """Checks that a data set declares its columns.
@@ -36,7 +39,7 @@ class StreamedRows(torch.utils.data.IterableDataset):
     Rows are drawn from a buffer, in another order in each pass. Only whole batches are given: what a pass has over is
     left out of it, so that no batch holds a row twice. Every process reads the whole stream and takes its part of each
     batch, so that the batches are those of one process; workers of a `DataLoader` share the shards of a process, and
-    each makes batches of its own. A resumed run re-reads earlier rows and continues with the next batch.
+    each makes batches of its own. A resumed run re-reads earlier rows, undecoded, and continues with the next batch.
 
     Args:
         dataset: a streaming `datasets.IterableDataset` that names its columns.
@@ -45,6 +48,10 @@ class StreamedRows(torch.utils.data.IterableDataset):
         seed: of the order.
         buffer: rows that one is drawn from; 1 keeps the order.
         draw_captions: whether a row has a list of captions, one of which is drawn by seed and number of the row.
+
+    Attributes:
+        skip_batches: that a resumed run passes over: their rows are nothing but their number and `SKIPPED`, for
+            [`SkippingCollator`]. With more workers than shards, whose turns are not known, they are whole.
 
     Raises:
         ValueError: when read, for a pass that has fewer rows than a batch.
@@ -65,6 +72,7 @@ class StreamedRows(torch.utils.data.IterableDataset):
         if buffer > 1:
             self.dataset = self.dataset.shuffle(seed=seed, buffer_size=buffer)
         self.batch_size, self.seed, self.draw_captions = batch_size, seed, draw_captions
+        self.skip_batches = 0
 
     def column(self, name: str) -> NoReturn:
         """Nothing: a stream has no column of all rows.
@@ -82,21 +90,32 @@ class StreamedRows(torch.utils.data.IterableDataset):
         # here and not when loaded: rows are decoded in the process that reads them, which may be a worker
         add_repositories(self.dataset._token_per_repo_id)
         worker = get_worker_info()
-        numbers = count(worker.id, worker.num_workers) if worker else count()
+        first, step = (worker.id, worker.num_workers) if worker else (0, 1)
+        read, skip = 0, self._batches_to_skip(worker)
         for epoch in count():
             self.dataset.set_epoch(epoch)
             rows = batches = 0
             batch: list[dict[str, Any]] = []
             for row in self.dataset:
+                number = first + step * (read + rows)
+                batch.append({"row": number, SKIPPED: True} if skip else self._drawn({"row": number, **row}))
                 rows += 1
-                batch.append(self._drawn({"row": next(numbers), **row}))
                 if len(batch) == self.batch_size:
                     yield from batch
-                    batch, batches = [], batches + 1
+                    batch, batches, skip = [], batches + 1, max(0, skip - 1)
             if not rows and worker:
                 return  # more workers than shards
             if not batches:
                 raise ValueError(self._too_few(rows, worker))
+            read += rows
+
+    def _batches_to_skip(self, worker: Any) -> int:
+        """Batches that this process, or worker, passes over: workers give batches in turns if each has a shard."""
+        if worker is None:
+            return self.skip_batches
+        if worker.num_workers > self.dataset.num_shards:
+            return 0
+        return max(0, -(-(self.skip_batches - worker.id) // worker.num_workers))
 
     def _drawn(self, row: dict[str, Any]) -> dict[str, Any]:
         """A row with one of its captions; every pass numbers its rows anew, so that another one is drawn."""
@@ -109,3 +128,20 @@ class StreamedRows(torch.utils.data.IterableDataset):
         where = f"the shards of worker {worker.id} of {worker.num_workers} have" if worker else "the streamed set has"
         way_out = "Lower batch_size or dataloader_num_workers." if worker else "Lower batch_size."
         return f"{where} {rows} rows, fewer than one batch of {self.batch_size} over all processes. {way_out}"
+
+
+class SkippingCollator:
+    """A collator for `StreamedRows`: of a batch that is passed over it gives the numbers of its rows only.
+
+    Args:
+        collator: of all other batches.
+    """
+
+    def __init__(self, collator: Any) -> None:
+        self.collator = collator
+
+    def __call__(self, rows: list[dict[str, Any]]) -> Any:
+        """The batch of some rows."""
+        if rows[0].get(SKIPPED):
+            return {"row": torch.tensor([row["row"] for row in rows])}
+        return self.collator(rows)

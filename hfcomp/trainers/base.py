@@ -14,21 +14,22 @@ from transformers import Trainer
 from transformers.utils import logging
 
 from hfcomp._help import OwnHelp
+from hfcomp.data.collators import exact_collator
 from hfcomp.data.columns import BATCH_KEYS, COUNTED_KEYS, RESERVED_KEYS
 from hfcomp.data.draws.captions import require_lists
 from hfcomp.data.draws.epochs import EpochOrder
-from hfcomp.data.streaming import StreamedRows
+from hfcomp.data.streaming import SkippingCollator, StreamedRows
 from hfcomp.distributed import gather_sizes, sum_loss, sum_over_processes, world_size
 from hfcomp.fields import Features
 from hfcomp.modeling import DualEncoder, freeze_towers, load_backbone, load_processor
 from hfcomp.reading import nearest
 from hfcomp.reporting.cards.card import write_card
 from hfcomp.trainers._support.adapters import check_used, with_adapter
-from hfcomp.trainers._support.callbacks import LogBeforeSave, LogitScaleClamp, SizeAtStart
+from hfcomp.trainers._support.callbacks import LogBeforeSave, LogitScaleClamp, SizeAtStart, SkipTrainedBatches
 from hfcomp.trainers._support.changed_weights import ChangedWeights
 from hfcomp.trainers._support.gathering import first_rows, over_processes
 from hfcomp.trainers._support.hub_pushes import HubPushes
-from hfcomp.trainers._support.model_card import as_list, trainer_card
+from hfcomp.trainers._support.model_card import trainer_card
 from hfcomp.trainers._support.model_checks import align_special_tokens, check_processes, check_trainable
 from hfcomp.trainers._support.own_order import seed_of_order, tell_epochs, with_epochs
 from hfcomp.trainers._support.row_report import check_image_ids, check_streamed_rows, report_rows
@@ -135,6 +136,7 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Trainer, metaclass=OwnHelp
         self._has_own_order = False
         self.add_callback(LogBeforeSave())
         self.add_callback(SizeAtStart())
+        self.add_callback(SkipTrainedBatches())
         if args.weight_average_decay is not None:
             self.add_callback(WeightAverage(args.weight_average_decay, args.weight_average_start))
         show_in_notebook(self)
@@ -263,7 +265,10 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Trainer, metaclass=OwnHelp
         if isinstance(rows, StreamedRows) and not is_training:
             raise TypeError("an evaluation set cannot be streamed: load it without streaming=True.")
         try:
+            self.data_collator = collator if is_training else exact_collator(collator)
             self.data_collator = self.collator_of(rows)
+            if isinstance(rows, StreamedRows):
+                self.data_collator = SkippingCollator(self.data_collator)
             if is_training:
                 kwargs["batch_size"] = self.rows_per_batch(kwargs["batch_size"])
             loader = super()._get_dataloader(rows, *args, is_training=is_training, **kwargs)
@@ -356,43 +361,6 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Trainer, metaclass=OwnHelp
         super().save_model(output_dir, _internal_call)
         if self.args.should_save and not _internal_call:  # checkpoints come here too, and need none
             write_card(Path(output_dir or self.args.output_dir), trainer_card(self))
-
-    def create_model_card(
-        self,
-        language: str | None = None,
-        license: str | None = None,
-        tags: str | list[str] | None = None,
-        model_name: str | None = None,
-        finetuned_from: str | None = None,
-        tasks: str | list[str] | None = None,
-        dataset_tags: str | list[str] | None = None,
-        dataset: str | list[str] | None = None,
-        dataset_args: str | list[str] | None = None,
-    ) -> None:
-        """Writes the model card in `output_dir`, as `push_to_hub` does; one that was changed by hand stays.
-
-        Args:
-            language: of the texts, as `en`.
-            license: of the model, as `apache-2.0`.
-            tags: further ones.
-            model_name: not used: the card is named after the method.
-            finetuned_from: the base, where the model does not say it.
-            tasks: further tags.
-            dataset_tags: ids of the training data on the Hub, where the rows do not say it.
-            dataset: likewise.
-            dataset_args: not used.
-        """
-        if not self.is_world_process_zero():
-            return
-        card = trainer_card(
-            self,
-            base=finetuned_from,
-            datasets=[*as_list(dataset_tags), *as_list(dataset)],
-            tags=[*as_list(tags), *as_list(tasks)],
-            language=language,
-            license=license,
-        )
-        write_card(Path(self.args.output_dir), card)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         self.model.load_pretrained(resume_from_checkpoint)

@@ -80,6 +80,21 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
         metadata={"help": "Fetch images that the data set names by URL (http, https, hf). Only for a set you trust."},
     )
     url_timeout: float = field(default=DEFAULT_TIMEOUT, metadata={"help": "Of allow_urls: seconds for one image."})
+    pixel_cache: str | None = field(
+        default=None,
+        metadata={
+            "help": "Store of `hfcomp build pixels` that images are read from; one that it lacks is decoded and "
+            "counted as uncached_images."
+        },
+    )
+    reduced_jpeg: bool = field(
+        default=False,
+        metadata={
+            "help": "In training, decode JPEG files at 1/2, 1/4 or 1/8 of their size, as far as the shorter side "
+            "stays as long as the model's. Faster for large photographs, but pixels differ "
+            "(docs/input_pipeline.md). Evaluation always decodes in full."
+        },
+    )
     max_logit_scale: float | None = field(
         default=None,
         metadata={
@@ -174,6 +189,10 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
         for name in ("fsdp", "deepspeed"):
             if getattr(self, name):
                 raise ValueError(f"{name} is not supported yet: checkpoints would hold shards. Use DDP (the default).")
+        if self.reduced_jpeg and self.pixel_cache:
+            raise ValueError(
+                "reduced_jpeg=True with a pixel_cache: images that the store lacks would have other pixels. Set one."
+            )
         if self.max_logit_scale is not None and not self.max_logit_scale >= 1:
             raise ValueError(f"max_logit_scale={self.max_logit_scale}: expected at least 1, or inf for no clamp.")
         if not self.decoupled_weight_decay and self.optim not in TORCH_ADAMW:

@@ -18,6 +18,7 @@ from hfcomp.data.draws.epochs import DrawnRows
 from hfcomp.data.formats.image_files import Folders, check_image_files, with_image_files
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.loading import TrainingRows, first_short_row
+from hfcomp.data.pixels.store import read_manifest
 from hfcomp.data.streaming import StreamedRows, check_names
 from hfcomp.data.urls import UrlAccess
 from hfcomp.fields import FIELDS, Features, columns_of
@@ -75,13 +76,24 @@ class ObjectiveHooks:
         return {}
 
     def collator_settings(self, args: CompositionalConfig) -> dict[str, Any]:
-        """Keyword arguments of the trainer's own `collator_class`."""
+        """Keyword arguments of the trainer's own `collator_class`.
+
+        Raises:
+            ValueError: for a setting of images, where the objective reads none.
+        """
+        for name in ("pixel_cache", "reduced_jpeg"):
+            if getattr(args, name) and "image" not in columns_of(self.required_features):
+                raise ValueError(
+                    f"{name}={getattr(args, name)!r}: {type(self).__name__} reads no images. Leave it out."
+                )
         return {
             "num_negatives": args.num_negatives if "negative_text_embeds" in self.required_features else 0,
             "negative_image": "negative_image_embeds" in self.required_features,
             "max_concepts": args.max_concepts if "concept_embeds" in self.required_features else 0,
             "max_image_pixels": args.max_image_pixels,
             "urls": UrlAccess.asked(args.allow_urls, args.url_timeout),
+            "pixel_cache": args.pixel_cache,
+            "reduced_jpeg": args.reduced_jpeg,
         }
 
     @classmethod
@@ -107,6 +119,8 @@ class ObjectiveHooks:
             required = [name for name in columns if name not in cls.optional_columns]
             require_columns(dataset, required, needed_by=cls.__name__)
         check_image_files(dataset, columns)
+        if args.pixel_cache is not None:
+            read_manifest(Path(args.pixel_cache))  # raises
         if args.draw_captions:
             check_drawn_captions(rows, columns, num_negatives=args.num_negatives)
         elif args.num_negatives and isinstance(dataset, Dataset):

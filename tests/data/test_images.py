@@ -250,6 +250,36 @@ def test_exif_orientation_is_turned_once(format, orientation):
 
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
+@pytest.mark.parametrize("format", ["JPEG", "PNG"])
+def test_an_rgb_file_comes_without_its_file_or_metadata(format):
+    source = Image.fromarray(noise(24, 40))
+    image = decode_image(encoded(source, format, dpi=(72, 72), comment=b"hidden"))
+    assert image.mode == "RGB" and not image.info and not image.getexif() and getattr(image, "fp", None) is None
+    reference = Image.open(io.BytesIO(encoded(source, format))).convert("RGB")
+    assert np.array_equal(np.asarray(image), np.asarray(reference))
+    assert np.array_equal(np.asarray(image.copy().rotate(90, expand=True)), np.rot90(np.asarray(reference)))
+
+
+def test_a_jpeg_is_read_at_a_part_of_its_size_only_where_asked():
+    smooth = Image.fromarray(noise(3, 5)).resize((500, 300), Image.Resampling.BICUBIC)
+    file = encoded(smooth, "JPEG", quality=95)
+    sizes = {side: decode_image(file, shortest_side=side).size for side in (None, 151, 150, 75, 37, 1)}
+    assert sizes == {
+        None: (500, 300),
+        151: (500, 300),
+        150: (250, 150),
+        75: (125, 75),
+        37: (63, 38),
+        1: (63, 38),
+    }
+    half = np.asarray(decode_image(file, shortest_side=150)).astype(int)
+    assert np.abs(half - np.asarray(smooth.resize((250, 150), Image.Resampling.BOX))).mean() < 2
+    assert decode_image(encoded(smooth, "PNG"), shortest_side=150).size == (500, 300)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    assert decode_image(encoded(smooth, "JPEG", exif=exif), shortest_side=150).size == (150, 250)
+
+
 def test_a_damaged_exif_block_counts_as_upright():
     content = encoded(Image.fromarray(noise(4, 6)), "PNG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff")
     assert decode_image(content).size == (6, 4)

@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 from torch.utils.data import DataLoader
 
-from hfcomp.data.streaming import StreamedRows, check_names
+from hfcomp.data.streaming import SKIPPED, SkippingCollator, StreamedRows, check_names
 from tests import tiny
 
 COLUMNS = ["image", "caption", "image_id"]
@@ -63,3 +63,30 @@ def test_a_stream_that_does_not_name_its_columns_is_refused():
 def test_a_column_of_all_rows_is_refused():
     with pytest.raises(TypeError, match="reads the column 'group' of all rows .* Load it without streaming"):
         streamed().column("group")
+
+
+def test_batches_that_are_skipped_come_without_their_images_and_the_others_unchanged():
+    whole = list(islice(streamed(), 24))
+    skipping = streamed()
+    skipping.skip_batches = 3
+    found = list(islice(skipping, 24))
+    assert found[:12] == [{"row": row["row"], SKIPPED: True} for row in whole[:12]]
+    assert found[12:] == whole[12:]
+    loader = DataLoader(skipping, batch_size=4, collate_fn=SkippingCollator(lambda rows: "decoded"))
+    batches = list(islice(loader, 4))
+    assert [batch if batch == "decoded" else batch["row"].tolist() for batch in batches] == [
+        *([row["row"] for row in whole[start : start + 4]] for start in (0, 4, 8)),
+        "decoded",
+    ]
+
+
+def test_workers_skip_their_turns():
+    def batches(skip: int, workers: int) -> list[bool]:
+        rows = streamed(16, shards=2)
+        rows.skip_batches = skip
+        loader = DataLoader(rows, batch_size=4, num_workers=workers, collate_fn=list)
+        return [SKIPPED in batch[0] for batch in islice(loader, 6)]
+
+    assert batches(3, 2) == [True] * 3 + [False] * 3
+    # which worker comes next is not known with one too many: nothing is skipped
+    assert batches(3, 3) == [False] * 6

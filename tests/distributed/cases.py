@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from PIL import ImageOps
 from transformers import AutoModel, AutoProcessor, TrainerCallback
 
+from hfcomp.data.loading import load_training_stream
 from hfcomp.distributed import gather, gather_sizes, gather_with_grad, rank, sum_loss, world_size
 from hfcomp.evaluation import callback
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
@@ -303,6 +304,35 @@ def streamed(models: Path, folder: Path) -> Found:
     dataset = data().to_iterable_dataset(num_shards=2)
     settings = config(InfoNCETrainer.config_class, folder, shuffle_buffer=5)
     return train(InfoNCETrainer(models / "clip", settings, train_dataset=dataset))
+
+
+@case
+def streamed_resumed(models: Path, folder: Path) -> Found:
+    """From the midst of the first pass and of the second, through a buffer, with hard negatives of Parquet files."""
+    source = folder / f"rows-{rank()}"
+    for shard in range(2):
+        data().shard(2, shard).to_parquet(str(source / "data" / f"train-{shard:05}-of-00002.parquet"))
+
+    def run(first: int = 0) -> tuple[Any, list[list[int]]]:
+        settings = {"save_strategy": "steps", "save_steps": 1, "shuffle_buffer": 5, "num_negatives": 2}
+        args = config(InfoNCETrainer.config_class, folder, **settings)
+        trainer = InfoNCETrainer(models / "clip", args, train_dataset=load_training_stream(str(source)))
+        seen: list[list[int]] = []
+        encode = trainer.gather_features
+
+        def record(model: Any, inputs: dict[str, Any]) -> Any:
+            own = torch.cat([inputs["row"], inputs["input_ids"].sum(1), inputs["negative_input_ids"].sum()[None]])
+            seen.append(gather(own, sizes=[len(own)] * world_size())[0].tolist())
+            return encode(model, inputs)
+
+        trainer.gather_features = record
+        trainer.train(resume_from_checkpoint=str(folder / "out" / f"checkpoint-{first}") if first else None)
+        return weights_of(trainer.model, f"from {first}"), seen
+
+    found = {first: run(first) for first in (0, 1, 3)}
+    return {name: one for part, _ in found.values() for name, one in part.items()}, {
+        "seen": {str(first): seen for first, (_, seen) in found.items()}
+    }
 
 
 def several_captions(row: dict[str, Any]) -> dict[str, Any]:

@@ -155,6 +155,16 @@ def test_a_resumed_run_draws_the_captions_of_the_whole_one(two, one):
         assert result.facts["starts"] == one["drawn_captions_resumed"][0].facts["starts"] != []
 
 
+def test_a_resumed_stream_goes_on_with_the_next_rows(two, one):
+    for result in (*two["streamed_resumed"], *one["streamed_resumed"]):
+        whole, seen = result.part("from 0"), result.facts["seen"]
+        assert len(seen["0"]) == 4 and len({str(batch) for batch in seen["0"]}) == 4
+        for first in (1, 3):
+            resumed = result.part(f"from {first}")
+            assert seen[str(first)] == seen["0"][first:]
+            assert whole and all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
 def test_a_metric_without_items_is_absent_on_all_processes(two, one):
     assert_same_training(two["lone_negative"], one["lone_negative"])
     lines = [line for line in one["lone_negative"][0].facts["log"] if "loss" in line]

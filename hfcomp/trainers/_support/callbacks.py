@@ -10,6 +10,8 @@ from tqdm.auto import tqdm
 from transformers import TrainerCallback
 from transformers.trainer_utils import has_length
 
+from hfcomp.data.streaming import StreamedRows
+
 # A rate below it, as the configs' defaults are for whole models, is reported where an adapter is trained.
 LOW_FOR_ADAPTERS = 1e-5
 
@@ -91,6 +93,22 @@ def adapter_line(model: torch.nn.Module) -> str:
     )
     kind = f"An adapter of {len(modules)} modules" if modules else "An adapter"
     return f"{kind}: {trained:,} of {whole:,} weights are trained ({trained / whole:.2%})"
+
+
+class SkipTrainedBatches(TrainerCallback):
+    """Lets a stream pass over the batches that a resumed run was trained on, without their images being decoded.
+
+    accelerate reads and discards as many batches; those of a stream are then empty.
+    """
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, train_dataloader: Any = None, **kwargs: Any) -> None:
+        """Sets how many, before the first is read; 0 in a run that starts anew."""
+        rows = getattr(train_dataloader, "dataset", None)
+        if not isinstance(rows, StreamedRows):
+            rows = getattr(rows, "dataset", None)  # a process's part
+        if isinstance(rows, StreamedRows):
+            steps = 0 if args.ignore_data_skip else state.global_step % state.max_steps
+            rows.skip_batches = steps * args.gradient_accumulation_steps
 
 
 class LogBeforeSave(TrainerCallback):

@@ -13,6 +13,11 @@ from hfcomp.data.columns import COUNTED_KEYS
 from hfcomp.distributed import gather, gather_sizes, sum_over_processes
 
 TEXT_KEYS = ("input_ids", "negative_input_ids", "concept_input_ids")
+LOGGED_UNLESS_ZERO = {
+    "tiny": "tiny_images",
+    "uncached": "uncached_images",
+    **{name: name for name in ("cut_concepts", "shortened_concepts", "left_out_rows")},
+}
 # Batches whose loss and rows are kept; a run that never logs must not keep all.
 REMEMBERED_BATCHES = 4096
 
@@ -80,8 +85,8 @@ class StepLog:
         logs |= {name: summed[name] for name in ("negative_images",) if name in summed}
         if summed["texts_encoded"]:
             logs["truncated_text_share"] = summed.get("truncated", 0.0) / summed["texts_encoded"]
-        for key in ("tiny", "cut_concepts", "shortened_concepts", "left_out_rows"):
-            logs |= {"tiny_images" if key == "tiny" else key: summed[key]} if summed.get(key) else {}
+        for key, name in LOGGED_UNLESS_ZERO.items():
+            logs |= {name: summed[key]} if summed.get(key) else {}
         for name, value in self._values.items():
             logs |= self._with_suffix(name, value.flatten().tolist())
         self.__init__(self._entries)

@@ -1,15 +1,25 @@
-"""Images on their way to the accelerator: cut to size by the model's own processor, batched as 8-bit pixels."""
+"""Images cut to size as the model's own processor does it, batched as 8-bit pixels."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import PIL
 import torch
-from PIL import Image
+from PIL import Image, features
 
 from hfcomp.data.images import DROP_ROW, MAX_IMAGE_PIXELS
+from hfcomp.data.pixels.direct import DirectResize
+
+# Settings of a processor that leave 8-bit pixels as they are; the last two say where it was saved.
+_AFTER_PIXELS = (
+    *("do_rescale", "rescale_factor", "do_normalize", "image_mean", "image_std"),
+    *("image_processor_type", "processor_class"),
+)
 
 
 class PixelTransform:
@@ -25,6 +35,8 @@ class PixelTransform:
         size: `(H, W)` of every output.
         max_pixels: Largest width times height that a resize may make on its way to `size`; images up to 16 times as
             long as wide always pass.
+        direct: Resize and crop by Pillow alone, where it is proven to give the processor's pixels; it takes less time
+            than the processor, which converts each image to an array and back.
         keeps_ready_images: Whether the processor leaves an image of exactly that size as it is, which is proven; such
             images (a cache of resized ones, the sandbox) then skip it.
     """
@@ -46,6 +58,7 @@ class PixelTransform:
         self.rescale_factor = rescale_factor
         self.size = size
         self.max_pixels = max_pixels
+        self.direct: DirectResize | None = None
         self.keeps_ready_images = False
 
     @classmethod
@@ -100,22 +113,44 @@ class PixelTransform:
             if image.mode != "RGB":
                 raise ValueError(f"{place} has mode {image.mode}. Expected RGB; pass it through decode_image.")
             self._check_resized(image, place)
-        if not images:
-            return torch.empty((0, 3, *self.size), dtype=torch.uint8)
-        ready = [self.keeps_ready_images and image.size == self.size[::-1] for image in images]
-        others = [image for image, is_ready in zip(images, ready, strict=True) if not is_ready]
-        processed = iter(_raw_pixels(self.image_processor, others) if others else ())
-        return _stack(
-            [
-                np.asarray(image).transpose(2, 0, 1) if is_ready else next(processed)
-                for image, is_ready in zip(images, ready, strict=True)
-            ]
-        )
+        pixels = torch.empty((len(images), 3, *self.size), dtype=torch.uint8)
+        places, others = pixels.numpy(), []
+        for index, image in enumerate(images):
+            if self.keeps_ready_images and image.size == self.size[::-1]:
+                places[index] = np.asarray(image).transpose(2, 0, 1)
+            elif self.direct is not None:
+                self.direct.write(image, places[index])
+            else:
+                others.append(index)
+        if others:
+            processed = _stack(_raw_pixels(self.image_processor, [images[index] for index in others]))
+            if len(others) == len(images):
+                return processed
+            pixels[others] = processed
+        return pixels
 
     def normalize(self, pixels: torch.Tensor) -> torch.Tensor:
         """The rest of the processor's work: `(pixels * rescale_factor - mean) / std` in float32, `[B, 3, H, W]`."""
         mean, std = (torch.tensor(values, device=pixels.device)[:, None, None] for values in (self.mean, self.std))
         return (pixels.float() * self.rescale_factor - mean) / std
+
+    def facts(self) -> dict[str, Any]:
+        """Everything that determines an image's pixels, as JSON: to identify pixels that were made before.
+
+        What the accelerator does, rescale and normalisation, is no part of it. A digest of the probes' pixels stands
+        for whatever the processor's code does.
+        """
+        settings = json.loads(self.image_processor.to_json_string())
+        kept = {name: value for name, value in settings.items() if name not in _AFTER_PIXELS}
+        probes = self([*_probes(), *_uneven_probes(), _noise(self.size)]).numpy()
+        return {
+            "processor": type(self.image_processor).__name__,
+            "settings": kept,
+            "size": list(self.size),
+            "probes": hashlib.sha256(probes.tobytes()).hexdigest()[:16],
+            "pillow": PIL.__version__,
+            "jpeg": _jpeg_version(),
+        }
 
     def _check_resized(self, image: Image.Image, place: str) -> None:
         # Resizing the short edge and cropping afterwards turns 1 x 100,000 into 224 x 22,400,000 on the way.
@@ -133,7 +168,8 @@ class PixelTransform:
             )
 
     def _prove(self) -> None:
-        for image in (*_probes(), _noise(self.size)):
+        direct = DirectResize.from_processor(self.image_processor)
+        for image in (*_probes(), *_uneven_probes(), _noise(self.size)):
             pixels = self([image])
             if pixels.dtype != torch.uint8:
                 raise ValueError(self._cannot(f"gives {pixels.dtype} where it neither rescales nor normalises"))
@@ -142,13 +178,20 @@ class PixelTransform:
             allowed = 1e-5 * max(1.0, own.abs().max().item())
             if own.shape != ours.shape or (own - ours).abs().max().item() > allowed:
                 raise ValueError(self._cannot("does more to the pixels than resize, crop, rescale and normalise"))
+            if direct is not None and not np.array_equal(direct(image), pixels[0]):
+                direct = None
         self.keeps_ready_images = np.array_equal(pixels[0].permute(1, 2, 0).numpy(), np.asarray(image))
+        self.direct = direct
 
     def _cannot(self, problem: str) -> str:
         return (
             f"{type(self.image_processor).__name__} {problem}. Expected pixels of 8 bits until the rescale; use the "
             "processor of a fixed-resolution CLIP or SigLIP, or pass float pixels from a collator of your own."
         )
+
+
+def _jpeg_version() -> str | None:
+    return features.version_feature("libjpeg_turbo") or features.version_codec("jpg")
 
 
 def _three(values: float | Sequence[float]) -> tuple[float, ...]:
@@ -158,6 +201,11 @@ def _three(values: float | Sequence[float]) -> tuple[float, ...]:
 def _probes() -> list[Image.Image]:
     # Wide, high and square noise: the smallest set whose outputs differ in size unless the processor fixes it.
     return [_noise(size) for size in ((40, 64), (64, 40), (48, 48))]
+
+
+def _uneven_probes() -> list[Image.Image]:
+    # Enlarged and reduced, with margins of odd width, where the rounding of a size or of a crop would show.
+    return [_noise(size) for size in ((251, 163), (97, 301), (31, 17))]
 
 
 def _noise(size: tuple[int, int]) -> Image.Image:
@@ -192,44 +240,3 @@ def _output_size(image_processor: Any) -> tuple[int, int]:
             "batched. Expected one size; set do_center_crop=True with a crop_size, or size={'height': H, 'width': W}."
         )
     return shapes[0][1], shapes[0][2]
-
-
-class PixelBatch:
-    """Pixels that stay where they are until the model asks for a mini-batch of them.
-
-    The Trainer, accelerate, DDP and FSDP move every tensor they find inside mappings, sequences and dataclasses, and
-    accelerate everything that has `.to`. This is none of these and has none, so a large batch waits in main memory and
-    only `slice_to` moves it.
-    """
-
-    __slots__ = ("pixels",)
-
-    def __init__(self, pixels: torch.Tensor) -> None:
-        """Wraps the pixels.
-
-        Args:
-            pixels: `[M, 3, H, W]`, uint8 as `PixelTransform` gives them, or float and already normalised.
-        """
-        if not isinstance(pixels, torch.Tensor) or pixels.ndim != 4 or pixels.shape[1] != 3:
-            found = f"shape {list(pixels.shape)}" if isinstance(pixels, torch.Tensor) else f"a {type(pixels).__name__}"
-            raise ValueError(f"PixelBatch got {found}. Expected a tensor [M, 3, H, W].")
-        if pixels.dtype != torch.uint8 and not pixels.is_floating_point():
-            raise TypeError(f"PixelBatch got {pixels.dtype}. Expected uint8, or float and already normalised.")
-        self.pixels = pixels
-
-    def __len__(self) -> int:
-        """The number of images, M."""
-        return self.pixels.shape[0]
-
-    def __repr__(self) -> str:
-        """Shape and type, not the pixels: batches end up in logs and tracebacks."""
-        return f"PixelBatch({list(self.pixels.shape)}, {self.pixels.dtype}, {self.pixels.device})"
-
-    def pin_memory(self) -> PixelBatch:
-        """A copy in page-locked memory; the DataLoader's pin thread calls this with `dataloader_pin_memory`."""
-        return PixelBatch(self.pixels.pin_memory())
-
-    def slice_to(self, start: int, stop: int, device: torch.device | str) -> torch.Tensor:
-        """The images `start:stop` on `device`, in the type they have here; the copy overlaps with work if pinned."""
-        # From unpinned memory an asynchronous copy gains nothing, and from device to host it could be read too early.
-        return self.pixels[start:stop].to(device, non_blocking=self.pixels.is_pinned())

@@ -125,6 +125,35 @@ def test_an_image_of_the_right_size_skips_a_processor_that_would_leave_it(name, 
         assert torch.equal(transform([ready]), expected[:1])
 
 
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_pillow_alone_gives_the_pixels_where_it_is_used(name, monkeypatch):
+    transform = PixelTransform.from_processor(PROCESSORS[name]())
+    assert (transform.direct is None) == (name == "clip_padded")
+    sizes = [(3 * edge + 1, 5 * edge + 2) for edge in range(9, 60, 7)]
+    images = [decode_image(noise(*size[::step], seed=size[0])) for size in sizes for step in (1, -1)]
+    expected = np.stack(transform.image_processor(images=images, do_rescale=False, do_normalize=False)["pixel_values"])
+    if transform.direct is not None:
+        monkeypatch.setattr(transform, "image_processor", None)
+        monkeypatch.setattr(transform, "_check_resized", lambda *_: None)
+    assert np.array_equal(transform(images), expected)
+
+
+def test_a_processor_with_a_resize_of_its_own_does_it_itself():
+    class Reducing(CLIPImageProcessorPil):
+        def resize(self, image, size, resample=None, **kwargs):
+            return super().resize(image, size, resample, reducing_gap=1, **kwargs)
+
+    class Shifted(CLIPImageProcessorPil):
+        def center_crop(self, image, size, **kwargs):
+            return super().center_crop(np.roll(image, 1, axis=-1), size, **kwargs)
+
+    images = [decode_image(noise(700, 500)), decode_image(noise(90, 70))]
+    for processor in (Shifted(), Reducing(size={"shortest_edge": 20}, crop_size={"height": 20, "width": 20})):
+        transform = PixelTransform.from_processor(processor)
+        own = processor(images=images, do_rescale=False, do_normalize=False)["pixel_values"]
+        assert transform.direct is None and np.array_equal(transform(images), np.stack(own))
+
+
 def test_no_images_give_an_empty_batch():
     assert PixelTransform.from_processor(CLIPImageProcessorPil())([]).shape == (0, 3, 224, 224)
 

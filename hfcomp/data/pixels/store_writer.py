@@ -1,0 +1,158 @@
+"""Adding images to a store of pixels: one process at a time, in parts that are on disk whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hfcomp.data.pixels.store import (
+    FORMAT,
+    KEY,
+    KEYS,
+    MANIFEST,
+    PIXELS,
+    PixelStore,
+    check_transform,
+    checksum,
+    halves,
+    is_store,
+    read_keys,
+    read_manifest,
+)
+from hfcomp.data.pixels.transform import PixelTransform
+from hfcomp.writing import append_bytes, remove_unfinished, try_lock, write_json
+
+PART_BYTES = 256 * 1024**2
+
+
+class StoreWriter:
+    """Holds the lock of a store and adds images to it, within `with`; one that is interrupted keeps what it has.
+
+    Args:
+        folder: of the store, made where it is missing.
+        transform: that makes the pixels.
+        log: is called with a line where another process is writing, which is waited for.
+        part_bytes: of pixels that are held in memory before they are written.
+
+    Raises:
+        ValueError: for a folder of something else, a damaged store, or one of another transform.
+        OSError: where the folder cannot be written to.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        transform: PixelTransform,
+        *,
+        log: Callable[[str], None] = print,
+        part_bytes: int = PART_BYTES,
+    ) -> None:
+        self.folder = Path(folder)
+        self._transform, self._log, self._part_bytes = transform, log, part_bytes
+        self._facts = transform.facts()
+        self._pending: list[NDArray[np.uint8]] = []
+        self._records: list[tuple[int, ...]] = []
+        self._new: dict[bytes, tuple[int, ...]] = {}
+
+    def __enter__(self) -> StoreWriter:
+        """Waits for the lock, and cuts off what an interrupted build left behind the finished part."""
+        if self.folder.is_dir() and not is_store(self.folder) and any(self.folder.glob("[!.]*")):
+            raise ValueError(f"{self.folder} is not empty and has no {MANIFEST}: choose another folder.")
+        lock = try_lock(self.folder)
+        if lock is None:
+            self._log(f"{self.folder} is being written by another process; waiting until it ends")
+            lock = try_lock(self.folder, seconds=-1)
+        self._lock = lock
+        try:
+            remove_unfinished(self.folder)
+            self._start()
+        except BaseException:
+            self._lock.release()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Writes what is pending, also after an error elsewhere, and releases the lock."""
+        try:
+            if kind is None or not issubclass(kind, OSError):  # such as a full disk
+                self.flush()
+        finally:
+            self._lock.release()
+
+    def add(self, keys: list[bytes], pixels: NDArray[np.uint8] | None, *, tiny: bool) -> bool:
+        """Adds an image, or further keys of one that is there.
+
+        Args:
+            keys: of one image, one at least.
+            pixels: `[3, H, W]` uint8; `None` for an image of which one key is known.
+            tiny: whether it was 1 pixel wide or high.
+
+        Returns:
+            Whether the image is new.
+        """
+        known = [self._record(key) for key in keys]
+        record = next((one for one in known if one is not None), None)
+        is_new = record is None
+        if record is None:
+            record = (self.images, int(tiny), checksum(pixels))
+            self.images += 1
+            self._pending.append(pixels)
+        for key, found in zip(keys, known, strict=True):
+            if found is None and key not in self._new:
+                self._new[key] = record
+                self._records.append((*halves(key), *record))
+        if sum(one.nbytes for one in self._pending[-1:]) * len(self._pending) >= self._part_bytes:
+            self.flush()
+        return is_new
+
+    def flush(self) -> None:
+        """Writes the pending images, then their keys, then that both are finished."""
+        if not self._records:
+            return
+        records = np.array(self._records, dtype=KEY).tobytes()
+        if self._pending:
+            pixels = np.stack(self._pending)
+            append_bytes(self.folder / PIXELS, pixels, at=self._written * pixels[0].nbytes)
+        append_bytes(self.folder / KEYS, records, at=self._keys * KEY.itemsize)
+        self._digest.update(records)
+        self._keys += len(self._records)
+        self._written = self.images
+        self._pending, self._records = [], []
+        self._write_manifest()
+
+    def _start(self) -> None:
+        self.images = self._written = self._keys = 0
+        self._digest = hashlib.sha256()
+        if is_store(self.folder):
+            manifest = read_manifest(self.folder)
+            check_transform(self.folder, manifest["transform"], self._facts)
+            self._digest.update(read_keys(self.folder, manifest).tobytes())
+            self.images = self._written = manifest["images"]
+            self._keys = manifest["keys"]
+        else:
+            self._write_manifest()
+        self.store = PixelStore(self.folder, self._transform)
+
+    def _record(self, key: bytes) -> tuple[int, ...] | None:
+        if key in self._new:
+            return self._new[key]
+        place = self.store.find(key)
+        return None if place < 0 else self.store.record(place)
+
+    def _write_manifest(self) -> None:
+        content: dict[str, Any] = {
+            "format": FORMAT,
+            "transform": self._facts,
+            "images": self._written,
+            "keys": self._keys,
+            "keys_sha256": self._digest.hexdigest(),
+        }
+        write_json(self.folder / MANIFEST, content)
