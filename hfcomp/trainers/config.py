@@ -13,6 +13,7 @@ from hfcomp._help import OwnHelp
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess
 from hfcomp.trainers._support.adapters import check_adapter_fields
+from hfcomp.trainers._support.sharding.checks import check_loading
 from hfcomp.trainers.trackers import check_trackers
 from hfcomp.trainers.weight_average import WeightAverage
 
@@ -171,9 +172,9 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
         UrlAccess(self.url_timeout)  # raises
         if self.shuffle_buffer < 1:
             raise ValueError(f"shuffle_buffer={self.shuffle_buffer}: expected at least 1, which keeps the order.")
-        for name in ("fsdp", "deepspeed"):
-            if getattr(self, name):
-                raise ValueError(f"{name} is not supported yet: checkpoints would hold shards. Use DDP (the default).")
+        check_loading(self)
+        if self.deepspeed:
+            raise ValueError("deepspeed is not supported: checkpoints would hold shards. Use DDP or fsdp.")
         if self.max_logit_scale is not None and not self.max_logit_scale >= 1:
             raise ValueError(f"max_logit_scale={self.max_logit_scale}: expected at least 1, or inf for no clamp.")
         if not self.decoupled_weight_decay and self.optim not in TORCH_ADAMW:

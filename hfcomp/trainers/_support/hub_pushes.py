@@ -1,4 +1,4 @@
-"""Pushes during training: as transformers', without the pickle of the arguments."""
+"""Pushes to the Hub: as transformers', without the pickle of the arguments, and with a card of the method."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy, SaveStrategy
 from transformers.utils import PushInProgress, hf_api
+
+from hfcomp.reporting.cards.card import write_card
+from hfcomp.trainers._support.model_card import as_list, trainer_card
 
 # Not of the model: underscored files are caches, and pickles run code where they are read.
 LEFT_OUT = ["_*", f"{PREFIX_CHECKPOINT_DIR}-*", "training_args.bin"]
@@ -47,3 +50,40 @@ class HubPushes:
             run_as_future=True,
             **how,
         )
+
+    def create_model_card(
+        self,
+        language: str | None = None,
+        license: str | None = None,
+        tags: str | list[str] | None = None,
+        model_name: str | None = None,
+        finetuned_from: str | None = None,
+        tasks: str | list[str] | None = None,
+        dataset_tags: str | list[str] | None = None,
+        dataset: str | list[str] | None = None,
+        dataset_args: str | list[str] | None = None,
+    ) -> None:
+        """Writes the model card in `output_dir`, as `push_to_hub` does; one that was changed by hand stays.
+
+        Args:
+            language: of the texts, as `en`.
+            license: of the model, as `apache-2.0`.
+            tags: further ones.
+            model_name: not used: the card is named after the method.
+            finetuned_from: the base, where the model does not say it.
+            tasks: further tags.
+            dataset_tags: ids of the training data on the Hub, where the rows do not say it.
+            dataset: likewise.
+            dataset_args: not used.
+        """
+        if not self.is_world_process_zero():
+            return
+        card = trainer_card(
+            self,
+            base=finetuned_from,
+            datasets=[*as_list(dataset_tags), *as_list(dataset)],
+            tags=[*as_list(tags), *as_list(tasks)],
+            language=language,
+            license=license,
+        )
+        write_card(Path(self.args.output_dir), card)
