@@ -19,6 +19,7 @@ from accelerate import PartialState
 from safetensors.torch import load_file, save_file
 
 from hfcomp.distributed import rank, world_size
+from tests.distributed import sharded_cases  # noqa: F401  # adds its own to CASES
 from tests.distributed.cases import CASES
 
 ROOT = Path(__file__).resolve().parents[2]

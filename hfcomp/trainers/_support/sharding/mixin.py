@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from torch import nn
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
@@ -43,7 +44,9 @@ class Sharding:
         state = self.accelerator.state
         if is_asked_for(self.args) and state.distributed_type == DistributedType.MULTI_CPU:
             plugin = FullyShardedDataParallelPlugin(**(self.args.fsdp_plugin_args or {}))
-            state.distributed_type, state.fsdp_plugin = DistributedType.FSDP, plugin
+            state.fsdp_plugin = plugin
+            # accelerate's state takes the type from its part whenever it is asked for
+            state.distributed_type = PartialState().distributed_type = DistributedType.FSDP
             self.is_fsdp_enabled = True
         self._whole_shape: DualEncoder | None = None
         self._split_optimizer: SplitOptimizer | None = None
