@@ -169,7 +169,8 @@ def train(trainer: CompositionalTrainer) -> Found:
     args = trainer.args
     adam = {"steps": trainer.state.global_step, "rate": args.learning_rate, "epsilon": args.adam_epsilon}
     split = [name for name, parameter in trainer.model.named_parameters() if is_split(parameter)]
-    return tensors, {"log": log, "trainable": trainable, "adam": adam, "split": split}
+    changed = trainer.state.log_history[-1].get("changed_weight_fraction")
+    return tensors, {"log": log, "trainable": trainable, "adam": adam, "split": split, "changed": changed}
 
 
 def trainer_of(

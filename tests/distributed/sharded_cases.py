@@ -76,17 +76,22 @@ def resumed_from_one(models: Path, folder: Path) -> Found:
 def trained_twice(models: Path, folder: Path) -> Found:
     """An evaluation between two trainings of one trainer, the second of which begins with an optimiser that is warm."""
     trainer = trainer_of(InfoNCETrainer, models / "clip", folder, max_steps=2)
-    trainer.train()
+    tensors, facts = train(trainer)
     loss = trainer.evaluate(data(5))["eval_loss"]
     trainer.train()
-    return weights_of(trainer.model), {"loss": loss}
+    facts["adam"]["steps"] *= 2
+    return tensors | weights_of(trainer.model), facts | {"loss": loss}
 
 
 @case
 def refused(models: Path, folder: Path) -> Found:
     said = {}
     trainer = trainer_of(InfoNCETrainer, models / "clip", folder)
-    for name, settings in {"evaluated": {}, "optim": {"optim": "adafactor"}, "compiled": {"torch_compile": True}}.items():
+    for name, settings in {
+        "evaluated": {},
+        "optim": {"optim": "adafactor"},
+        "compiled": {"torch_compile": True},
+    }.items():
         try:
             trainer = trainer_of(InfoNCETrainer, models / "clip", folder, **settings)
             trainer.evaluate(data(5)) if name == "evaluated" else trainer.train()
