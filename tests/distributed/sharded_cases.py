@@ -74,7 +74,7 @@ def resumed_from_one(models: Path, folder: Path) -> Found:
 
 @case
 def trained_twice(models: Path, folder: Path) -> Found:
-    """An evaluation between two trainings of one trainer, the second of which begins with an optimiser that is warm."""
+    """An evaluation between two trainings of one trainer, the second of which begins with a warm optimiser."""
     trainer = trainer_of(InfoNCETrainer, models / "clip", folder, max_steps=2)
     tensors, facts = train(trainer)
     loss = trainer.evaluate(data(5))["eval_loss"]
@@ -85,13 +85,8 @@ def trained_twice(models: Path, folder: Path) -> Found:
 
 @case
 def refused(models: Path, folder: Path) -> Found:
-    said = {}
-    trainer = trainer_of(InfoNCETrainer, models / "clip", folder)
-    for name, settings in {
-        "evaluated": {},
-        "optim": {"optim": "adafactor"},
-        "compiled": {"torch_compile": True},
-    }.items():
+    said, tried = {}, {"evaluated": {}, "optim": {"optim": "adafactor"}, "compiled": {"torch_compile": True}}
+    for name, settings in tried.items():
         try:
             trainer = trainer_of(InfoNCETrainer, models / "clip", folder, **settings)
             trainer.evaluate(data(5)) if name == "evaluated" else trainer.train()

@@ -7,11 +7,10 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel
 
-from hfcomp.distributed.shards import whole_of
 from hfcomp.modeling import OBJECTIVE_STATE_FILE
 from hfcomp.trainers.weight_average import AVERAGE_FILE
 from tests import tolerances
-from tests.distributed.cases import STEPS, weights_of
+from tests.distributed.cases import STEPS, trainer_of, weights_of
 from tests.distributed.compare import assert_same_tensors, of_weights, scale_of
 from tests.distributed.launch import Result, Results, launch
 from tests.distributed.sharded_cases import CHECKPOINTS, SETTINGS, SHARDED_ONLY
@@ -142,14 +141,12 @@ def test_checkpoints_hold_the_files_of_one_process(sharded, one):
 
 
 def test_one_process_goes_on_from_a_sharded_checkpoint_and_the_reverse(sharded, one, models, tmp_path):
-    from tests.distributed.cases import trainer_of
-
     (single,) = one["resumable"]
     allowed = of_weights(single, scale_of(single))
     trainer = trainer_of(OwnTrainer, models / "siglip", tmp_path, **SETTINGS)
     trainer.train(resume_from_checkpoint=str(sharded["resumable"][0].folder / "out" / "checkpoint-2"))
     assert trainer.state.global_step == STEPS
-    found = {name.partition("/")[2]: whole_of(weight) for name, weight in weights_of(trainer.model).items()}
+    found = {name.partition("/")[2]: weight for name, weight in weights_of(trainer.model).items()}
     assert_same_tensors(found, single.part("weight"), allowed)
     assert_in_step(sharded["resumed_from_one"])
     assert_same_tensors(sharded["resumed_from_one"][0].part("weight"), single.part("weight"), allowed)
