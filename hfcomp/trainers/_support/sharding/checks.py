@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import torch
+from accelerate.utils import DistributedType
 from torch import nn
 
 ENVIRONMENT = "ACCELERATE_USE_FSDP"  # set by `accelerate launch`
@@ -28,6 +29,25 @@ def check_loading(args: Any) -> None:
         raise ValueError(
             "fsdp_cpu_ram_efficient_loading is not supported: every process reads the model's file, whose keys and "
             "shapes are checked. Set it to false; each process then needs memory for the whole model on the host."
+        )
+
+
+def check_launcher(args: Any, accelerator: Any) -> None:
+    """Checks how processes were started.
+
+    Raises:
+        ValueError: for DeepSpeed, or processes that accelerate would not shard over without a word.
+    """
+    if accelerator.distributed_type == DistributedType.DEEPSPEED:
+        raise ValueError(
+            "DeepSpeed is not supported: checkpoints would hold shards. Start with `accelerate launch --config_file "
+            "recipes/accelerate/fsdp.yaml`, or without sharding."
+        )
+    kinds = (DistributedType.FSDP, DistributedType.MULTI_CPU)
+    if is_asked_for(args) and accelerator.num_processes > 1 and accelerator.distributed_type not in kinds:
+        raise ValueError(
+            f"accelerate does not shard weights over processes of the kind {accelerator.distributed_type.value}. "
+            "Leave FSDP out."
         )
 
 
@@ -61,6 +81,8 @@ def check_run(args: Any, accelerator: Any) -> None:
     reasons = {
         f"mixed precision {precision}": precision not in ("no", "bf16")
         and "the scaler of gradients cannot scale sharded and whole ones together. Use bf16",
+        "auto_find_batch_size": args.auto_find_batch_size
+        and "sharded weights cannot be joined for another trial. Set mini_batch_size",
         "torch_compile": args.torch_compile and "it is not tested with it. Leave it out",
         "parallelism_config": getattr(accelerator, "parallelism_config", None) is not None
         and "weights are split over all processes. Leave it out",

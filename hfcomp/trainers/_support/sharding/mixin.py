@@ -23,7 +23,7 @@ from hfcomp.distributed.shards import (
     whole_of,
 )
 from hfcomp.modeling import DualEncoder
-from hfcomp.trainers._support.sharding.checks import check_plugin, check_run, is_asked_for, units_of
+from hfcomp.trainers._support.sharding.checks import check_launcher, check_plugin, check_run, is_asked_for, units_of
 from hfcomp.trainers._support.sharding.optimizer import SplitOptimizer
 from hfcomp.writing import replacing
 
@@ -41,6 +41,7 @@ class Sharding:
     def create_accelerator_and_postprocess(self) -> None:
         """Has accelerate shard on CPUs too, where it would use DDP without a word."""
         super().create_accelerator_and_postprocess()
+        check_launcher(self.args, self.accelerator)
         state = self.accelerator.state
         if is_asked_for(self.args) and state.distributed_type == DistributedType.MULTI_CPU:
             plugin = FullyShardedDataParallelPlugin(**(self.args.fsdp_plugin_args or {}))
