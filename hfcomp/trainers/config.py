@@ -158,6 +158,8 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
                 )
             # else accelerate treats each of several processes on a CPU as the only one
             self.use_cpu = True
+        if isinstance(self.fsdp, str) and self.fsdp.lower() in ("true", "false"):  # as other switches are written
+            self.fsdp = self.fsdp.lower() == "true"
         super().__post_init__()
         check_trackers(self.report_to)
         for name in ("remove_unused_columns", "logging_nan_inf_filter"):
