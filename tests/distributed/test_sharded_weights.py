@@ -19,15 +19,15 @@ from tests.recipes.accelerate_files import fsdp_environment
 from tests.trainers.own_objective import OwnTrainer
 
 OFFSET = "objective_state.offset.value"
-# one of each: both towers' models, negatives of both modalities, scalars and thresholds of the objective, tokens,
-# adapters, frozen towers, several batches a step, mini-batches of unequal number
-COMMON = ("cement_siglip", "c2lip_tokens", "ahnpl_live", "mini_batches", "adapted", "frozen_images", "evaluation")
+# tokens and mini-batches of unequal number, learned margins and thresholds with several batches a step, adapters
+COMMON = ("c2lip_tokens", "ahnpl_live", "adapted")
 OTHERS = (
     *(name for name in SCALARS if name not in COMMON),
     *("lone_negative", "hierarcaps", "clear_glass", "clear_glass_centroid", "clear_glass_pairs", "text_alignment"),
-    *("adapted_pooling", "accumulation", "frozen_by_hand", "own_objective", "drawn_captions_resumed"),
+    *("adapted_pooling", "accumulation", "frozen_images", "frozen_by_hand", "own_objective", "mini_batches"),
+    *("evaluation", "recomputed"),
 )
-LAUNCHED = (*COMMON, "benchmarks", "nan_when_saving", *SHARDED_ONLY)
+LAUNCHED = (*COMMON, "benchmarks", *(name for name in SHARDED_ONLY if name != "recomputed"))
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +38,13 @@ def sharded(models, one, tmp_path_factory) -> Results:
 
 @pytest.fixture(scope="module")
 def others(models, tmp_path_factory) -> Results:
-    return launch(2, models, tmp_path_factory.mktemp("others"), [*OTHERS], **fsdp_environment())
-
-
-def expected_of(one: Results, name: str) -> list[Result]:
-    return one["cement" if name == "mini_batches" else name]
+    return launch(
+        2,
+        models,
+        tmp_path_factory.mktemp("others"),
+        [*OTHERS, "drawn_captions_resumed", "nan_when_saving"],
+        **fsdp_environment(),
+    )
 
 
 def assert_split(found: list[Result]) -> None:
@@ -60,20 +62,22 @@ def assert_split(found: list[Result]) -> None:
 
 @pytest.mark.parametrize("name", COMMON)
 def test_sharded_weights_train_as_those_of_one_process(sharded, one, name):
-    assert_same_training(sharded[name], expected_of(one, name))
+    assert_same_training(sharded[name], one[name])
     assert_split(sharded[name])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 def test_every_trainer_shards_its_weights(others, one, name):
-    if name == "drawn_captions_resumed":
-        for result in others[name]:
-            whole, resumed = result.part("whole"), result.part("resumed")
-            assert whole and all(torch.equal(whole[key], resumed[key]) for key in whole)
-        return
-    assert_same_training(others[name], one[name])
+    assert_same_training(others[name], one["cement" if name == "mini_batches" else name])
     assert_split(others[name])
+
+
+@pytest.mark.slow
+def test_a_resumed_run_draws_the_captions_of_the_whole_one(others):
+    for result in others["drawn_captions_resumed"]:
+        whole, resumed = result.part("whole"), result.part("resumed")
+        assert whole and all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
 def test_both_processes_score_benchmarks_with_whole_copies(sharded, one):
@@ -84,13 +88,10 @@ def test_both_processes_score_benchmarks_with_whole_copies(sharded, one):
         assert result.facts["best"] == single.facts["best"]
 
 
-def test_a_loss_that_is_not_finite_stops_both_processes(sharded):
-    for result in sharded["nan_when_saving"]:
+@pytest.mark.slow
+def test_a_loss_that_is_not_finite_stops_both_processes(others):
+    for result in others["nan_when_saving"]:
         assert result.facts["error"].startswith("the loss is nan at step 3")
-
-
-def test_activations_are_recomputed(sharded, one):
-    assert_same_training(sharded["recomputed"], one["recomputed"])
 
 
 def test_half_precision_keeps_weights_and_losses_in_full(sharded, one):
@@ -168,6 +169,8 @@ def test_what_is_not_supported_is_refused_by_name(sharded):
 
 
 def test_the_share_of_changed_weights_is_that_of_all_parts(sharded, one):
-    for name in ("recomputed", "resumable"):
+    for name in ("ahnpl_live", "adapted"):
+        expected = one[name][0].facts["changed"]
+        assert 0 < expected <= 1
         for result in sharded[name]:
-            assert result.facts["changed"] == pytest.approx(one[name][0].facts["changed"], abs=0.02)
+            assert result.facts["changed"] == pytest.approx(expected, abs=0.02)
