@@ -143,12 +143,13 @@ class Sharding:
     # Checkpoints: plain models, and the optimiser's state as one process writes it
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Writes a plain model whatever accelerate's type of state dict is."""
-        sharded, self.is_fsdp_enabled = self.is_fsdp_enabled, False
-        try:
+        """Writes a plain model on the main process; with FSDP all processes have to call it."""
+        if not self.is_fsdp_enabled:
             super().save_model(output_dir, _internal_call)
-        finally:
-            self.is_fsdp_enabled = sharded
+            return
+        self._save(output_dir)
+        if self.args.push_to_hub and not _internal_call:
+            self.push_to_hub(commit_message="Model save", revision=self.args.hub_revision)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         if not self.is_fsdp_enabled:
