@@ -18,6 +18,7 @@ from transformers import Trainer, TrainerCallback
 
 from hfcomp._help import OwnHelp
 from hfcomp.distributed import fail_together, first_process_first, gather_objects
+from hfcomp.distributed.shards import is_sharded
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
@@ -44,7 +45,7 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
 
     Values are those that the saved checkpoint gets: the trained weights in their own precision, in eval mode. Training
     is unaffected: modes and random states are restored. Processes share the encoding, and all
-    have the same values.
+    have the same values. Of weights that FSDP shards, each process makes a whole copy for it on its device.
 
     The keys, which the log and trackers show too:
 
@@ -81,7 +82,7 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
     Raises:
         TypeError: for one benchmark instead of a list of them.
         ValueError: for an unknown or duplicate benchmark, data that is not as expected, a model or
-            processor that cannot be used, or sharded weights (FSDP, DeepSpeed).
+            processor that cannot be used, or weights that are sharded by DeepSpeed or by another trainer's FSDP.
         Unavailable: when a benchmark's data is unavailable, with the reason and how to get it.
     """
 
@@ -100,10 +101,10 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
     ) -> None:
         if steps is not None and steps < 1:
             raise ValueError(f"steps: found {steps}, expected at least 1, or leave it out.")
-        if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+        if trainer.is_deepspeed_enabled or (trainer.is_fsdp_enabled and not hasattr(trainer, "whole_model")):
             raise ValueError(
-                "the weights are sharded (FSDP or DeepSpeed), so no process can encode with them. Use DDP, or "
-                "score the saved checkpoints."
+                "the weights are sharded (FSDP or DeepSpeed), so no process can encode with them. Use DDP, a trainer "
+                "of hfcomp with FSDP, or score the saved checkpoints."
             )
         self.trainer = trainer
         self.steps = steps
@@ -220,16 +221,16 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
         """The values of the weights as they are, scored and logged once between two steps."""
         if self._values is not None:
             return self._values
+        embedder = self._embedder()
         with fail_together():  # scoring and writing are the main process's alone
-            values = self._score()
+            values = self._score(embedder)
         self.trainer.log(dict(values))
         if self.trainer.is_in_train:
             self._values = values
         return values
 
-    def _score(self) -> dict[str, float]:
+    def _score(self, embedder: Embedder) -> dict[str, float]:
         trainer, main = self.trainer, self.trainer.is_world_process_zero()
-        embedder = self._embedder()
         values: dict[str, float] = {}
         tables = []
         with _random_states_kept(embedder.device):
@@ -252,6 +253,8 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
 
     def _backbone(self) -> nn.Module:
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
+        if is_sharded(model):  # each process encodes with a copy of its own
+            model = self.trainer.whole_model().to(self.trainer.args.device)
         return getattr(model, "backbone", model)
 
     def _found_processor(self, given: Any) -> Any:

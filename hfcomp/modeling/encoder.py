@@ -13,6 +13,8 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from hfcomp._help import OwnHelp
+from hfcomp.distributed import gather_sizes
+from hfcomp.distributed.shards import is_sharded
 from hfcomp.fields import FIELDS, Features
 from hfcomp.modeling import checkpoints
 from hfcomp.modeling.backbones import encode_images, encode_texts
@@ -153,6 +155,9 @@ class DualEncoder(nn.Module, metaclass=OwnHelp):
             output["logit_bias"] = self.plain.logit_bias.squeeze()
         if "learned" in self.required_features:
             output["learned"] = {name: module() for name, module in self.objective_state.items()}
+        if is_sharded(self):
+            # FSDP2 hooks onto what is returned; an operation in place would take the hook from a view
+            output = {name: x.clone() if isinstance(x, torch.Tensor) else x for name, x in output.items()}
         return Features(**output)
 
     def _image_fields(self, pixels: Any, size: int, mask: torch.Tensor | None) -> dict[str, Any]:
@@ -221,9 +226,16 @@ class DualEncoder(nn.Module, metaclass=OwnHelp):
         size = self.mini_batch_size
         if size is None:
             return encode(0, count)
+        spans = [(start, min(start + size, count)) for start in range(0, max(count, 1), size)]
+        if is_sharded(self):
+            # a forward gathers weights, which takes all processes: those with fewer rows encode their last again
+            needed = max(gather_sizes(len(spans), self.device))
+            spans += [(max(count - 1, 0), count)] * (needed - len(spans))
         if torch.is_grad_enabled():
-            return _encode_parts(lambda *span: checkpoint(encode, *span, use_reentrant=False), count, size)
-        return _encode_parts(encode, count, size)
+            found = [checkpoint(encode, *span, use_reentrant=False) for span in spans]
+        else:
+            found = [encode(*span) for span in spans]
+        return tuple(torch.cat(part)[:count] for part in zip(*found, strict=True))
 
     def _dummy_inputs(self) -> dict[str, Any]:
         """One image, text, negative and concept, to find out which parameters the used fields depend on."""
@@ -283,10 +295,3 @@ def scatter_rows(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Puts `values` `[n, D]` at the true places of `mask` `[...]`, zeros elsewhere: `[..., D]`. No host sync."""
     zeros = values.new_zeros((*mask.shape, values.shape[-1]))
     return zeros.masked_scatter(mask.unsqueeze(-1), values)
-
-
-def _encode_parts(
-    encode: Callable[[int, int], tuple[torch.Tensor, ...]], count: int, size: int
-) -> tuple[torch.Tensor, ...]:
-    found = [encode(start, min(start + size, count)) for start in range(0, max(count, 1), size)]
-    return tuple(map(torch.cat, zip(*found, strict=True)))

@@ -20,6 +20,7 @@ from hfcomp.data.draws.captions import require_lists
 from hfcomp.data.draws.epochs import EpochOrder
 from hfcomp.data.streaming import SkippingCollator, StreamedRows
 from hfcomp.distributed import gather_sizes, sum_loss, sum_over_processes, world_size
+from hfcomp.distributed.shards import own_part
 from hfcomp.fields import Features
 from hfcomp.modeling import DualEncoder, freeze_towers, load_backbone, load_processor
 from hfcomp.reading import nearest
@@ -33,6 +34,7 @@ from hfcomp.trainers._support.model_card import trainer_card
 from hfcomp.trainers._support.model_checks import align_special_tokens, check_processes, check_trainable
 from hfcomp.trainers._support.own_order import seed_of_order, tell_epochs, with_epochs
 from hfcomp.trainers._support.row_report import check_image_ids, check_streamed_rows, report_rows
+from hfcomp.trainers._support.sharding.mixin import Sharding
 from hfcomp.trainers._support.step_log import StepLog
 from hfcomp.trainers.config import CompositionalConfig
 from hfcomp.trainers.hooks import COUNTED_FEATURES, ObjectiveHooks
@@ -43,7 +45,7 @@ from hfcomp.writing import write_text
 logger = logging.get_logger(__name__)
 
 
-class CompositionalTrainer(ObjectiveHooks, HubPushes, Trainer, metaclass=OwnHelp):
+class CompositionalTrainer(ObjectiveHooks, HubPushes, Sharding, Trainer, metaclass=OwnHelp):
     """Base of every objective: a subclass names the features that it requires and writes its loss in `compute_loss`.
 
     The subclass calls [`gather_features`] once, hands the features of the global batch to a loss of `hfcomp.losses`
@@ -317,7 +319,7 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Trainer, metaclass=OwnHelp
 
     def _stop_if_weights_not_finite(self) -> None:
         """A finite loss may have a non-finite gradient, which damages the weights before the next loss shows it."""
-        trained = [parameter.detach() for parameter in self.model.parameters() if parameter.requires_grad]
+        trained = [own_part(weight.detach()) for weight in self.model.parameters() if weight.requires_grad]
         if trained and not torch.isfinite(sum_over_processes(sum(weight.float().abs().sum() for weight in trained))):
             raise FloatingPointError(
                 f"the weights are no longer finite at step {self.state.global_step}, though the loss was: a gradient "
@@ -341,19 +343,19 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Trainer, metaclass=OwnHelp
         self._stop_if_not_finite()
         self._stop_if_weights_not_finite()
         super()._save_checkpoint(model, trial)
+        folder = Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}"
+        for average in self._weight_averages():
+            average.save(folder, self.model, writes=self.args.should_save)
         if self.args.should_save:
-            folder = Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}"
-            for average in self._weight_averages():
-                average.save(folder)
             self.after_save(folder)
 
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
-        folder = Path(output_dir or self.args.output_dir)
+        folder, model = Path(output_dir or self.args.output_dir), self.whole_model(kept=self.args.should_save)
         if not self.args.should_save:
             return
         folder.mkdir(parents=True, exist_ok=True)
         self._finish_current_push()  # it still reads these files
-        self.model.save_pretrained(folder)
+        model.save_pretrained(folder)
         self.processing_class.save_pretrained(folder)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
@@ -363,7 +365,7 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Trainer, metaclass=OwnHelp
             write_card(Path(output_dir or self.args.output_dir), trainer_card(self))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
-        self.model.load_pretrained(resume_from_checkpoint)
+        self._load_weights(resume_from_checkpoint)
         for average in self._weight_averages():
             average.load(Path(resume_from_checkpoint))
         self.after_load(Path(resume_from_checkpoint))
@@ -373,4 +375,4 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Trainer, metaclass=OwnHelp
 
     def _load_best_model(self) -> None:
         logger.info(f"Loading the best model, {self.state.best_model_checkpoint} ({self.state.best_metric}).")
-        self.model.load_pretrained(self.state.best_model_checkpoint)
+        self._load_weights(self.state.best_model_checkpoint)

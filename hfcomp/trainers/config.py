@@ -13,6 +13,7 @@ from hfcomp._help import OwnHelp
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess
 from hfcomp.trainers._support.adapters import check_adapter_fields
+from hfcomp.trainers._support.sharding.checks import check_loading
 from hfcomp.trainers.trackers import check_trackers
 from hfcomp.trainers.weight_average import WeightAverage
 
@@ -172,6 +173,8 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
                 )
             # else accelerate treats each of several processes on a CPU as the only one
             self.use_cpu = True
+        if isinstance(self.fsdp, str) and self.fsdp.lower() in ("true", "false"):  # as other switches are written
+            self.fsdp = self.fsdp.lower() == "true"
         super().__post_init__()
         check_trackers(self.report_to)
         for name in ("remove_unused_columns", "logging_nan_inf_filter"):
@@ -186,9 +189,9 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
         UrlAccess(self.url_timeout)  # raises
         if self.shuffle_buffer < 1:
             raise ValueError(f"shuffle_buffer={self.shuffle_buffer}: expected at least 1, which keeps the order.")
-        for name in ("fsdp", "deepspeed"):
-            if getattr(self, name):
-                raise ValueError(f"{name} is not supported yet: checkpoints would hold shards. Use DDP (the default).")
+        check_loading(self)
+        if self.deepspeed:
+            raise ValueError("deepspeed is not supported: checkpoints would hold shards. Use DDP or fsdp.")
         if self.reduced_jpeg and self.pixel_cache:
             raise ValueError(
                 "reduced_jpeg=True with a pixel_cache: images that the store lacks would have other pixels. Set one."

@@ -14,6 +14,7 @@ from tqdm.auto import tqdm
 from transformers import TrainerCallback
 
 from hfcomp._help import OwnHelp
+from hfcomp.distributed.shards import own_part, part_like, whole_of
 from hfcomp.modeling.weight_checks import check_same, read_tensors
 from hfcomp.writing import replacing
 
@@ -83,7 +84,7 @@ class WeightAverage(TrainerCallback, metaclass=OwnHelp):
     def on_step_end(self, args: Any, state: Any, control: Any, model: nn.Module | None = None, **kwargs: Any) -> None:
         """Adds the weights of this step."""
         if self._average is not None:
-            now = [parameter.detach() for parameter in _trained(model).values()]
+            now = [own_part(parameter.detach()) for parameter in _trained(model).values()]
             self._update(list(self._average.values()), now, None)
         elif state.global_step == self.start:
             self._begin(model)
@@ -94,7 +95,7 @@ class WeightAverage(TrainerCallback, metaclass=OwnHelp):
             tqdm.write(f"No weights are averaged: training ended at step {state.global_step}, before {self.start}.")
             return
         for name, parameter in _trained(model).items():
-            parameter.data.copy_(self._average[name])
+            own_part(parameter.detach()).copy_(self._average[name])
         steps = state.global_step - self.start
         if state.is_world_process_zero:
             tqdm.write(
@@ -102,14 +103,19 @@ class WeightAverage(TrainerCallback, metaclass=OwnHelp):
                 f"{self.start:,} count {math.pow(self.decay, steps):.1%}."
             )
 
-    def save(self, folder: Path) -> None:
-        """Writes the average into a checkpoint; the trainer calls it on the main process.
+    def save(self, folder: Path, model: nn.Module, *, writes: bool) -> None:
+        """Writes the average into a checkpoint; the trainer calls it on all processes.
 
         Args:
             folder: of the checkpoint.
+            model: the one that is trained.
+            writes: whether this process is to write it.
         """
-        if self._average is not None:
-            state = {name: value.cpu().contiguous() for name, value in self._average.items()}
+        if self._average is None:
+            return
+        trained = _trained(model)
+        state = {name: whole_of(value, trained[name]).cpu().contiguous() for name, value in self._average.items()}
+        if writes:
             with replacing(folder / AVERAGE_FILE) as part:
                 save_file(state, part, metadata={"format": "pt"})
 
@@ -122,7 +128,7 @@ class WeightAverage(TrainerCallback, metaclass=OwnHelp):
         self._loaded = folder
 
     def _begin(self, model: nn.Module) -> None:
-        self._average = {name: parameter.detach().clone() for name, parameter in _trained(model).items()}
+        self._average = {name: own_part(parameter.detach()).clone() for name, parameter in _trained(model).items()}
 
     def _read(self, folder: Path | None, trained: dict[str, nn.Parameter]) -> None:
         if folder is None or not (folder / AVERAGE_FILE).is_file():
@@ -132,7 +138,7 @@ class WeightAverage(TrainerCallback, metaclass=OwnHelp):
             )
         stored = read_tensors(folder / AVERAGE_FILE)
         check_same(folder / AVERAGE_FILE, stored, trained)
-        self._average = {name: stored[name].to(parameter.device) for name, parameter in trained.items()}
+        self._average = {name: own_part(part_like(stored[name], weight)) for name, weight in trained.items()}
 
 
 def _trained(model: nn.Module) -> dict[str, nn.Parameter]:

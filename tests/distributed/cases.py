@@ -20,6 +20,7 @@ from transformers import AutoModel, AutoProcessor, TrainerCallback
 
 from hfcomp.data.loading import load_training_stream
 from hfcomp.distributed import gather, gather_sizes, gather_with_grad, rank, sum_loss, world_size
+from hfcomp.distributed.shards import is_split, whole_of
 from hfcomp.evaluation import callback
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
@@ -132,14 +133,14 @@ def config(config_class: type, folder: Path, **settings: Any) -> Any:
 
 def gradients_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {
-        f"gradient/{name}": parameter.grad.clone()
+        f"gradient/{name}": whole_of(parameter.grad).clone()
         for name, parameter in model.named_parameters()
         if parameter.grad is not None
     }
 
 
 def weights_of(model: torch.nn.Module, prefix: str = "weight") -> dict[str, torch.Tensor]:
-    return {f"{prefix}/{name}": parameter.detach().clone() for name, parameter in model.named_parameters()}
+    return {f"{prefix}/{name}": whole_of(parameter.detach()).clone() for name, parameter in model.named_parameters()}
 
 
 class Observer(TrainerCallback):
@@ -168,7 +169,9 @@ def train(trainer: CompositionalTrainer) -> Found:
     tensors = {**before, **observer.gradients, **weights_of(trainer.model)}
     args = trainer.args
     adam = {"steps": trainer.state.global_step, "rate": args.learning_rate, "epsilon": args.adam_epsilon}
-    return tensors, {"log": log, "trainable": trainable, "adam": adam}
+    split = [name for name, parameter in trainer.model.named_parameters() if is_split(parameter)]
+    changed = trainer.state.log_history[-1].get("changed_weight_fraction")
+    return tensors, {"log": log, "trainable": trainable, "adam": adam, "split": split, "changed": changed}
 
 
 def trainer_of(
@@ -564,12 +567,10 @@ def evaluation(models: Path, folder: Path) -> Found:
         tensors |= {f"{number}/{index}": torch.from_numpy(part) for index, part in enumerate(predictions)}
     rows = trainer.get_eval_dataloader(data(EVALUATED[0])).dataset
     inputs = trainer.data_collator([rows[index] for index in range(len(rows))])
+    model = trainer.whole_model().eval()
     with torch.no_grad():
-        trainer.model.eval()
-        tensors["image"] = encode_images(
-            trainer.model.backbone, trainer.model.normalize_pixels(inputs["pixels"].pixels)
-        )
-        tensors["text"] = encode_texts(trainer.model.backbone, inputs["input_ids"])
+        tensors["image"] = encode_images(model.backbone, model.normalize_pixels(inputs["pixels"].pixels))
+        tensors["text"] = encode_texts(model.backbone, inputs["input_ids"])
     return tensors, facts
 
 

@@ -19,6 +19,7 @@ from accelerate import PartialState
 from safetensors.torch import load_file, save_file
 
 from hfcomp.distributed import rank, world_size
+from tests.distributed import sharded_cases  # noqa: F401  # adds its own to CASES
 from tests.distributed.cases import CASES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,11 +77,12 @@ def run(name: str, models: Path, folder: Path) -> None:
     )
 
 
-def launch(processes: int, models: Path, folder: Path, names: list[str]) -> Results:
-    """Runs cases on several processes, all of them in one launch."""
+def launch(processes: int, models: Path, folder: Path, names: list[str], **settings: str) -> Results:
+    """Runs cases on several processes, all of them in one launch, with further environment variables."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
     command += ["-m", "tests.distributed.launch", str(models), str(folder), *names]
     environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads()), "TOKENIZERS_PARALLELISM": "false"}
+    environment |= settings
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log.txt"
     with log.open("w") as stream:

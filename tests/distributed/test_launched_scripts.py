@@ -117,6 +117,24 @@ def test_processes_that_accelerate_does_not_count_are_refused(clip, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_recipe_shards_its_weights_over_two_processes(clip, tmp_path):
+    rows = tiny.pairs(16)
+    datasets.DatasetDict({"train": rows, "test": rows.select(range(8))}).save_to_disk(tmp_path / "rows")
+    words = f"--config slipform/vit_b32_coco --model {clip} --dataset {tmp_path / 'rows'} --batch_size 8 --max_steps 2"
+    words += " --mini_batch_size 4 --bf16 false --dataloader_num_workers 0 --disable_tqdm true --learning_rate 1e-3"
+    words += " --save_steps 1 --evaluation own --evaluation_split test"
+    recipe = str(REPOSITORY / "recipes" / "slipform.py")
+    written = []
+    for launcher, more in {"python": "", "torchrun --nproc_per_node 2": " --fsdp true"}.items():
+        folder = tmp_path / f"run{len(written)}"
+        done = start([*launcher.split(), recipe, *f"{words}{more} --output_dir {folder}".split()], tmp_path)
+        assert (folder / "finished").exists(), done.stderr[-3000:]
+        assert ("FSDP2: this process holds" in done.stdout) == bool(more)
+        written.append({path.relative_to(folder) for path in folder.rglob("*.safetensors")})
+    assert written[0] == written[1]
+
+
+@pytest.mark.slow
 def test_a_search_on_two_processes_trains_each_trial_once(clip, tmp_path):
     pytest.importorskip("optuna", reason="searches need Optuna: pip install 'hfcomp[search]'")
     rows = tiny.pairs(16)

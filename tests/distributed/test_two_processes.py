@@ -23,6 +23,7 @@ from tests.distributed.compare import (
     scale_of,
 )
 from tests.distributed.launch import Result, Results, launch
+from tests.distributed.sharded_cases import SHARDED_ONLY
 
 MARGIN = "objective_state.margin.value"
 AHNPL = {"loss_visual_negative", "loss_positive_margin", "active_positive_margins", "margin", "threshold_swap_att"}
@@ -69,7 +70,7 @@ LOGGED = {
 
 @pytest.fixture(scope="module")
 def two(models, tmp_path_factory) -> Results:
-    names = [name for name in CASES if name != "uneven"]
+    names = [name for name in CASES if name not in ("uneven", *SHARDED_ONLY)]
     return launch(2, models, tmp_path_factory.mktemp("two"), names)
 
 

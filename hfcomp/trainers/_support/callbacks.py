@@ -11,6 +11,7 @@ from transformers import TrainerCallback
 from transformers.trainer_utils import has_length
 
 from hfcomp.data.streaming import StreamedRows
+from hfcomp.distributed.shards import is_sharded, own_part
 
 # A rate below it, as the configs' defaults are for whole models, is reported where an adapter is trained.
 LOW_FOR_ADAPTERS = 1e-5
@@ -46,6 +47,8 @@ class SizeAtStart(TrainerCallback):
         """Prints the lines, on the main process."""
         if state.is_world_process_zero:
             tqdm.write(size_line(args, state.train_batch_size, train_dataloader))  # above the progress bar
+            if is_sharded(model):
+                tqdm.write(sharding_line(model))
             if getattr(model, "is_peft", False):
                 tqdm.write(adapter_line(model))
                 if args.learning_rate < LOW_FOR_ADAPTERS:
@@ -78,6 +81,17 @@ def size_line(args: Any, batch_size: int, loader: Any) -> str:
         epoch = f"streamed rows, {args.max_steps:,} steps"
     batch = f"{batch_size} = {args.world_size * batch_size} {args.batch_unit}{notes}"
     return f"{processes} x {batch}, {epoch}, device {args.device.type}"
+
+
+def sharding_line(model: torch.nn.Module) -> str:
+    """As `FSDP2: this process holds 31,000 of 60,000 weights`.
+
+    Args:
+        model: of which weights are split over processes.
+    """
+    parts = [(own_part(weight.detach()).numel(), weight.numel()) for weight in model.parameters()]
+    held, whole = (sum(numbers) for numbers in zip(*parts, strict=True))
+    return f"FSDP2: this process holds {held:,} of {whole:,} weights"
 
 
 def adapter_line(model: torch.nn.Module) -> str:

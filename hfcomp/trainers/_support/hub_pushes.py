@@ -1,4 +1,4 @@
-"""Pushes during training: as transformers', without the pickle of the arguments, and with hfcomp's own model card."""
+"""Pushes to the Hub: as transformers', without the pickle of the arguments, and with a card of the method."""
 
 from __future__ import annotations
 
@@ -22,13 +22,18 @@ class HubPushes:
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         """Pushes the model after a checkpoint, as `hub_strategy` says, while training goes on."""
         args = self.args
-        if not self.is_world_process_zero() or args.hub_strategy == HubStrategy.END:
+        if args.hub_strategy == HubStrategy.END:
+            return
+        if self.is_fsdp_enabled:  # joining the weights takes all processes
+            self.save_model(_internal_call=True)
+        if not self.is_world_process_zero():
             return
         is_pushing = self.push_in_progress is not None and not self.push_in_progress.is_done()
         if is_pushing and not args.hub_always_push:
             return
         self.callback_handler.on_push_begin(args, self.state, self.control)
-        self.save_model(_internal_call=True)
+        if not self.is_fsdp_enabled:
+            self.save_model(_internal_call=True)
         by_steps = args.save_strategy == SaveStrategy.STEPS
         at = f"step {self.state.global_step}" if by_steps else f"epoch {int(self.state.epoch)}"
         message = f"Training in progress, {at}"

@@ -1,4 +1,4 @@
-"""Collectives with the gradients that contrastive losses need; no other file of hfcomp imports `torch.distributed`.
+"""Collectives with the gradients that contrastive losses need; no other package of hfcomp imports `torch.distributed`.
 
 The rule, which holds for every loss of hfcomp: each process computes the sum over its own anchors divided by the
 global count of anchors, [`sum_loss`] adds these parts up, and DDP averages the gradients of the parameters. Backward

@@ -1,0 +1,94 @@
+"""Weights that FSDP2 splits over processes: parts of tensors, whole tensors, and what is not split beside them.
+
+Each process holds some rows of a split tensor. FSDP2 splits no scalars: what stays whole on every process has its
+gradient averaged by [`average_gradients`], as FSDP2 averages those of the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from hfcomp.distributed import rank, world_size
+
+
+def is_sharded(module: nn.Module) -> bool:
+    """Whether FSDP2 has split the weights of a module over processes."""
+    return isinstance(module, FSDPModule)
+
+
+def reshard(module: nn.Module) -> None:
+    """Frees the whole weights that a forward without backward leaves on every process."""
+    for part in module.modules():
+        if isinstance(part, FSDPModule):
+            part.reshard()
+
+
+def half_precision(dtype: torch.dtype) -> Any:
+    """FSDP2's policy that computes in `dtype`; weights, sums of gradients, inputs and outputs stay as they are."""
+    return MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32, cast_forward_inputs=False)
+
+
+def is_split(tensor: torch.Tensor) -> bool:
+    """Whether FSDP2 has split a tensor over processes."""
+    return isinstance(tensor, DTensor)
+
+
+def own_part(tensor: torch.Tensor) -> torch.Tensor:
+    """The rows of a split tensor that this process holds, sharing memory; another tensor as it is."""
+    return tensor.to_local() if is_split(tensor) else tensor  # type: ignore[attr-defined]
+
+
+def own_start(tensor: torch.Tensor) -> int:
+    """The place in the flattened whole tensor at which [`own_part`] begins."""
+    if not is_split(tensor) or not tensor.numel():
+        return 0
+    rows = len(tensor)
+    return min(rank() * -(-rows // world_size()), rows) * (tensor.numel() // rows)
+
+
+def part_like(whole: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A whole tensor split as `like` is, without communication; as it is where `like` is not split."""
+    if not is_split(like):
+        return whole.to(like.device)
+    mesh, places = like.device_mesh, like.placements  # type: ignore[attr-defined]
+    return distribute_tensor(whole.to(like.device), mesh, places, src_data_rank=None)
+
+
+def whole_of(part: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
+    """The whole of a split tensor on every process, or of the own parts of one that is split as `like` is.
+
+    A collective where it is split; else the tensor as it is.
+    """
+    if like is not None and is_split(like) and not is_split(part):
+        mesh, places = like.device_mesh, like.placements  # type: ignore[attr-defined]
+        part = DTensor.from_local(part, mesh, places, run_check=False, shape=like.shape, stride=like.stride())
+    return part.full_tensor() if is_split(part) else part  # type: ignore[attr-defined]
+
+
+def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Averages the gradients of parameters that every process holds whole, in one collective for each type."""
+    kinds: dict[Any, list[torch.Tensor]] = {}
+    for parameter in parameters:
+        if parameter.grad is not None:
+            kinds.setdefault((parameter.grad.device, parameter.grad.dtype), []).append(parameter.grad)
+    for gradients in kinds.values():
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        dist.all_reduce(flat)
+        flat /= world_size()
+        for gradient, mean in zip(gradients, flat.split([one.numel() for one in gradients]), strict=True):
+            gradient.copy_(mean.view_as(gradient))
+
+
+def copy_from_main(tensors: Iterable[torch.Tensor], device: torch.device) -> None:
+    """Overwrites tensors with those of the main process, one at a time through the memory of `device`."""
+    for tensor in tensors:
+        sent = tensor.detach().to(device).contiguous()
+        dist.broadcast(sent, src=0)
+        tensor.data.copy_(sent)

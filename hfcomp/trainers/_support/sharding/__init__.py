@@ -1,0 +1,1 @@
+"""FSDP2 for models that are too large for one device."""

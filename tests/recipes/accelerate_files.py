@@ -1,0 +1,24 @@
+"""What `accelerate launch` makes of the files in `recipes/accelerate`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+from accelerate.utils.launch import prepare_multi_gpu_env
+
+from hfcomp.experiments.recipes import recipes_folder
+
+FOLDER = recipes_folder() / "accelerate"
+
+
+def launched(name: str, *options: str) -> Any:
+    """The settings that `accelerate launch` has with a file and options."""
+    words = ["--config_file", str(FOLDER / f"{name}.yaml"), *options, "recipes/slipform.py"]
+    return _validate_launch_command(launch_command_parser().parse_args(words))[0]
+
+
+def fsdp_environment() -> dict[str, str]:
+    """The variables with which it starts each process for FSDP."""
+    made = prepare_multi_gpu_env(launched("fsdp"))
+    return {key: value for key, value in made.items() if key.startswith(("FSDP_", "ACCELERATE_USE_FSDP"))}
