@@ -213,7 +213,7 @@ def run_in_turns(args: argparse.Namespace, folder: Path) -> dict[str, list[dict]
     for turn in range(args.rounds):
         for form in forms[:: -1 if turn % 2 else 1]:
             command = [sys.executable, __file__, f"--form={form}", f"--folder={folder}", *options]
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 raise SystemExit(f"{form} failed:\n{done.stderr[-3000:]}")
             results[form].append(json.loads(done.stdout.splitlines()[-1]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,12 @@ from hfcomp.modeling import DualEncoder, freeze_towers, load_backbone, load_proc
 from hfcomp.reading import nearest
 from hfcomp.reporting.cards.card import write_card
 from hfcomp.trainers._support.adapters import check_used, with_adapter
-from hfcomp.trainers._support.callbacks import LogBeforeSave, LogitScaleClamp, SizeAtStart
 from hfcomp.trainers._support.changed_weights import ChangedWeights
 from hfcomp.trainers._support.gathering import first_rows, over_processes
 from hfcomp.trainers._support.hub_pushes import HubPushes
 from hfcomp.trainers._support.model_card import as_list, trainer_card
 from hfcomp.trainers._support.model_checks import align_special_tokens, check_processes, check_trainable
+from hfcomp.trainers._support.own_callbacks import own_callbacks
 from hfcomp.trainers._support.own_order import seed_of_order, tell_epochs, with_epochs
 from hfcomp.trainers._support.row_report import check_image_ids, check_streamed_rows, report_rows
 from hfcomp.trainers._support.step_log import StepLog
@@ -133,16 +132,9 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Trainer, metaclass=OwnHelp
         self.changed_weights = ChangedWeights(encoder)
         self._outputs: dict[str, torch.Tensor] = {}
         self._has_own_order = False
-        self.add_callback(LogBeforeSave())
-        self.add_callback(SizeAtStart())
-        if args.weight_average_decay is not None:
-            self.add_callback(WeightAverage(args.weight_average_decay, args.weight_average_start))
+        for callback in own_callbacks(self):
+            self.add_callback(callback)
         show_in_notebook(self)
-        maximum = args.max_logit_scale
-        if maximum is None:
-            maximum = math.inf if backbone.config.model_type == "siglip" else 100.0
-        if math.isfinite(maximum) and encoder.plain.logit_scale.requires_grad:
-            self.add_callback(LogitScaleClamp(encoder.plain.logit_scale, maximum))
 
     # The two verbs
 

@@ -129,6 +129,13 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
         },
     )
     weight_average_start: int = field(default=0, metadata={"help": "Of weight_average_decay: step that it begins at."})
+    profile: bool = field(
+        default=False,
+        metadata={
+            "help": "Measure some steps: profile.md says what data, encode, loss, backward and optimiser take and how "
+            "much of a GPU's arithmetic is used; profile_trace.json.gz is a trace of torch's profiler."
+        },
+    )
     freeze_towers: list[str] | None = field(default=None, metadata={"help": "Towers kept as they are: image, text."})
     dataloader_drop_last: bool = field(
         default=True, metadata={"help": "Leave out the last, smaller batch of an epoch; its rows are counted."}
