@@ -35,6 +35,7 @@ class CompositionalCollator:
         concept_tokens: whether a concept is a part of the caption's tokens, at its `concept_spans`, and not a text of
             its own. One that truncation or the tokenizer removes entirely is dropped, one that truncation shortens
             keeps the rest; both are counted as shortened.
+        pad_to_multiple_of: CLIP's texts are padded to the longest of the batch, rounded up to such a multiple.
 
     The batch holds CPU tensors, first `row [B]` (index in the data set), `truncated [B]` (texts of the row that were
     cut), `tiny [B]` (images one pixel wide or high), `cut_concepts [B]` (those over `max_concepts`) and
@@ -59,8 +60,9 @@ class CompositionalCollator:
         max_image_pixels: int = MAX_IMAGE_PIXELS,
         urls: UrlAccess | None = None,
         concept_tokens: bool = False,
+        pad_to_multiple_of: int = 1,
     ) -> None:
-        self.tokenizer = TextTokenizer.from_processor(processor, config)
+        self.tokenizer = TextTokenizer.from_processor(processor, config, multiple=pad_to_multiple_of)
         self.transform = PixelTransform.from_processor(processor.image_processor, max_pixels=max_image_pixels)
         self.num_negatives = num_negatives
         self.negative_image = negative_image

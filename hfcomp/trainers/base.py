@@ -8,14 +8,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.data import Sampler
 from transformers import Trainer
 from transformers.utils import logging
 
 from hfcomp._help import OwnHelp
 from hfcomp.data.columns import BATCH_KEYS, COUNTED_KEYS, RESERVED_KEYS
 from hfcomp.data.draws.captions import require_lists
-from hfcomp.data.draws.epochs import EpochOrder
 from hfcomp.data.streaming import StreamedRows
 from hfcomp.distributed import gather_sizes, sum_loss, sum_over_processes, world_size
 from hfcomp.fields import Features
@@ -24,12 +22,13 @@ from hfcomp.reading import nearest
 from hfcomp.reporting.cards.card import write_card
 from hfcomp.trainers._support.adapters import check_used, with_adapter
 from hfcomp.trainers._support.changed_weights import ChangedWeights
+from hfcomp.trainers._support.execution import compile_towers, set_attention
 from hfcomp.trainers._support.gathering import first_rows, over_processes
 from hfcomp.trainers._support.hub_pushes import HubPushes
 from hfcomp.trainers._support.model_card import as_list, trainer_card
 from hfcomp.trainers._support.model_checks import align_special_tokens, check_processes, check_trainable
 from hfcomp.trainers._support.own_callbacks import own_callbacks
-from hfcomp.trainers._support.own_order import seed_of_order, tell_epochs, with_epochs
+from hfcomp.trainers._support.own_order import OwnOrder, tell_epochs
 from hfcomp.trainers._support.row_report import check_image_ids, check_streamed_rows, report_rows
 from hfcomp.trainers._support.step_log import StepLog
 from hfcomp.trainers.config import CompositionalConfig
@@ -41,7 +40,7 @@ from hfcomp.writing import write_text
 logger = logging.get_logger(__name__)
 
 
-class CompositionalTrainer(ObjectiveHooks, HubPushes, Trainer, metaclass=OwnHelp):
+class CompositionalTrainer(ObjectiveHooks, HubPushes, OwnOrder, Trainer, metaclass=OwnHelp):
     """Base of every objective: a subclass names the features that it requires and writes its loss in `compute_loss`.
 
     The subclass calls [`gather_features`] once, hands the features of the global batch to a loss of `hfcomp.losses`
@@ -87,6 +86,7 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Trainer, metaclass=OwnHelp
         check_processes(args)
         # In the file's own half precision a small learning rate would move almost no weight.
         backbone = load_backbone(model, dtype=torch.float32)
+        set_attention(backbone, args.attn_implementation)
         check_trainable(backbone)
         freeze_towers(backbone, args.freeze_towers or [])
         if processing_class is None:
@@ -126,12 +126,12 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Trainer, metaclass=OwnHelp
             compute_metrics=compute_metrics or self.evaluation_metrics,
             **kwargs,
         )
+        compile_towers(self)
         self.label_names = []
         self.can_return_loss = True
         self.step_log = StepLog()
         self.changed_weights = ChangedWeights(encoder)
         self._outputs: dict[str, torch.Tensor] = {}
-        self._has_own_order = False
         for callback in own_callbacks(self):
             self.add_callback(callback)
         show_in_notebook(self)
@@ -238,14 +238,6 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Trainer, metaclass=OwnHelp
             self.check_epoch(self._train_batch_size * self.args.world_size)
         report_rows(self.train_dataset, type(self), self.args, self.required_features)
         return super().get_train_dataloader()
-
-    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler | None:
-        order = super()._get_train_sampler(train_dataset)
-        chosen = self.row_order(order)
-        if self.args.draw_captions and chosen is not None and not isinstance(chosen, EpochOrder):
-            chosen = EpochOrder(with_epochs(chosen, seed_of_order(self.args)))
-        self._has_own_order = chosen is not order
-        return chosen
 
     def _get_dataloader(self, dataset: Any, *args: Any, is_training: bool = False, **kwargs: Any) -> Any:
         drop_last, collator = self.args.dataloader_drop_last, self.data_collator
