@@ -109,8 +109,12 @@ class CompositionalCollator:
             concepts, fields = self._concepts(rows, names, captions)
             batch |= fields
             if not self.concept_tokens:
-                parts["concept_input_ids"], cut = self.tokenizer([one.text for part in concepts for one in part])
-                truncated.index_add_(0, _present(fields["concept_image_index"]), torch.tensor(cut, dtype=torch.long))
+                found = [one.text for part in concepts for one in part]
+                places = {text: place for place, text in enumerate(dict.fromkeys(found))}
+                parts["concept_input_ids"], cut = self.tokenizer(list(places))
+                batch["concept_text_index"] = torch.tensor([places[text] for text in found], dtype=torch.long)
+                cut_of = torch.tensor(cut, dtype=torch.long)[batch["concept_text_index"]]
+                truncated.index_add_(0, _present(fields["concept_image_index"]), cut_of)
         length = self.tokenizer.length(row for part in parts.values() for row in part)
         batch |= {key: self.tokenizer.pad(part, length) for key, part in parts.items()}
         if self.max_concepts and self.concept_tokens:
