@@ -41,6 +41,7 @@ class CompositionalCollator:
         concept_tokens: whether a concept is a part of the caption's tokens, at its `concept_spans`, and not a text of
             its own. One that truncation or the tokenizer removes entirely is dropped, one that truncation shortens
             keeps the rest; both are counted as shortened.
+        pad_to_multiple_of: CLIP's texts are padded to the longest of the batch, rounded up to such a multiple.
 
     The batch holds CPU tensors, first `row [B]` (index in the data set), `truncated [B]` (texts of the row that were
     cut), `tiny [B]` (images one pixel wide or high), `uncached [B]` (with `pixel_cache`, images that were decoded),
@@ -68,8 +69,9 @@ class CompositionalCollator:
         pixel_cache: str | None = None,
         reduced_jpeg: bool = False,
         concept_tokens: bool = False,
+        pad_to_multiple_of: int = 1,
     ) -> None:
-        self.tokenizer = TextTokenizer.from_processor(processor, config)
+        self.tokenizer = TextTokenizer.from_processor(processor, config, multiple=pad_to_multiple_of)
         self.transform = PixelTransform.from_processor(processor.image_processor, max_pixels=max_image_pixels)
         self.num_negatives = num_negatives
         self.negative_image = negative_image
@@ -129,8 +131,12 @@ class CompositionalCollator:
             concepts, fields = self._concepts(rows, names, captions)
             batch |= fields
             if not self.concept_tokens:
-                parts["concept_input_ids"], cut = self.tokenizer([one.text for part in concepts for one in part])
-                truncated.index_add_(0, _present(fields["concept_image_index"]), torch.tensor(cut, dtype=torch.long))
+                found = [one.text for part in concepts for one in part]
+                places = {text: place for place, text in enumerate(dict.fromkeys(found))}
+                parts["concept_input_ids"], cut = self.tokenizer(list(places))
+                batch["concept_text_index"] = torch.tensor([places[text] for text in found], dtype=torch.long)
+                cut_of = torch.tensor(cut, dtype=torch.long)[batch["concept_text_index"]]
+                truncated.index_add_(0, _present(fields["concept_image_index"]), cut_of)
         length = self.tokenizer.length(row for part in parts.values() for row in part)
         batch |= {key: self.tokenizer.pad(part, length) for key, part in parts.items()}
         if self.max_concepts and self.concept_tokens:

@@ -27,15 +27,19 @@ class TextTokenizer:
         model_type: `clip`, `metaclip_2` or `siglip`.
         max_length: positions of the text tower.
         eos_token_id: the text tower's; 2 is the legacy value that pools at the highest token id.
+        multiple: the length of a padded batch is one of this, as far as there are positions.
 
     Raises:
         ValueError: when tokenizer and text tower disagree about the end-of-text token, so that CLIP would pool a
             wrong position.
     """
 
-    def __init__(self, tokenizer: Any, *, model_type: str, max_length: int, eos_token_id: int | None = None) -> None:
+    def __init__(
+        self, tokenizer: Any, *, model_type: str, max_length: int, eos_token_id: int | None = None, multiple: int = 1
+    ) -> None:
         self.tokenizer = tokenizer
         self.max_length = max_length
+        self.multiple = multiple
         self.pad_to_full = model_type == "siglip"
         self.lower = self.pad_to_full and _is_case_sensitive(tokenizer)
         self.clean = model_type == "clip"
@@ -43,12 +47,13 @@ class TextTokenizer:
             _check_end_of_text(tokenizer, eos_token_id, legacy=model_type == "clip" and eos_token_id == 2)
 
     @classmethod
-    def from_processor(cls, processor: Any, config: Any) -> TextTokenizer:
+    def from_processor(cls, processor: Any, config: Any, *, multiple: int = 1) -> TextTokenizer:
         """The tokenizer of a model.
 
         Args:
             processor: the model's processor.
             config: the model's configuration.
+            multiple: of the length of a padded batch.
         """
         text_config = config.text_config
         return cls(
@@ -56,6 +61,7 @@ class TextTokenizer:
             model_type=config.model_type,
             max_length=text_config.max_position_embeddings,
             eos_token_id=getattr(text_config, "eos_token_id", None),
+            multiple=multiple,
         )
 
     def __call__(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
@@ -117,8 +123,11 @@ class TextTokenizer:
         return torch.tensor(padded, dtype=torch.long).reshape(len(rows), length)
 
     def length(self, rows: Iterable[list[int]]) -> int:
-        """The length to pad to."""
-        return self.max_length if self.pad_to_full else max(len(row) for row in rows)
+        """The length to pad to: the longest, rounded up to `multiple`."""
+        if self.pad_to_full:
+            return self.max_length
+        longest = max(len(row) for row in rows)
+        return min(-(-longest // self.multiple) * self.multiple, self.max_length)
 
     def facts(self) -> dict[str, Any]:
         """Everything that determines a text's token ids, to identify the tokenizer."""

@@ -118,6 +118,7 @@ class DualEncoder(nn.Module, metaclass=OwnHelp):
         negative_input_ids: torch.Tensor | None = None,
         concept_input_ids: torch.Tensor | None = None,
         concept_token_mask: torch.Tensor | None = None,
+        concept_text_index: torch.Tensor | None = None,
         **fields: torch.Tensor,
     ) -> Features:
         """Encodes a batch of the collator.
@@ -129,6 +130,7 @@ class DualEncoder(nn.Module, metaclass=OwnHelp):
                 is.
             negative_input_ids: the negative captions that exist, `[n, L]`, row by row.
             concept_input_ids: the concepts that exist, `[c, L]`, image by image; each is encoded as a text.
+            concept_text_index: `[c]`, where equal concepts are listed once: the row of each in `concept_input_ids`.
             concept_token_mask: `[B * max_concepts, L]` bool, in place of `concept_input_ids`: the tokens of the
                 caption that make up each concept; see [`hfcomp.modeling.tokens.encode_phrases`].
             fields: what is passed on as it is, by the names of [`Features`]: masks, kinds, ratings and ids.
@@ -148,7 +150,7 @@ class DualEncoder(nn.Module, metaclass=OwnHelp):
             "negative_text_embeds": negative_input_ids,
             "concept_embeds": concept_input_ids,
         }
-        output |= self._text_fields(texts, concept_token_mask, fields)
+        output |= self._text_fields(texts, concept_token_mask, fields, concept_text_index)
         if "logit_scale" in self.required_features:
             output["logit_scale"] = self.plain.logit_scale.exp().squeeze()
         if "logit_bias" in self.required_features:
@@ -185,7 +187,11 @@ class DualEncoder(nn.Module, metaclass=OwnHelp):
         return fields
 
     def _text_fields(
-        self, texts: dict[str, Any], concept_token_mask: torch.Tensor | None, batch: dict[str, torch.Tensor]
+        self,
+        texts: dict[str, Any],
+        concept_token_mask: torch.Tensor | None,
+        batch: dict[str, torch.Tensor],
+        concept_text_index: torch.Tensor | None = None,
     ) -> dict[str, Any]:
         parts = {name: ids for name, ids in texts.items() if name in self.required_features}
         phrases = None
@@ -202,6 +208,8 @@ class DualEncoder(nn.Module, metaclass=OwnHelp):
         if "concept_embeds" in fields:
             exists = batch["concept_image_index"] >= 0
             found = fields["concept_embeds"]
+            if phrases is None and concept_text_index is not None:
+                found = found.index_select(0, concept_text_index)
             fields["concept_embeds"] = (
                 scatter_rows(found, exists) if phrases is None else found.masked_fill(~exists.unsqueeze(-1), 0)
             )

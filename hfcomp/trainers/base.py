@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.data import Sampler
 from transformers import Trainer
 from transformers.utils import logging
 
@@ -17,7 +15,6 @@ from hfcomp._help import OwnHelp
 from hfcomp.data.collators import exact_collator
 from hfcomp.data.columns import BATCH_KEYS, COUNTED_KEYS, RESERVED_KEYS
 from hfcomp.data.draws.captions import require_lists
-from hfcomp.data.draws.epochs import EpochOrder
 from hfcomp.data.streaming import SkippingCollator, StreamedRows
 from hfcomp.distributed import gather_sizes, sum_loss, sum_over_processes, world_size
 from hfcomp.distributed.shards import own_part
@@ -26,13 +23,14 @@ from hfcomp.modeling import DualEncoder, freeze_towers, load_backbone, load_proc
 from hfcomp.reading import nearest
 from hfcomp.reporting.cards.card import write_card
 from hfcomp.trainers._support.adapters import check_used, with_adapter
-from hfcomp.trainers._support.callbacks import LogBeforeSave, LogitScaleClamp, SizeAtStart, SkipTrainedBatches
 from hfcomp.trainers._support.changed_weights import ChangedWeights
+from hfcomp.trainers._support.execution import compile_towers, set_attention
 from hfcomp.trainers._support.gathering import first_rows, over_processes
 from hfcomp.trainers._support.hub_pushes import HubPushes
 from hfcomp.trainers._support.model_card import trainer_card
 from hfcomp.trainers._support.model_checks import align_special_tokens, check_processes, check_trainable
-from hfcomp.trainers._support.own_order import seed_of_order, tell_epochs, with_epochs
+from hfcomp.trainers._support.own_callbacks import own_callbacks
+from hfcomp.trainers._support.own_order import OwnOrder, tell_epochs
 from hfcomp.trainers._support.row_report import check_image_ids, check_streamed_rows, report_rows
 from hfcomp.trainers._support.sharding.mixin import Sharding
 from hfcomp.trainers._support.step_log import StepLog
@@ -45,7 +43,7 @@ from hfcomp.writing import write_text
 logger = logging.get_logger(__name__)
 
 
-class CompositionalTrainer(ObjectiveHooks, HubPushes, Sharding, Trainer, metaclass=OwnHelp):
+class CompositionalTrainer(ObjectiveHooks, HubPushes, Sharding, OwnOrder, Trainer, metaclass=OwnHelp):
     """Base of every objective: a subclass names the features that it requires and writes its loss in `compute_loss`.
 
     The subclass calls [`gather_features`] once, hands the features of the global batch to a loss of `hfcomp.losses`
@@ -91,6 +89,7 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Sharding, Trainer, metacla
         check_processes(args)
         # In the file's own half precision a small learning rate would move almost no weight.
         backbone = load_backbone(model, dtype=torch.float32)
+        set_attention(backbone, args.attn_implementation)
         check_trainable(backbone)
         freeze_towers(backbone, args.freeze_towers or [])
         if processing_class is None:
@@ -130,23 +129,15 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Sharding, Trainer, metacla
             compute_metrics=compute_metrics or self.evaluation_metrics,
             **kwargs,
         )
+        compile_towers(self)
         self.label_names = []
         self.can_return_loss = True
         self.step_log = StepLog()
         self.changed_weights = ChangedWeights(encoder)
         self._outputs: dict[str, torch.Tensor] = {}
-        self._has_own_order = False
-        self.add_callback(LogBeforeSave())
-        self.add_callback(SizeAtStart())
-        self.add_callback(SkipTrainedBatches())
-        if args.weight_average_decay is not None:
-            self.add_callback(WeightAverage(args.weight_average_decay, args.weight_average_start))
+        for callback in own_callbacks(self):
+            self.add_callback(callback)
         show_in_notebook(self)
-        maximum = args.max_logit_scale
-        if maximum is None:
-            maximum = math.inf if backbone.config.model_type == "siglip" else 100.0
-        if math.isfinite(maximum) and encoder.plain.logit_scale.requires_grad:
-            self.add_callback(LogitScaleClamp(encoder.plain.logit_scale, maximum))
 
     # The two verbs
 
@@ -250,14 +241,6 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Sharding, Trainer, metacla
             self.check_epoch(self._train_batch_size * self.args.world_size)
         report_rows(self.train_dataset, type(self), self.args, self.required_features)
         return super().get_train_dataloader()
-
-    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler | None:
-        order = super()._get_train_sampler(train_dataset)
-        chosen = self.row_order(order)
-        if self.args.draw_captions and chosen is not None and not isinstance(chosen, EpochOrder):
-            chosen = EpochOrder(with_epochs(chosen, seed_of_order(self.args)))
-        self._has_own_order = chosen is not order
-        return chosen
 
     def _get_dataloader(self, dataset: Any, *args: Any, is_training: bool = False, **kwargs: Any) -> Any:
         drop_last, collator = self.args.dataloader_drop_last, self.data_collator

@@ -13,6 +13,7 @@ from hfcomp._help import OwnHelp
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess
 from hfcomp.trainers._support.adapters import check_adapter_fields
+from hfcomp.trainers._support.execution import check_execution_fields
 from hfcomp.trainers._support.sharding.checks import check_loading
 from hfcomp.trainers.trackers import check_trackers
 from hfcomp.trainers.weight_average import WeightAverage
@@ -145,6 +146,27 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
         },
     )
     weight_average_start: int = field(default=0, metadata={"help": "Of weight_average_decay: step that it begins at."})
+    profile: bool = field(
+        default=False,
+        metadata={
+            "help": "Measure some steps: profile.md says what data, encode, loss, backward and optimiser take and how "
+            "much of a GPU's arithmetic is used; profile_trace.json.gz is a trace of torch's profiler."
+        },
+    )
+    attn_implementation: str | None = field(
+        default=None,
+        metadata={
+            "help": "Attention of the towers: sdpa, eager, or flash_attention_2, which has to be installed. Unset: as "
+            "the model says, else sdpa."
+        },
+    )
+    pad_to_multiple_of: int | None = field(
+        default=None,
+        metadata={
+            "help": "Of CLIP's texts: pad to the longest of the batch, rounded up to such a multiple. Unset: 8 with "
+            "torch_compile, which then meets few lengths, else 1."
+        },
+    )
     freeze_towers: list[str] | None = field(default=None, metadata={"help": "Towers kept as they are: image, text."})
     dataloader_drop_last: bool = field(
         default=True, metadata={"help": "Leave out the last, smaller batch of an epoch; its rows are counted."}
@@ -186,6 +208,8 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
                 "even_batches=False gives processes unequal numbers of batches. Keep the defaults."
             )
         self.accelerator_config.dispatch_batches = False  # every process reads a stream
+        # a copy from pinned memory need not stop the host
+        self.accelerator_config.non_blocking = self.accelerator_config.non_blocking or self.dataloader_pin_memory
         UrlAccess(self.url_timeout)  # raises
         if self.shuffle_buffer < 1:
             raise ValueError(f"shuffle_buffer={self.shuffle_buffer}: expected at least 1, which keeps the order.")
@@ -218,6 +242,7 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
                 f"num_negatives={self.num_negatives}: the objective reads no negative captions of rows. Leave it out."
             )
         check_adapter_fields(self)
+        check_execution_fields(self)
         if self.weight_average_decay is not None:
             WeightAverage(self.weight_average_decay, self.weight_average_start)  # raises
         elif self.weight_average_start:

@@ -22,6 +22,7 @@ from hfcomp.data.pixels.store import read_manifest
 from hfcomp.data.streaming import StreamedRows, check_names
 from hfcomp.data.urls import UrlAccess
 from hfcomp.fields import FIELDS, Features, columns_of
+from hfcomp.trainers._support.execution import text_multiple
 from hfcomp.trainers._support.metrics import embedding_metrics
 from hfcomp.trainers._support.own_order import seed_of_order
 from hfcomp.trainers._support.row_report import missing_negative_images
@@ -91,6 +92,7 @@ class ObjectiveHooks:
             "negative_image": "negative_image_embeds" in self.required_features,
             "max_concepts": args.max_concepts if "concept_embeds" in self.required_features else 0,
             "max_image_pixels": args.max_image_pixels,
+            "pad_to_multiple_of": text_multiple(args),
             "urls": UrlAccess.asked(args.allow_urls, args.url_timeout),
             "pixel_cache": args.pixel_cache,
             "reduced_jpeg": args.reduced_jpeg,

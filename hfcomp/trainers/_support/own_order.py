@@ -5,9 +5,51 @@ from __future__ import annotations
 from typing import Any
 
 from accelerate.data_loader import SeedableRandomSampler
-from torch.utils.data import RandomSampler, Sampler
+from torch.utils.data import RandomSampler, Sampler, SequentialSampler
+from transformers.trainer_utils import has_length
 
+from hfcomp.data.draws.epochs import EpochOrder
+from hfcomp.data.draws.lengths import LengthGroupedOrder, text_lengths
+from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.trainers.config import CompositionalConfig
+
+
+class OwnOrder:
+    """The order of a trainer's rows: transformers', that of `row_order`, or by the length of their texts."""
+
+    _has_own_order = False
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler | None:
+        rows = self.train_dataset if train_dataset is None else train_dataset
+        grouped = self.args.train_sampling_strategy == "group_by_length" and has_length(rows)
+        order = None if grouped else super()._get_train_sampler(train_dataset)
+        chosen = self.row_order(self._order_by_length(rows) if grouped else order)
+        if self.args.draw_captions and chosen is not None and not isinstance(chosen, EpochOrder):
+            chosen = EpochOrder(with_epochs(chosen, seed_of_order(self.args)))
+        self._has_own_order = chosen is not order
+        return chosen
+
+    def _get_eval_sampler(self, eval_dataset: Any) -> Sampler | None:
+        """In the order of the set; transformers would look for token ids to group by."""
+        if self.args.train_sampling_strategy == "group_by_length" and self.args.world_size == 1:
+            return SequentialSampler(eval_dataset)
+        return super()._get_eval_sampler(eval_dataset)
+
+    def _order_by_length(self, rows: Any) -> LengthGroupedOrder:
+        """Rows of like length in a batch.
+
+        Raises:
+            ValueError: for a model whose texts all have the full length.
+        """
+        tokenizer = TextTokenizer.from_processor(self.processing_class, self.model.config)
+        if tokenizer.pad_to_full:
+            raise ValueError(
+                f"train_sampling_strategy='group_by_length': {self.model.config.model_type} pads every text to "
+                f"{tokenizer.max_length} tokens, so that it would save nothing. Leave it out."
+            )
+        lengths = text_lengths(rows, tokenizer, num_negatives=self.args.num_negatives)
+        batch = self._train_batch_size * self.args.world_size
+        return LengthGroupedOrder(lengths, batch_size=batch, seed=seed_of_order(self.args))
 
 
 def tell_epochs(loader: Any) -> None:

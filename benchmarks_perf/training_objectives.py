@@ -1,0 +1,168 @@
+"""The objectives of training.py: each step against an InfoNCE step that encodes the same images and texts.
+
+All trainers share one model and one batch each, made beforehand; a step is what the Trainer runs for a batch: forward,
+loss, backward, clipped gradients, optimiser. The matched step is of the same trainer with the same batch and features,
+so that the towers do the same work, and takes InfoNCE over all of them in place of the objective: negative images with
+their captions are further pairs, all other texts further negatives. The two take turns, in alternating order. Printed
+are CPU and wall time of the step over the matched one, as median (smallest to largest) over turns, and what the
+towers encode. The learning rate is 0: every step meets the same weights.
+
+The rows are those of training.py with negatives by rules (swaps and keywords), a negative image (the next row's), the
+noun phrases of the caption and a group of ten. Towers below ViT-B/32 make the loss a larger part of a step.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from types import MethodType
+
+import torch
+
+NEGATIVES, CONCEPTS = 5, 4
+# Name, trainer, settings. AHNPL's paper has 5 negatives.
+OBJECTIVES = {
+    "InfoNCE": ("InfoNCETrainer", {}),
+    "HN (1 negative)": ("InfoNCETrainer", {"num_negatives": 1}),
+    "NegCLIP (drawn)": ("InfoNCETrainer", {"num_negatives": 1, "draw_negatives": True}),
+    "Cement": ("CementTrainer", {}),
+    "TripletCLIP": ("TripletClipTrainer", {}),
+    "CE-CLIP": ("CEClipTrainer", {"num_negatives": NEGATIVES}),
+    "AHNPL": ("AHNPLTrainer", {"num_negatives": NEGATIVES}),
+    "AHNPL released": ("AHNPLReleasedTrainer", {"num_negatives": NEGATIVES}),
+    "DCL": ("DCLTrainer", {"num_negatives": NEGATIVES}),
+    "Replaced": ("ReplacedNegativesTrainer", {"num_negatives": NEGATIVES}),
+    "C2LIP": ("C2LIPTrainer", {"max_concepts": CONCEPTS}),
+    "CLEAR GLASS": ("ClearGlassTrainer", {"groups_per_batch": 2}),
+    "CLEAR GLASS released": ("ClearGlassReleasedTrainer", {"groups_per_batch": 2}),
+    "text alignment": ("TextAlignmentTrainer", {"allow_levels": True}),
+    "sigmoid": ("InfoNCETrainer", {"sigmoid": True}),
+    "Cement, sigmoid": ("CementTrainer", {}),
+}
+WITH_BIAS = ("sigmoid", "Cement, sigmoid")
+
+
+def make_rows(pairs, batch: int):
+    """Rows with all that an objective reads."""
+    from ahnpl import negatives_of
+    from datasets import Dataset, Features, Image, List, Value
+
+    from hfcomp.data.concepts.columns import concept_columns, noun_phrase_extractor
+    from hfcomp.parsing import load_parser
+
+    found, images = [], pairs.cast_column("image", Image(decode=False))["image"][:]
+    for place, caption in enumerate(pairs["caption"]):
+        for text, negatives, kinds in negatives_of([caption], NEGATIVES):
+            found.append({"image": images[place], "caption": text, "negative_captions": negatives})
+            found[-1] |= {"negative_kinds": kinds, "negative_concreteness": [3.0] * len(kinds)}
+        if len(found) == batch:
+            break
+    rows = [dict(found[index % len(found)]) for index in range(batch)]
+    columns, _ = concept_columns(
+        [row["caption"] for row in rows], noun_phrase_extractor(load_parser("rules")), max_concepts=None
+    )
+    for index, row in enumerate(rows):
+        row["negative_image"] = rows[(index + 1) % batch]["image"]
+        row |= {name: values[index] for name, values in columns.items()}
+        group = index * 2 // batch
+        row |= {"group": f"group {group}", "hard_negative_groups": [f"group {1 - group}"]}
+        row["generalised_caption"] = " ".join(row["caption"].split()[:4])
+    text, texts = Value("string"), List(Value("string"))
+    features = {"image": Image(), "negative_image": Image(), "caption": text, "negative_captions": texts}
+    features |= {"negative_concreteness": List(Value("float32")), "negative_kinds": texts}
+    features |= {"concepts": texts, "concept_spans": List(List(List(Value("int32"))))}
+    features |= {"group": text, "hard_negative_groups": texts, "generalised_caption": text}
+    return Dataset.from_list(rows, features=Features(features))
+
+
+def matched_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+    """InfoNCE over all features that the trainer's own objective gets."""
+    from hfcomp.losses import info_nce_loss
+
+    f = self.gather_features(model, inputs)
+    if "image_embeds" not in f:  # of texts alone
+        image, text = f.text_embeds.unflatten(0, (-1, 2)).unbind(1)
+        further, negatives = [], None
+    else:
+        image, text, negatives = f.image_embeds, f.text_embeds, f.negative_text_embeds
+        further = [f.concept_embeds.unflatten(0, (len(image), -1))] if f.concept_embeds is not None else []
+    if f.negative_image_embeds is not None and negatives is not None:
+        image, text = torch.cat([image, f.negative_image_embeds]), torch.cat([text, negatives[:, 0]])
+        negatives = negatives[:, 1:] if negatives.shape[1] > 1 else None
+    further += [negatives] if negatives is not None else []
+    extra = torch.cat(further, dim=1) if further else None
+    scale = f.logit_scale if f.logit_scale is not None else image.new_tensor(14.3)
+    loss, metrics = info_nce_loss(image, text, logit_scale=scale, negative_text=extra)
+    return self.reduce_loss(loss + 0 * sum_of_learned(f), metrics, f, return_outputs)
+
+
+def sum_of_learned(f) -> torch.Tensor | float:
+    """Of what the objective learns beside the towers, which needs a gradient for the same update."""
+    learned = [*(f.learned or {}).values(), *([f.logit_bias] if f.logit_bias is not None else [])]
+    return sum(value.sum() for value in learned) if learned else 0.0
+
+
+def make_pair(name: str, model, processor, rows, args: argparse.Namespace, folder: Path):
+    """A trainer and its matched one, each with the batch."""
+    from ahnpl import Form
+
+    import hfcomp.trainers as trainers
+
+    kind, own = OBJECTIVES[name]
+    trainer_class = getattr(trainers, kind)
+    settings = {"output_dir": str(folder), "learning_rate": 0.0, "max_grad_norm": 1.0, "report_to": "none"}
+    settings |= {"disable_tqdm": True, "log_level": "error", "use_cpu": args.device == "cpu"}
+    settings |= {"bf16": args.dtype == "bf16", **own}
+    if "groups_per_batch" in own:
+        settings["pairs_per_group"] = args.batch // own["groups_per_batch"]
+    else:
+        settings["per_device_train_batch_size"] = args.batch
+    forms = []
+    for matched in (False, True):
+        config = trainer_class.config_class(**settings)
+        trainer = trainer_class(model, config, train_dataset=rows, processing_class=processor)
+        if matched:
+            trainer.compute_loss = MethodType(matched_loss, trainer)
+        batch = forms[0].batch if forms else next(iter(trainer.get_train_dataloader()))
+        trainer.current_gradient_accumulation_steps = 1
+        trainer.create_optimizer()
+        trainer.model_wrapped, trainer.optimizer = trainer.accelerator.prepare(trainer.model, trainer.optimizer)
+        forms.append(Form(trainer, batch))
+    return forms
+
+
+def compare_objectives(args: argparse.Namespace, folder: Path) -> bool:
+    """Prints a line for each objective, and returns whether all stay within the target."""
+    from training import OBJECTIVE_TARGET, read_pairs, spread
+    from transformers import AutoModel, AutoProcessor
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    torch.set_num_threads(args.threads)
+    rows = make_rows(read_pairs(12 * args.batch)[0], args.batch)
+    processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False)
+    print(f"\n{'':22}{'cpu of matched':>22}{'step of matched':>22}{'cpu s':>8}{'images':>8}{'texts':>7}")
+    missed = []
+    for name in args.only or OBJECTIVES:
+        with tempfile.TemporaryDirectory() as output:
+            model = AutoModel.from_pretrained(folder, trust_remote_code=False)
+            if name in WITH_BIAS:
+                model.logit_bias = torch.nn.Parameter(torch.tensor(-10.0))
+            own, matched = make_pair(name, model, processor, rows, args, Path(output))
+            for turn in range(args.rounds * args.steps):
+                for form in (own, matched)[:: -1 if turn % 2 else 1]:
+                    form.timed_step()
+        cpu, wall = (
+            [one / other for one, other in zip(getattr(own, what), getattr(matched, what), strict=True)]
+            for what in ("cpu_seconds", "seconds")
+        )
+        ratio = statistics.median(own.cpu_seconds) / statistics.median(matched.cpu_seconds)
+        missed += [name] if ratio > OBJECTIVE_TARGET else []
+        images = len(own.batch["pixels"]) if "pixels" in own.batch else 0
+        texts = sum(len(own.batch[key]) for key in own.batch if key.endswith("input_ids"))
+        seconds = statistics.median(own.cpu_seconds)
+        print(f"{name:22}{spread(cpu):>22}{spread(wall):>22}{seconds:8.2f}{images:8}{texts:7}", flush=True)
+        del own, matched, model
+    print(f"above {OBJECTIVE_TARGET} in CPU time: {', '.join(missed) or 'none'}", file=sys.stdout)
+    return not missed

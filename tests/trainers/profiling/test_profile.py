@@ -1,0 +1,172 @@
+"""`profile`: which steps are measured, what their phases add up to, and that training is the same without it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import time
+
+import pytest
+import torch
+from torch import nn
+
+from hfcomp.reporting.saving import render_markdown
+from hfcomp.trainers.info_nce import InfoNCETrainer
+from hfcomp.trainers.profiling.callback import StepPlan, StepProfiler
+from hfcomp.trainers.profiling.flops import flop_counter, model_flops, peak_flops
+from hfcomp.trainers.profiling.phases import PHASES, FlopReader, PhaseClock, PhaseTime
+from hfcomp.trainers.profiling.report import PROFILE_FILE, TRACE_FILE, Profile, profile_report
+from tests import tiny
+from tests.trainers.runs import assert_same_weights, batch_of, build, weights
+
+
+@pytest.fixture(scope="module")
+def profiled(clip, pairs, tmp_path_factory):
+    """A run of 17 steps with a profile, its folder, and the weights of the same run without one."""
+    folder = tmp_path_factory.mktemp("profiled")
+    settings = {"max_steps": 17, "dataloader_num_workers": 0}
+    plain = build(InfoNCETrainer, clip, pairs, folder / "plain", **settings)
+    plain.train()
+    trainer = build(InfoNCETrainer, clip, pairs, folder, profile=True, **settings)
+    trainer.train()
+    return trainer, folder / "run", weights(plain)
+
+
+def test_a_profiled_run_trains_the_same_weights(profiled):
+    trainer, _, expected = profiled
+    assert_same_weights(weights(trainer), expected)
+
+
+def test_the_table_has_every_phase_and_its_shares_are_of_a_step(profiled):
+    _, folder, _ = profiled
+    text = (folder / PROFILE_FILE).read_text()
+    rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("|")}
+    assert set(PHASES) <= set(rows)
+    shares = [float(re.search(r"([\d.]+)%", rows[phase])[1]) for phase in PHASES]
+    assert sum(shares) == pytest.approx(100, abs=0.05 * len(PHASES))  # each is rounded to 0.1
+    assert "10 steps of 8 pairs on cpu" in text
+    assert "peak of this device is not in hfcomp's table" in text
+
+
+def test_the_trace_has_a_range_for_each_phase_of_three_steps(profiled):
+    _, folder, _ = profiled
+    events = json.loads(gzip.decompress((folder / TRACE_FILE).read_bytes()))["traceEvents"]
+    ranges = [event["name"] for event in events if event.get("cat") == "user_annotation"]
+    assert {phase: ranges.count(f"hfcomp: {phase}") for phase in PHASES} == dict.fromkeys(PHASES, 3)
+    assert sum(event["name"] == "aten::addmm" for event in events) > 3 * 10
+    assert sorted(path.name for path in folder.glob("profile*")) == [PROFILE_FILE, TRACE_FILE]
+
+
+def test_nothing_of_it_stays_in_the_trainer(profiled):
+    trainer, _, _ = profiled
+    assert "get_batch_samples" not in vars(trainer)
+    assert "backward" not in vars(trainer.accelerator)
+    assert not trainer.model._forward_hooks
+    assert not trainer.model._forward_pre_hooks
+
+
+def test_without_it_nothing_is_measured(clip, pairs, tmp_path):
+    trainer = build(InfoNCETrainer, clip, pairs, tmp_path)
+    assert not [one for one in trainer.callback_handler.callbacks if isinstance(one, StepProfiler)]
+
+
+def test_flops_are_those_of_the_layers(clip, pairs, tmp_path):
+    """Forward FLOPs of the linear layers, the patch convolution and attention, from the configuration."""
+    trainer = build(InfoNCETrainer, clip, pairs, tmp_path, max_steps=4, profile=True)
+    profiler = next(one for one in trainer.callback_handler.callbacks if isinstance(one, StepProfiler))
+    trainer.train()
+    counted = profiler._flops.flops
+    batch, hidden, inner, layers, projection = 8, 32, 64, 2, 16
+    patches = (tiny.IMAGE_SIZE // 16) ** 2
+    (length,) = {inputs["input_ids"].shape[1] for inputs in trainer.get_train_dataloader()}
+    patch_layer = batch * 2 * patches * hidden * 3 * 16 * 16
+    attention = batch * sum(layers * 2 * 2 * tokens * tokens * hidden for tokens in (patches + 1, length))
+    linear = sum(tokens * (4 * hidden * hidden + 2 * hidden * inner) for tokens in (patches + 1, length))
+    linear = batch * 2 * (layers * linear + 2 * hidden * projection)
+    assert counted["encode"] == patch_layer + attention + linear
+    # each product has two in the backward pass; pixels need no gradient; fused attention has 5 for 2, as it computes
+    # the scores again; the objective's own products are few
+    towers = patch_layer + 2 * linear + attention * 5 // 2
+    assert towers <= counted["backward"] <= towers + 8 * counted["loss"]
+    assert counted["optimiser"] == 0
+
+
+def test_recomputed_activations_are_no_flops_of_the_model(clip, pairs, tmp_path):
+    found = {}
+    for size in (None, 4):
+        trainer = build(InfoNCETrainer, clip, pairs, tmp_path, mini_batch_size=size)
+        reader = FlopReader()
+        reader.begin()
+        reader.enter("encode")
+        loss = trainer.compute_loss(trainer.model, batch_of(trainer, range(8)))
+        reader.enter("backward")
+        loss.backward()
+        reader.enter(None)
+        reader.end()
+        found[size] = reader.flops
+    assert found[4]["backward"] - found[None]["backward"] == pytest.approx(found[None]["encode"], rel=0.01)
+    assert found[4]["backward"] > 1.4 * found[None]["backward"]
+    assert model_flops(found[4], recomputes=True) == pytest.approx(sum(found[None].values()), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("steps", "plan"),
+    [(3, None), (4, (1, 1, 1, 1)), (9, (1, 6, 1, 1)), (17, (3, 10, 1, 3)), (5000, (3, 10, 1, 3))],
+)
+def test_a_short_training_is_measured_in_fewer_steps(steps, plan):
+    found = StepPlan.of(steps)
+    assert (found and (found.skipped, found.timed, found.counted, found.traced)) == plan
+    assert found is None or sum(plan) <= steps
+
+
+def test_a_training_of_three_steps_says_that_they_are_too_few(clip, pairs, tmp_path, capsys):
+    build(InfoNCETrainer, clip, pairs, tmp_path, max_steps=3, profile=True).train()
+    assert "training has 3 steps left, at least 4 are needed" in capsys.readouterr().out
+    assert not list((tmp_path / "run").glob("profile*"))
+
+
+def test_accumulated_batches_are_one_step(clip, pairs, tmp_path):
+    settings = {"max_steps": 4, "gradient_accumulation_steps": 2, "per_device_train_batch_size": 5}
+    build(InfoNCETrainer, clip, pairs, tmp_path, profile=True, **settings).train()
+    assert "1 steps of 10 pairs" in (tmp_path / "run" / PROFILE_FILE).read_text()
+
+
+def test_a_clock_gives_each_phase_its_own_time():
+    clock = PhaseClock(torch.device("cpu"))
+    for _ in range(2):
+        clock.enter("data")
+        time.sleep(0.02)
+        clock.enter("loss")
+        clock.enter(None)
+        time.sleep(0.02)  # logging, which is no part of a step
+    times = clock.times()
+    assert 0.04 <= times["data"].wall < 0.04 + 0.02 * 10
+    assert times["data"].cpu < times["data"].wall
+    assert times["loss"].wall < 0.02
+    assert times["encode"] == PhaseTime()
+
+
+def test_the_share_of_the_peak_is_of_the_device_that_the_table_has():
+    times = {phase: PhaseTime(wall=0.001, cpu=0.001, device=0.02) for phase in PHASES}
+    flops = dict.fromkeys(PHASES, 0) | {"encode": 10**12, "backward": 2 * 10**12}
+    h200 = Profile(times, 10, 1024, 1, flops, 3 * 10**12, "NVIDIA H200", half=True)
+    assert h200.seconds == pytest.approx(0.01)  # of the device, not of the host that runs ahead
+    text = render_markdown(profile_report(h200))
+    # 3e12 FLOP in 10 ms are 300 TFLOP/s, of 989
+    assert "3 TFLOPs in a step, 300 TFLOP/s: 30.3% of the 989 TFLOP/s" in text
+    assert "102,400.0 pairs per second" in text
+    assert "device ms" in text
+    single = render_markdown(profile_report(Profile(times, 10, 8, 2, flops, 10**12, "NVIDIA H200", half=False)))
+    assert "this run computes in fp32" in single
+    assert "main process alone, of 2" in single
+    assert peak_flops("NVIDIA H100 PCIe") == 756e12 < peak_flops("NVIDIA H100 80GB HBM3")
+    assert peak_flops("NVIDIA GeForce RTX 4090") is None
+
+
+def test_the_counter_knows_the_fused_attention_of_cpus():
+    query = torch.randn(2, 4, 6, 8, requires_grad=True)
+    with flop_counter() as counter:
+        nn.functional.scaled_dot_product_attention(query, query, query).sum().backward()
+    product = 2 * 2 * 4 * 6 * 6 * 8
+    assert counter.get_total_flops() == (2 + 5) * product  # the backward pass computes the attention again
