@@ -147,7 +147,8 @@ def test_the_published_inpaintcoco_is_read_from_the_hub_and_pushed_with_flags(hu
     rows = [sets.row(number, **({"inpaint_caption": ""} if number == 1 else {})) for number in range(4)]
     source = sets.published(tmp_path / "source", rows)
     upload = """
-                from huggingface_hub import HfApi
+        import sys
+        from huggingface_hub import HfApi
         HfApi().create_repo("me/InpaintCOCO", repo_type="dataset")
         HfApi().upload_folder(repo_id="me/InpaintCOCO", repo_type="dataset", folder_path=sys.argv[1])
     """

@@ -14,6 +14,7 @@ import json
 import os
 import runpy
 import select
+import signal
 import socket
 import sys
 import types
@@ -51,7 +52,7 @@ def serve(address: str) -> dict[str, Any]:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
             if sys.stdin in readable:
-                os._exit(0)
+                finish()
             if listener in readable:
                 connection, _ = listener.accept()
                 if not os.fork():
@@ -68,6 +69,15 @@ def serve(address: str) -> dict[str, Any]:
         os.dup2(descriptor, number)
         os.close(descriptor)
     return asked
+
+
+def finish() -> None:
+    """Ends this server after those that it started, a few seconds later at most."""
+    signal.alarm(5)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+    os._exit(0)
 
 
 def watch(pid: int, descriptors: list[int], stream: TextIO) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.data.columns import column_values
 from hfcomp.evaluation.encoding.content import distinct, image_key
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems, TextColumn, TextTable
@@ -238,7 +239,7 @@ def _texts(benchmark: Benchmark, items: BenchmarkData) -> tuple[dict[str, TextCo
     """The protocol's columns of texts, and the distinct texts."""
     table, protocol = TextTable(), benchmark.protocol
     names = [name for name in (*protocol.texts, *protocol.optional_texts) if name in items.rows.column_names]
-    return {name: table.add(items.rows[name][:]) for name in names}, table
+    return {name: table.add(column_values(items.rows, name)) for name in names}, table
 
 
 def _images(
