@@ -15,3 +15,4 @@ from tests.processes.client import free_port as free_port
 from tests.processes.client import launch as launch
 from tests.processes.client import run as run
 from tests.processes.client import start as start
+from tests.processes.workers import forkserver as forkserver
