@@ -124,11 +124,17 @@ def free_port() -> int:
 def _server(environment: dict[str, str]) -> str:
     """The address of the server whose libraries were imported with the settings of an environment.
 
-    A Hub of one test, whose address is in `HF_ENDPOINT`, is not worth a server: its processes import transformers.
+    Places of a single test, such as a stand-in Hub or a home of its own, are not worth a server: such a process imports
+    transformers itself.
     """
-    if "HF_ENDPOINT" in environment:
+    settings = {key: value for key, value in environment.items() if key.startswith("HF_")}
+    if {key: value for key, value in settings.items() if not key.endswith("_OFFLINE")} != _shared_settings():
         return _numeric_server()[1]
-    return _server_of(tuple(sorted((key, value) for key, value in environment.items() if key.startswith("HF_"))))[1]
+    return _server_of(tuple(sorted(settings.items())))[1]
+
+
+def _shared_settings() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if key.startswith("HF_") and not key.endswith("_OFFLINE")}
 
 
 @cache
