@@ -124,7 +124,7 @@ def free_port() -> int:
 def _server(environment: dict[str, str]) -> str:
     """The address of the server whose libraries were imported with the settings of an environment.
 
-    Places of a single test, such as a stand-in Hub or a home of its own, are not worth a server: such a process imports
+    Places of a single test, such as a stand-in Hub or a home of its own, are not worth a server: its process imports
     transformers itself.
     """
     settings = {key: value for key, value in environment.items() if key.startswith("HF_")}
