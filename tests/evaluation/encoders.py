@@ -97,7 +97,7 @@ def check_known_scorers(benchmark: Benchmark, rows: BenchmarkData, true: Mapping
 def check_folder_and_hub(
     benchmark: Benchmark, folder: Path, repository: str, true: Mapping[int, Sequence[str]], monkeypatch
 ) -> None:
-    """`check_known_scorers` of a folder in the Hub's layout, and of the repository, whose split `test` is asked for."""
+    """`check_known_scorers` of a folder in the Hub's layout, and of the split `test` of the repository."""
     check_known_scorers(benchmark, items(benchmark, folder), true)
     hub = oracle.HubOnDisk(monkeypatch, **{repository: folder})
     check_known_scorers(benchmark, items(benchmark, None), true)
