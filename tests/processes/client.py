@@ -37,17 +37,15 @@ class Process:
             os.close(descriptor)
         self.stdout = os.fdopen(output[0], encoding="utf-8", errors="replace")
         self.stderr = os.fdopen(errors_pipe[0], encoding="utf-8", errors="replace") if errors_pipe else None
-        self._stream = self._server.makefile("rw")
-        print(json.dumps(asked), file=self._stream, flush=True)
+        self._server.sendall(json.dumps(asked).encode() + b"\n")
+        self._stream = self._server.makefile("rb", buffering=0)  # nothing is read ahead of what `select` sees
         self.pid = int(self._stream.readline())
 
     def wait(self, timeout: float | None = None) -> int:
         if self.returncode is None:
-            self._server.settimeout(timeout)
-            try:
-                self.returncode = int(self._stream.readline())
-            except TimeoutError:
-                raise subprocess.TimeoutExpired(str(self.pid), timeout) from None
+            if not select.select([self._server], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            self.returncode = int(self._stream.readline())
         return self.returncode
 
     def poll(self) -> int | None:
@@ -62,7 +60,7 @@ class Process:
         self.send_signal(signal.SIGKILL)
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """All output and errors, once it has ended."""
+        """All output and errors, once it has ended; for one of whose output nothing was read yet."""
         found = {stream: b"" for stream in (self.stdout, self.stderr) if stream}
         left = {stream.fileno(): stream for stream in found}
         while left:
