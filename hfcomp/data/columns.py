@@ -21,15 +21,12 @@ empty string; ratings are joined by it | Cement |
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hfcomp.data.concepts.level_names import LEVEL_COLUMNS
 from hfcomp.data.known_names import proposed_names, spelled
 from hfcomp.fields import FIELDS, columns_of
 from hfcomp.reading import nearest
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 # What no trainer reads through a field of `Features`.
 _FURTHER_COLUMNS = (
@@ -79,24 +76,6 @@ _ENCODED = ("input_ids", "pixels", "negative_input_ids", "concept_input_ids", "c
 BATCH_KEYS = (*COUNTED_KEYS, *_ENCODED, *(name for name, field in FIELDS.items() if field.in_batch))
 # What the model makes, and what transformers' Trainer would take for its own: a user's collator cannot take the names.
 RESERVED_KEYS = (*(name for name, field in FIELDS.items() if not field.in_batch), "rows", "labels", "return_loss")
-
-
-def column_values(rows: Dataset, name: str) -> list[Any]:
-    """All values of a column, which are those of `rows[name][:]`.
-
-    `datasets` copies the description of all columns for each one that is read so: milliseconds, where the texts of a
-    thousand rows take one. Images and rows in another order are left to it.
-
-    Args:
-        rows: the data set, unformatted or not.
-        name: of a column that it has.
-    """
-    from datasets.features.features import require_decoding
-
-    feature = (rows.info.features or {}).get(name)
-    if feature is None or require_decoding(feature) or rows.format["type"] is not None or rows._indices is not None:
-        return rows[name][:]
-    return rows.data.column(name).to_pylist()
 
 
 def kind_id(kind: str, *, where: str) -> int:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.data.columns import column_values
 from hfcomp.data.urls import shown
 from hfcomp.evaluation.encoding.cells import Altered, PooledImages, is_missing
 from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems, TextTable
+from hfcomp.evaluation.items.columns import column_values
 from hfcomp.evaluation.spec import ASPECTS, EMPTY_CAPTION, NO_IMAGE, Benchmark, BenchmarkData, Measured
 
 if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports this module

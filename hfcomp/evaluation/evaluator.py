@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hfcomp.data.columns import column_values
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.distributed import fail_together, first_process_first, gather_objects, rank
 from hfcomp.evaluation.benchmarks.own import OwnData
 from hfcomp.evaluation.encoding.cells import is_missing
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.engine import Encoder, Prior, Report, run_benchmark, select_rows, validate
+from hfcomp.evaluation.items.columns import column_values
 from hfcomp.evaluation.items.item_scores import joined
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import NAMES, NO_IMAGE, PART, Benchmark, BenchmarkData, Folders, Unavailable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.data.columns import column_values
+from hfcomp.evaluation.items.columns import column_values
 from hfcomp.reading import expand_variables, nearest
 from hfcomp.statistics.average import Average
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datasets
 import pytest
-from PIL import Image
 
 from hfcomp.data.columns import (
     BATCH_KEYS,
@@ -12,13 +11,11 @@ from hfcomp.data.columns import (
     KIND_IDS,
     NEGATIVE_KINDS,
     RESERVED_KEYS,
-    column_values,
     kind_id,
     nearest,
     rename_columns,
     require_columns,
 )
-from tests import tiny
 
 
 @pytest.fixture
@@ -47,15 +44,6 @@ def test_an_unknown_kind_like_nothing_lists_all():
 def test_nearest_is_empty_where_nothing_is_near():
     assert nearest("zzz", COLUMNS) == ""
     assert nearest("captoin", COLUMNS) == " Did you mean 'caption'?"
-
-
-def test_the_values_of_a_column_are_those_that_datasets_gives(tmp_path):
-    rows = tiny.pairs(6, concepts=True)
-    rows.save_to_disk(tmp_path / "rows")
-    for one in (rows, datasets.load_from_disk(tmp_path / "rows"), rows.select([4, 0, 2]), rows.with_format("numpy")):
-        for name in ("caption", "negative_captions", "image_id", "negative_concreteness"):
-            assert str(column_values(one, name)) == str(one[name][:]), name
-    assert all(isinstance(image, Image.Image) for image in column_values(rows, "image"))
 
 
 def test_no_batch_key_is_reserved():

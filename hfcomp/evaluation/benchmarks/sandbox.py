@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hfcomp.data.columns import column_values
 from hfcomp.evaluation.benchmarks.papers.keywords import KeywordItems
+from hfcomp.evaluation.items.columns import column_values
 from hfcomp.evaluation.protocols.attribute_zero_shot import AttributeZeroShot
 from hfcomp.evaluation.protocols.group_match import GroupAndCaption, GroupMatch
 from hfcomp.evaluation.protocols.keyword_ranking import KeywordRanking
