@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ from datasets import load_dataset
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "hfcomp"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-TREES = {path: ast.parse(path.read_text(encoding="utf-8"), filename=str(path)) for path in MODULES}
 SLOW_IMPORTS = {
     "bert_score",
     "diffusers",
@@ -38,6 +38,12 @@ SLOW_IMPORTS = {
     "trackio",
     "wandb",
 }
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """The syntax trees of the package, by file."""
+    return {path: ast.parse(path.read_text(encoding="utf-8"), filename=str(path)) for path in MODULES}
 
 
 def make_check() -> list[list[str]]:
@@ -110,7 +116,7 @@ def in_folder(path: Path, *names: str) -> bool:
 def test_torch_distributed_is_imported_in_one_folder():
     found = {
         place(path, node)
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for name, node in imported(tree)
         if f"{name}.".startswith("torch.distributed.") and not in_folder(path, "distributed")
     }
@@ -120,7 +126,7 @@ def test_torch_distributed_is_imported_in_one_folder():
 def test_torch_distributed_is_not_reached_as_an_attribute():
     found = [
         place(path, node)
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and ast.unparse(node) == "torch.distributed"
         if not in_folder(path, "distributed")
@@ -135,7 +141,7 @@ def test_slow_packages_are_imported_inside_functions():
     page = PACKAGE / "annotation" / "app"
     found = {
         f"{place(path, node)} {name}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for name, node in imported_on_load(tree)
         if name.partition(".")[0] in SLOW_IMPORTS
         and not (name.partition(".")[0] == "evaluate" and faces in path.parents)
@@ -148,7 +154,7 @@ def test_losses_import_torch_and_nothing_else():
     allowed = {"torch", *sys.stdlib_module_names}
     found = {
         f"{place(path, node)} {name}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if in_folder(path, "losses")
         for name, node in imported(tree)
         if name.partition(".")[0] not in allowed and not f"{name}.".startswith(("hfcomp.losses.", "hfcomp._lazy."))
@@ -159,7 +165,7 @@ def test_losses_import_torch_and_nothing_else():
 def test_negatives_and_metrics_load_without_torch():
     found = {
         f"{place(path, node)} {name}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if in_folder(path, "negatives", "parsing", "metrics")
         for name, node in imported_on_load(tree)
         if name.partition(".")[0] in ("torch", "transformers")
@@ -170,7 +176,7 @@ def test_negatives_and_metrics_load_without_torch():
 def test_no_module_imports_the_tests_or_the_recipes():
     found = {
         f"{place(path, node)} {name}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for name, node in imported(tree)
         if name.partition(".")[0] in ("recipes", "tests", "benchmarks_perf", "dataset_builders")
     }
@@ -180,7 +186,7 @@ def test_no_module_imports_the_tests_or_the_recipes():
 def test_no_print_outside_the_command_line():
     found = [
         place(path, node)
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if not in_folder(path, "cli", "experiments")
         for name, node in called(tree)
         if name == "print"
@@ -191,7 +197,7 @@ def test_no_print_outside_the_command_line():
 def test_no_assert_and_no_bare_except():
     found = [
         place(path, node)
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Assert) or (isinstance(node, ast.ExceptHandler) and node.type is None)
     ]
@@ -201,23 +207,23 @@ def test_no_assert_and_no_bare_except():
 def test_no_code_from_elsewhere_is_run():
     loaders = {"eval", "exec"}
     picklers = {"pickle", "cloudpickle", "dill", "joblib"}
-    found = [place(path, node) for path, tree in TREES.items() for name, node in called(tree) if name in loaders]
+    found = [place(path, node) for path, tree in trees().items() for name, node in called(tree) if name in loaders]
     found += [
         place(path, node)
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for name, node in called(tree)
         if name == "torch.load" and "weights_only=True" not in map(ast.unparse, node.keywords)
     ]
     found += [
         place(path, node)
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for _, node in called(tree)
         for keyword in node.keywords
         if keyword.arg == "trust_remote_code" and ast.unparse(keyword.value) != "False"
     ]
     found += [
         place(path, node)
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for name, node in imported(tree)
         if name.partition(".")[0] in picklers and ast.unparse(node) != "from pickle import UnpicklingError"
     ]
@@ -230,7 +236,7 @@ def test_every_model_and_processor_is_loaded_without_code_of_its_author():
     unable = {"PeftConfig", "PeftModel"}  # adapters hold no code
     loads = [
         (place(path, node), {keyword.arg for keyword in node.keywords})
-        for path, tree in {**TREES, **scripts}.items()
+        for path, tree in {**trees(), **scripts}.items()
         for name, node in called(tree)
         if name.endswith(".from_pretrained") and name.partition(".")[0] not in unable
     ]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hfcomp.data.image_ids import photograph_ids
 from hfcomp.evaluation.encoding.cells import Altered, PooledImages, is_missing
 from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems, TextTable
+from hfcomp.evaluation.items.columns import column_values
 from hfcomp.evaluation.spec import ASPECTS, EMPTY_CAPTION, NO_IMAGE, Benchmark, BenchmarkData, Measured
 
 if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports this module
@@ -160,7 +161,7 @@ def validate(benchmark: Benchmark, items: BenchmarkData) -> BenchmarkData:
     if protocol.needs_images:
         reason[missing] = NO_IMAGE
     if LEFT_OUT in rows.column_names:
-        given = np.array([value or "" for value in rows[LEFT_OUT][:]], dtype=object)
+        given = np.array([value or "" for value in column_values(rows, LEFT_OUT)], dtype=object)
         reason = np.where(given != "", given, reason)
     kept = select_rows(_with_names(items), np.flatnonzero(reason == ""))
     left_out = dict(items.left_out)
@@ -195,7 +196,7 @@ def embed(benchmark: Benchmark, items: BenchmarkData, encoder: Encoder, *, progr
         images[column] = encoder.index_images(items.cells(column), column=column, progress=progress)
     texts = TextTable()
     optional = [column for column in protocol.optional_texts if column in items.rows.column_names]
-    columns = {column: texts.add(items.rows[column][:]) for column in (*protocol.texts, *optional)}
+    columns = {column: texts.add(column_values(items.rows, column)) for column in (*protocol.texts, *optional)}
     prompts = texts.add(protocol.prompts(items)).index
     vectors = encoder.index_texts(texts.distinct, progress=progress)
     train = None
@@ -210,9 +211,7 @@ def _table(benchmark: Benchmark, items: BenchmarkData, measured: Measured) -> pd
     from hfcomp.statistics.outcomes import STRATUM
 
     rows = slice(None) if measured.rows is None else measured.rows
-    names = {
-        column: np.asarray(items.rows[column][:], dtype=object)[rows] for column in ("subset", "item", "image_id")
-    }
+    names = {column: values[rows] for column, values in items.names.items()}
     if measured.items is not None:
         names["item"] = np.asarray(measured.items, dtype=object)
     return pd.DataFrame(
@@ -238,14 +237,14 @@ def _empty_texts(rows: Dataset, column: str) -> NDArray[np.bool_]:
         texts = [value] if isinstance(value, str) or value is None else value
         return not any(text and text.strip() for text in texts)
 
-    return np.fromiter(map(empty, rows[column][:]), dtype=bool, count=len(rows))
+    return np.fromiter(map(empty, column_values(rows, column)), dtype=bool, count=len(rows))
 
 
 def _unsolvable(benchmark: Benchmark, rows: Dataset) -> int:
     read = {*benchmark.protocol.texts, *benchmark.protocol.optional_texts}
     if not {"caption", "negative_captions"} <= read & set(rows.column_names):
         return 0
-    pairs = zip(rows["caption"][:], rows["negative_captions"][:], strict=True)
+    pairs = zip(column_values(rows, "caption"), column_values(rows, "negative_captions"), strict=True)
     return sum(caption in negatives for caption, negatives in pairs)
 
 
@@ -255,15 +254,25 @@ def _with_names(items: BenchmarkData) -> BenchmarkData:
     number = [str(row) for row in range(len(rows))]
     columns: dict[str, list[str]] = {}
     for name, missing in (("item", number), ("subset", ["all"] * len(rows))):
-        columns[name] = [str(value) for value in rows[name][:]] if name in rows.column_names else missing
-    given = rows["image_id"][:] if "image_id" in rows.column_names else None
+        columns[name] = list(map(str, column_values(rows, name))) if name in rows.column_names else missing
+    given = column_values(rows, "image_id") if "image_id" in rows.column_names else None
     photographs = photograph_ids(given, _whole_images(items))
     unnamed = [f"{subset}/{item}" for subset, item in zip(columns["subset"], columns["item"], strict=True)]
     columns["image_id"] = [name or own for name, own in zip(photographs, unnamed, strict=True)]
-    kept = rows.remove_columns([name for name in columns if name in rows.column_names])
-    for name, values in columns.items():
-        kept = kept.add_column(name, values)
+    changed = [name for name in columns if not _has_texts(rows, name) or (name == "image_id" and photographs != given)]
+    kept = rows.remove_columns([name for name in changed if name in rows.column_names])
+    for name in changed:
+        kept = kept.add_column(name, columns[name])
     return replace(items, rows=kept)
+
+
+def _has_texts(rows: Dataset, name: str) -> bool:
+    """Whether a column has a text in each row."""
+    return (
+        name in rows.column_names
+        and getattr(rows.info.features[name], "dtype", None) == "string"
+        and rows.data.column(name).null_count == 0
+    )
 
 
 def _whole_images(items: BenchmarkData) -> Iterator[Any]:
@@ -275,7 +284,7 @@ def _whole_images(items: BenchmarkData) -> Iterator[Any]:
 
 def _check_names(benchmark: Benchmark, items: BenchmarkData) -> None:
     first: dict[str, int] = {}
-    for row, names in enumerate(zip(items.rows["subset"][:], items.rows["item"][:], strict=True)):
+    for row, names in enumerate(zip(items.names["subset"], items.names["item"], strict=True)):
         name = "/".join(names)
         if first.setdefault(name, row) != row:
             raise ValueError(

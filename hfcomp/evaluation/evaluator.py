@@ -20,9 +20,10 @@ from hfcomp.evaluation.benchmarks.own import OwnData
 from hfcomp.evaluation.encoding.cells import is_missing
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.engine import Encoder, Prior, Report, run_benchmark, select_rows, validate
+from hfcomp.evaluation.items.columns import column_values
 from hfcomp.evaluation.items.item_scores import joined
 from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import NO_IMAGE, PART, Benchmark, BenchmarkData, Folders, Unavailable
+from hfcomp.evaluation.spec import NAMES, NO_IMAGE, PART, Benchmark, BenchmarkData, Folders, Unavailable
 from hfcomp.evaluation.stored import FAILED
 from hfcomp.statistics import Outcomes
 
@@ -55,10 +56,11 @@ class Loaded:
     def digest(self) -> str:
         """Identifies the items by their names and texts; an image by its name."""
         rows = self.data.rows
-        columns = [name for name in rows.column_names if name not in self.benchmark.protocol.images]
+        columns = [name for name in rows.column_names if name not in (*self.benchmark.protocol.images, *NAMES)]
+        columns += NAMES
         digest = hashlib.sha256(repr((self.benchmark.name, columns)).encode())
         for name in columns:
-            digest.update(repr(rows[name][:]).encode())
+            digest.update(repr(column_values(rows, name)).encode())
         return digest.hexdigest()[:16]
 
     def remarks(self) -> Iterator[str]:

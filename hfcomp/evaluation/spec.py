@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.evaluation.items.columns import column_values
 from hfcomp.reading import expand_variables, nearest
 from hfcomp.statistics.average import Average
 
@@ -24,6 +26,8 @@ ASPECTS = {COMPOSITIONAL: "composition", GENERAL: "general"}
 """What a suite's lines are called in results: what a method is to gain, and what it may forget."""
 
 ROWS_AT_A_TIME = 1024  # that are scored together: memory does not grow with the number of items
+NAMES = ("item", "subset", "image_id")
+"""Columns that name a row: what they miss is filled in."""
 ALL_ITEMS = "all"
 """The subset of a benchmark that has no subsets."""
 PART = " (part)"
@@ -92,6 +96,11 @@ class BenchmarkData:
     unsolvable: int = 0
     texts_alone: int = 0
     notes: tuple[str, ...] = ()
+
+    @cached_property
+    def names(self) -> dict[str, NDArray[np.object_]]:
+        """Each of `NAMES` of all rows, once they are filled in."""
+        return {name: np.asarray(column_values(self.rows, name), dtype=object) for name in NAMES}
 
     def cells(self, column: str) -> Sequence[Any]:
         """The cells of a column of images."""

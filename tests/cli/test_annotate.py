@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
 import urllib.request
-from pathlib import Path
 
 import pytest
 
 from hfcomp.annotation.serve_options import PASSWORD, ServeOptions
 from hfcomp.cli import annotate, main
 from hfcomp.data.annotations.project import Project
+from tests import processes
 from tests.annotation.app import stand_ins
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -28,13 +24,7 @@ def project(tmp_path):
 
 
 def start(*words, **environment):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "hfcomp.cli", "annotate", *map(str, words)],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"} | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    process = processes.start(["-m", "hfcomp.cli", "annotate", *words], env=os.environ | environment)
     lines = []
     for line in process.stdout:
         lines.append(line)

@@ -15,6 +15,7 @@ import hfcomp
 from hfcomp import cli
 from hfcomp.experiments import command
 from hfcomp.experiments.experiment_config import ExperimentConfig
+from tests import processes
 
 
 def test_train_hands_recipe_and_fields_to_the_program(monkeypatch):
@@ -121,8 +122,6 @@ def test_every_field_of_hfcomp_has_a_help_text():
 
 def test_the_recipe_prints_its_help():
     root = Path(hfcomp.__file__).parents[1]
-    done = subprocess.run(
-        [sys.executable, "recipes/slipform.py", "--help"], cwd=root, capture_output=True, text=True, timeout=120
-    )
+    done = processes.run(["recipes/slipform.py", "--help"], cwd=root)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.startswith("recipe: ") and "slipform/sandbox.yaml" in done.stdout.splitlines()[0]

@@ -7,8 +7,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -26,7 +24,7 @@ from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.spec import Unavailable
 from hfcomp.modeling import merge_adapter
 from hfcomp.writing import locked
-from tests import tiny
+from tests import processes, tiny
 from tests.evaluation import small_sugarcrepe
 
 
@@ -368,7 +366,7 @@ def test_an_incomplete_model_ends_the_command_with_one_line(models, data, tmp_pa
     state = load_file(broken / "model.safetensors")
     del state["vision_model.encoder.layers.0.self_attn.q_proj.weight"], state["logit_scale"]
     save_file(state, broken / "model.safetensors", metadata={"format": "pt"})
-    started = launched({"clip": models["clip"], "other": broken}, data, tmp_path)
+    started = processes.start(words_of_process({"clip": models["clip"], "other": broken}, data, tmp_path))
     said = started.communicate(timeout=120)[0]
     assert started.returncode == 1
     (line,) = [line for line in said.splitlines() if "q_proj" in line]
@@ -377,20 +375,17 @@ def test_an_incomplete_model_ends_the_command_with_one_line(models, data, tmp_pa
     assert not list(tmp_path.glob("cache/**/*.safetensors")) and not (tmp_path / "out").exists()
 
 
-def launched(models, data, folder, *launcher: str) -> subprocess.Popen:
+def words_of_process(models, data, folder) -> list[str]:
     given = words(models, data, folder, benchmarks="magic,sugarcrepe")  # one is skipped
     given = [word for at, word in enumerate(given) if "--device" not in (word, given[at - 1])]
-    command = [sys.executable, *launcher, "-m", "hfcomp.cli", "evaluate", *given]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return ["-m", "hfcomp.cli", "evaluate", *given]
 
 
 def test_two_processes_write_the_same_items_as_one(models, data, tmp_path):
     main(words(models, data, tmp_path / "one"))
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    started = launched(models, data, tmp_path / "two", *launcher)
-    said = started.communicate(timeout=120)[0]
-    assert (tmp_path / "two" / "out" / "results.json").exists(), said[-3000:]
+    started = processes.launch(2, words_of_process(models, data, tmp_path / "two"), env=os.environ)
+    said = [process.communicate(timeout=120)[0] for process in started]
+    assert (tmp_path / "two" / "out" / "results.json").exists(), "\n".join(said)[-3000:]
     one, two = (pd.read_parquet(tmp_path / name / "out" / "items.parquet") for name in ("one", "two"))
     pd.testing.assert_frame_equal(one, two)
 
@@ -398,7 +393,7 @@ def test_two_processes_write_the_same_items_as_one(models, data, tmp_path):
 @pytest.mark.slow
 def test_a_killed_run_goes_on_from_its_cache(models, data, tmp_path):
     main(words(models, data, tmp_path / "whole"))
-    started = launched(models, data, tmp_path / "killed")
+    started = processes.start(words_of_process(models, data, tmp_path / "killed"))
     cache = tmp_path / "killed" / "cache"
     while started.poll() is None and not list(cache.glob("*/*.safetensors")):
         time.sleep(0.01)

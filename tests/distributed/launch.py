@@ -1,6 +1,7 @@
-"""Starts the cases on one process (this one) or on several, which one torchrun starts for all cases.
+"""Runs the cases in this process, or in several processes that are started once for all cases.
 
-As a module it is a worker: `python -m tests.distributed.launch <models> <folder> <case> ...`, started by torchrun.
+As a module it is one of them: `python -m tests.distributed.launch <models> <folder> <case> ...`, with the variables of
+torchrun.
 """
 
 from __future__ import annotations
@@ -8,8 +9,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,8 +20,8 @@ from safetensors.torch import load_file, save_file
 from hfcomp.distributed import rank, world_size
 from tests.distributed import sharded_cases  # noqa: F401  # adds its own to CASES
 from tests.distributed.cases import CASES
+from tests.processes import launch as launch_group
 
-ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 300
 
 
@@ -59,7 +58,7 @@ class Results:
     def _of(self, name: str, index: int) -> Result:
         folder = self.folder / name
         facts = folder / f"facts-{index}.json"
-        # the files decide, not the exit status: torchrun was seen to fail after all work was done
+        # the files decide, not the exit status: a process may abort at exit after all work is done
         assert facts.exists(), f"process {index} of {self.processes} left no result of {name}:\n{self.said[-6000:]}"
         return Result(load_file(folder / f"tensors-{index}.safetensors"), json.loads(facts.read_text()), folder)
 
@@ -79,23 +78,14 @@ def run(name: str, models: Path, folder: Path) -> None:
 
 def launch(processes: int, models: Path, folder: Path, names: list[str], **settings: str) -> Results:
     """Runs cases on several processes, all of them in one launch, with further environment variables."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
-    command += ["-m", "tests.distributed.launch", str(models), str(folder), *names]
-    environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads()), "TOKENIZERS_PARALLELISM": "false"}
-    environment |= settings
-    folder.mkdir(parents=True, exist_ok=True)
-    log = folder / "log.txt"
-    with log.open("w") as stream:
-        started = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        try:
-            started.wait(TIMEOUT)
-        finally:
-            if started.poll() is None:
-                os.killpg(started.pid, signal.SIGKILL)
-                started.wait()
-    return Results(folder, models, processes, log.read_text())
+    words = ["-m", "tests.distributed.launch", models, folder, *names]
+    started = launch_group(processes, words, env=os.environ | settings, threads=torch.get_num_threads())
+    try:
+        said = [one.communicate(TIMEOUT)[0] for one in started]
+    finally:
+        for one in started:
+            one.kill()
+    return Results(folder, models, processes, "\n".join(said))
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import pytest
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from tests import tiny, tolerances
+from tests import processes, tiny, tolerances
 
 REPOSITORY = Path(__file__).parents[2]
 SCRIPT = """
@@ -64,19 +64,26 @@ def start(command: list[str], folder: Path) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
 
 
+def start_alone(words: list, folder: Path) -> processes.Process:
+    return processes.start(words, env=os.environ | {"OMP_NUM_THREADS": "1"}, cwd=folder)
+
+
 @pytest.fixture(scope="module")
 def scripts(clip, tmp_path_factory) -> dict[int, tuple[Path, str]]:
     """Of one and of two processes, what the script wrote and said."""
     place = tmp_path_factory.mktemp("scripts")
     (place / "train.py").write_text(SCRIPT)
     found = {}
-    for processes, launcher in {1: "python", 2: "torchrun --nproc_per_node 2"}.items():
-        folder = place / str(processes)
+    for number in (1, 2):
+        folder = place / str(number)
         folder.mkdir()
-        done = start([*launcher.split(), "train.py", str(clip), str(folder), str(16 // processes)], place)
+        words = ["train.py", clip, folder, 16 // number]
+        # two as torchrun starts them; torchrun itself starts the recipe in tests/recipes/test_slipform.py
+        started = processes.launch(2, words, env=os.environ, cwd=place) if number == 2 else [start_alone(words, place)]
+        said = "\n".join(process.communicate(timeout=300)[0] for process in started)
         # judged by what it wrote: an interpreter may abort at exit after all work is done
-        assert (folder / f"facts-{processes - 1}.json").exists(), done.stderr[-3000:]
-        found[processes] = folder, done.stdout
+        assert (folder / f"facts-{number - 1}.json").exists(), said[-3000:]
+        found[number] = folder, said
     return found
 
 

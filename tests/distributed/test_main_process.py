@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
-from pathlib import Path
+from tests import processes
 
-ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 import datetime, sys, time
 import torch.distributed as dist
@@ -34,19 +30,8 @@ except (ValueError, OtherProcessFailed) as error:
 
 
 def test_the_others_wait_longer_than_a_collective_may_and_receive_the_result():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, rank, port],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in "01"
-    ]
+    port = processes.free_port()
+    started = [processes.start(["-c", SCRIPT, rank, port]) for rank in "01"]
     said = [process.communicate(timeout=120)[0] for process in started]
     assert all("{'rows': [1, 2]}" in one for one in said), said
     assert "ValueError row 7 is damaged" in said[0]

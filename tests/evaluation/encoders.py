@@ -94,6 +94,23 @@ def check_known_scorers(benchmark: Benchmark, rows: BenchmarkData, true: Mapping
     assert (constant["value"] == 0).all() and constant["tie"].all()
 
 
+def check_folder_and_hub(
+    benchmark: Benchmark, folder: Path, repository: str, true: Mapping[int, Sequence[str]], monkeypatch
+) -> None:
+    """`check_known_scorers` of a folder in the Hub's layout, and of the split `test` of the repository."""
+    check_known_scorers(benchmark, items(benchmark, folder), true)
+    hub = oracle.HubOnDisk(monkeypatch, **{repository: folder})
+    check_known_scorers(benchmark, items(benchmark, None), true)
+    assert [(name, options["split"]) for name, options in hub.asked] == [(repository, "test")]
+
+
+def numbered_texts(*lists: str, number: int = 1500) -> dict[str, list[Any]]:
+    """A caption for each row, and in each of the lists one text that no other row has."""
+    return {"caption": [f"a {row}" for row in range(number)]} | {
+        name: [[f"{name} {row}"] for row in range(number)] for name in lists
+    }
+
+
 def check_chance(benchmark: Benchmark, columns: Mapping[str, list[Any]], number: int = 1500) -> None:
     """A random scorer is at the declared chance in every metric, within four standard errors.
 

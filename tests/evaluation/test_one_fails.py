@@ -1,20 +1,18 @@
-"""Of two processes one fails: the other one ends too, or both go on (about 30 s, most of it imports)."""
+"""Of two processes one fails: the other one ends too, or both go on (about 20 s)."""
 
 from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from tests import processes
 from tests.evaluation import small_sugarcrepe
 
-ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 240
 SCORES = "nothing_of_callback"
 GO_ON = ("disk_fills", "no_folder")
@@ -29,22 +27,10 @@ STOP_RUNS = ("base_of_run", "cost_of_run", "outcomes_of_run", "report_of_run")
 STOP_TRAINING = {"data_of_callback": 0, "score_of_callback": 0, "file_of_callback": 1, "items_of_callback": 0}
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 def run(*words: str) -> None:
     """Two processes that nobody but themselves ends: torchrun would end the second one."""
-    shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    shared |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "tests.evaluation.one_fails", *words]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    started = [
-        subprocess.Popen(command, cwd=ROOT, env=os.environ | shared | {"RANK": rank, "LOCAL_RANK": rank}, **pipes)
-        for rank in "01"
-    ]
+    environment = os.environ | {"HF_HUB_OFFLINE": "1"}
+    started = processes.launch(2, ["-m", "tests.evaluation.one_fails", *words], env=environment)
     said = []
     try:
         for one in started:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from hfcomp.data.images import decode_image
@@ -116,6 +117,17 @@ def class_encoders(classes: Sequence[str] = CLASS_NAMES) -> dict[str, FirstPixel
         "constant": FirstPixelEncoder(lambda pixel: np.ones(8), lambda prompt: np.ones(8)),
         "random": FirstPixelEncoder(lambda pixel: random.normal(size=8), lambda prompt: random.normal(size=8)),
     }
+
+
+def check_known_encoders(benchmark, folder: Path, classes: Sequence[str]) -> None:
+    """Of 8 classes, equally often: a perfect encoder is always right, an inverted or constant one never."""
+    found = {name: means(benchmark, folder, encoder) for name, encoder in class_encoders(classes).items()}
+    assert list(found["perfect"]) == ["accuracy", "mean per class", "top-5 accuracy"]
+    assert set(found["perfect"].values()) == {1.0}
+    assert found["inverted"]["accuracy"] == found["inverted"]["mean per class"] == 0.0
+    assert set(found["constant"].values()) == {0.0}
+    assert found["random"]["accuracy"] == pytest.approx(1 / 8, abs=0.08)
+    assert found["random"]["top-5 accuracy"] == pytest.approx(5 / 8, abs=0.12)
 
 
 def means(benchmark, folder: Path, encoder) -> dict[str, float]:

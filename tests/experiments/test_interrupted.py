@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import shutil
 import signal
@@ -32,7 +31,7 @@ from hfcomp.run_folders import CONFIG_FILE, FINISHED_FILE, run_folder
 from hfcomp.trainers.base import CompositionalTrainer
 from hfcomp.trainers.stages import HISTORY_FILE, last_checkpoint
 from hfcomp.writing import LOCK_FILE
-from tests import tiny
+from tests import processes, tiny
 
 FIELDS = (
     "--batch_size 8 --max_steps 4 --save_steps 2 --logging_steps 3 --evaluation own "
@@ -77,8 +76,7 @@ def child(tmp_path_factory):
     """Runs `run_and_kill` in a process of its own; the heavy imports are paid once."""
     rows = tmp_path_factory.mktemp("rows")
     datasets.DatasetDict({"train": tiny.pairs(16), "test": tiny.pairs(8)}).save_to_disk(rows)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["hfcomp.sandbox", "matplotlib.figure", __name__])
+    context = processes.forkserver()
 
     def run(folder: Path, place: str) -> tuple[int, list[tuple[str, str]]]:
         log = folder.with_name(f"{folder.name}-{place or 'end'}.json")

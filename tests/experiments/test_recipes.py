@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from hfcomp.experiments.recipes import RecipeFile, find_recipe, read_recipe, rec
 from hfcomp.reading import expand_variables
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
+from tests import processes
 
 
 @pytest.fixture
@@ -116,9 +115,8 @@ def test_an_objective_beside_the_user_is_found(tmp_path, start):
     script.write_text("from hfcomp.cli import main\n\nmain()\n")
     words = [str(script), "train", "slipform"] if start == "hfcomp" else [str(root / start)]
     # the value that is refused comes after the objective
-    command = [sys.executable, *words, "--objective", "objective_of_mine:MyTrainer", "--controls", "nothing"]
-    environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    words += ["--objective", "objective_of_mine:MyTrainer", "--controls", "nothing"]
+    done = processes.run(words, cwd=tmp_path)
     assert "error: command line: --controls: entry 1: found 'nothing'" in done.stderr, done.stderr[-2000:]
 
 

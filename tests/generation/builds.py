@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import multiprocessing
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,13 +37,6 @@ def build(folder: Path, dataset: Dataset | None = None, stages: Sequence[Stage] 
     return run_stages(
         source() if dataset is None else dataset, loud_stages() if stages is None else stages, folder, **options
     )
-
-
-def forkserver(*modules: str) -> multiprocessing.context.ForkServerContext:
-    """Processes that begin with these modules loaded."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*modules])
-    return context
 
 
 def make_loud(*, mark: str, seconds: float = 0.0):

@@ -31,11 +31,6 @@ def whole(tmp_path_factory) -> Path:
     return build(tmp_path_factory.mktemp("whole") / "out").folder
 
 
-@pytest.fixture(scope="module")
-def context():
-    return builds.forkserver("hfcomp.generation.runner", "hfcomp.data.loading", __name__)
-
-
 def make_again(*, word: str):
     """A second stage, which reads what the first made."""
     return lambda batch: batch | {"loud": [f"{text} {word}" for text in batch["loud"]]}

@@ -16,7 +16,6 @@ from filelock import FileLock
 
 from hfcomp.data.loading import load_training_set
 from hfcomp.generation import runner, shards
-from hfcomp.generation.executors import local
 from hfcomp.generation.manifest import MANIFEST, SET_ASIDE_FILE, UNFINISHED
 from hfcomp.generation.runner import ROW, Stage, StageError
 from hfcomp.writing import LOCK_FILE
@@ -28,17 +27,6 @@ from tests.generation.builds import build
 def whole(tmp_path_factory) -> Path:
     """A build that nothing disturbed. Never write into this folder."""
     return build(tmp_path_factory.mktemp("whole") / "out").folder
-
-
-@pytest.fixture(scope="module")
-def context():
-    return builds.forkserver("hfcomp.generation.runner", "hfcomp.data.loading", __name__)
-
-
-@pytest.fixture
-def quick_workers(context, monkeypatch):
-    """Workers that need not import everything anew."""
-    monkeypatch.setattr(local, "START_METHOD", "forkserver")
 
 
 def die_at(folder: str, call: str, number: int) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 
 import pytest
 from datasets import Dataset, Features, Value, load_dataset
 
 from hfcomp.data.features import CONCEPT_FEATURES
-from hfcomp.generation.executors import local
 from hfcomp.generation.manifest import MANIFEST
 from hfcomp.generation.runner import Stage, run_stages
 from hfcomp.generation.shards import COUNTS, ShardMaker
@@ -52,10 +50,7 @@ def test_phrases_their_places_and_counts(whole):
     }
 
 
-def test_processes_change_no_byte(whole, tmp_path, monkeypatch):
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["hfcomp.generation.text_concepts", "tests.generation.parsing_server"])
-    monkeypatch.setattr(local, "START_METHOD", "forkserver")
+def test_processes_change_no_byte(whole, tmp_path, quick_workers):
     assert builds.hashes(build(tmp_path, num_workers=2).folder) == builds.hashes(whole)
 
 

@@ -13,15 +13,14 @@ def test_something(hub):
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from huggingface_hub import HfApi, constants
 
+from tests import processes
 from tests.hub.repositories import WRITE_TOKEN
 from tests.hub.stand_in import StandInHub
 
@@ -77,13 +76,12 @@ def run_in_hub(
     Returns:
         What it printed; with `fails` also what it wrote to its standard error.
     """
-    command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
-    return run_command(command, {**hub.environment(token), **more}, fails=fails)
+    return run_command(["-c", textwrap.dedent(code), *arguments], {**hub.environment(token), **more}, fails=fails)
 
 
-def run_command(command: list[str], environment: Mapping[str, str], *, fails: bool = False) -> str:
-    """What a process prints; see `run_in_hub`."""
-    done = subprocess.run(command, env=dict(environment), cwd=ROOT, capture_output=True, text=True, timeout=300)
+def run_command(words: Sequence[object], environment: Mapping[str, str], *, fails: bool = False) -> str:
+    """What `python WORDS` prints; see `run_in_hub`."""
+    done = processes.run(words, env=environment)
     if (done.returncode != 0) != fails:
         raise AssertionError(f"ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
     return done.stdout + done.stderr if fails else done.stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -41,8 +40,7 @@ def coco(tmp_path) -> Path:
 
 
 def run(hub, *words: object, builder: Path = BUILDER, fails: bool = False) -> str:
-    command = [sys.executable, str(builder / "build.py"), *map(str, words)]
-    return run_command(command, hub.environment(), fails=fails)
+    return run_command([builder / "build.py", *words], hub.environment(), fails=fails)
 
 
 @pytest.mark.slow
@@ -145,16 +143,12 @@ def test_inpaintcoco_of_a_project_is_built_pushed_and_loaded_back(hub, tmp_path)
     run_in_hub(hub, code)
 
 
-def test_the_published_inpaintcoco_is_read_from_the_hub_and_pushed_with_flags(hub, tmp_path):
+def test_the_published_inpaintcoco_is_read_from_the_hub_and_pushed_with_flags(hub, connect, tmp_path):
     rows = [sets.row(number, **({"inpaint_caption": ""} if number == 1 else {})) for number in range(4)]
     source = sets.published(tmp_path / "source", rows)
-    upload = """
-        import sys
-        from huggingface_hub import HfApi
-        HfApi().create_repo("me/InpaintCOCO", repo_type="dataset")
-        HfApi().upload_folder(repo_id="me/InpaintCOCO", repo_type="dataset", folder_path=sys.argv[1])
-    """
-    run_in_hub(hub, upload, source)
+    api = connect(WRITE_TOKEN)
+    api.create_repo("me/InpaintCOCO", repo_type="dataset")
+    api.upload_folder(repo_id="me/InpaintCOCO", repo_type="dataset", folder_path=source)
     words = ["--source", "me/InpaintCOCO", "--output", tmp_path / "out", "--push_to_hub", "me/flagged"]
     run(hub, *words, builder=BUILDERS / "inpaintcoco")
     card = DatasetCard(hub.repository("datasets", "me/flagged").files["README.md"].content.decode())

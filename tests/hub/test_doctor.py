@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 from huggingface_hub import constants
 
 from hfcomp.environment.hub_access import find_hub_access
+from tests import processes
 from tests.hub.repositories import READ_TOKEN, WRITE_TOKEN, WRONG_TOKEN
-from tests.hub.running import ROOT
 
 
 def test_the_command_names_the_user_and_not_the_token(hub):
-    command = [sys.executable, "-m", "hfcomp.cli", "doctor", "--json"]
-    environment = hub.environment(WRONG_TOKEN)
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = processes.run(["-m", "hfcomp.cli", "doctor", "--json"], env=hub.environment(WRONG_TOKEN))
     assert WRONG_TOKEN not in done.stdout + done.stderr
     answer = json.loads(done.stdout)
     broken = [one for one in answer["findings"] if one["state"] == "broken"]

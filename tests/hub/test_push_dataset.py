@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -35,8 +34,7 @@ What they are.
 
 
 def push(hub: Hub, *words: object, token: str | None = WRITE_TOKEN, fails: bool = False) -> str:
-    command = [sys.executable, "-m", "hfcomp.cli", "push-dataset", *map(str, words)]
-    return run_command(command, hub.environment(token), fails=fails)
+    return run_command(["-m", "hfcomp.cli", "push-dataset", *words], hub.environment(token), fails=fails)
 
 
 READ_BACK = """

@@ -20,6 +20,7 @@ import yaml
 
 from hfcomp.metrics.modules import MODULES, module_path
 from hfcomp.metrics.modules.page import page
+from tests import processes
 from tests.metrics import module_rows
 from tests.metrics.evaluate_cache import evaluate
 from tests.metrics.module_rows import LOWEST, columns_and_options, rows_of, scorers
@@ -139,12 +140,9 @@ def test_metrics_are_combined():
 
 
 def test_two_processes_are_one(tmp_path):
-    command = [sys.executable, "-m", "tests.metrics.two_processes", str(tmp_path)]
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    started = [
-        subprocess.Popen([*command, str(number), "2"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
-        for number in range(2)
-    ]
+    words = ["-m", "tests.metrics.two_processes", tmp_path]
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1"}
+    started = [processes.start([*words, number, 2], env=environment, errors=True) for number in range(2)]
     printed = [process.communicate(timeout=100)[0] for process in started]
     assert [process.returncode for process in started] == [0, 0]
     found = json.loads(printed[0].splitlines()[-1])

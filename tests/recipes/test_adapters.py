@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from transformers import CLIPModel
 
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.modeling import load_backbone
-from tests import tolerances
+from tests import processes, tolerances
 
 pytestmark = pytest.mark.slow
 REPOSITORY = Path(__file__).parents[2]
@@ -30,10 +29,10 @@ def run(tmp_path_factory) -> Path:
     page = (REPOSITORY / "docs" / "adapters.md").read_text()
     (line,) = re.findall(r"^(accelerate launch recipes/slipform\.py --peft lora) *#.*$", page, re.MULTILINE)
     program, *words = shlex.split(line)
-    command = [str(Path(sys.executable).parent / program), *words, *SMALL.split()]
+    command = [Path(sys.executable).parent / program, *words, *SMALL.split()]
     command += ["--weight_average_decay", "0.5", "--output_dir", str(folder / "run")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HOME": str(folder / "home")}
-    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=600)
+    done = processes.run(command, cwd=REPOSITORY, env=environment, timeout=600)
     # judged by what it wrote: an interpreter may abort at exit after all work is done
     assert (folder / "run" / "results.json").exists(), done.stderr[-4000:]
     (folder / "terminal.txt").write_text(done.stdout)

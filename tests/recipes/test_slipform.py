@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from tests import tolerances
+from tests import processes, tolerances
 
 REPOSITORY = Path(__file__).parents[2]
 # an epsilon above the rounding of gradients: Adam makes a whole step of one that is nothing else
@@ -47,8 +46,8 @@ def runs(tmp_path_factory) -> dict[str, Path]:
     for launcher in LAUNCHERS:
         wanted = folder / launcher.split()[0] / "run"
         program, *words = readme_command(launcher)
-        command = [str(scripts / program), *words, "--output_dir", str(wanted), *FIELDS]
-        done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=600)
+        command = [scripts / program, *words, "--output_dir", wanted, *FIELDS]
+        done = processes.run(command, cwd=REPOSITORY, env=environment, timeout=600)
         # judged by what it wrote: an interpreter may abort at exit after all work is done
         assert (wanted / "results.json").exists(), done.stderr[-4000:]
         (wanted / "terminal.txt").write_text(done.stdout)

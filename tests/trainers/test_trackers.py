@@ -6,8 +6,6 @@ import io
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from hfcomp import InfoNCEConfig, InfoNCETrainer
 from hfcomp.trainers import trackers
 from hfcomp.trainers.cost import ELAPSED
-from tests import tiny
+from tests import processes, tiny
 
 SECRET = "hf_NobodyMayReadThis"
 NAMES = ["loss", "learning_rate", "logit_scale", "accuracy_image_to_text", "texts_encoded", "changed_weight_fraction"]
@@ -63,8 +61,7 @@ def folder(tmp_path_factory, clip) -> Path:
     own = {key: value for key, value in os.environ.items() if not key.startswith(("WANDB", "TRACKIO"))}
     own |= {key: str(path) for key, path in places.items()} | {"WANDB_MODE": "offline", "HF_HUB_OFFLINE": "1"}
     own |= {"PYTHONPATH": str(Path(__file__).parents[2]), "HF_TOKEN": SECRET, "WANDB_SILENT": "true"}
-    command = [sys.executable, "-c", textwrap.dedent(RUN), str(clip), str(folder)]
-    done = subprocess.run(command, env=own, cwd=folder, capture_output=True, text=True, timeout=600)
+    done = processes.run(["-c", textwrap.dedent(RUN), clip, folder], env=own, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hfcomp.evaluation.benchmarks.papers.keywords import KeywordItems
+from hfcomp.evaluation.items.columns import column_values
 from hfcomp.evaluation.protocols.attribute_zero_shot import AttributeZeroShot
 from hfcomp.evaluation.protocols.group_match import GroupAndCaption, GroupMatch
 from hfcomp.evaluation.protocols.keyword_ranking import KeywordRanking
@@ -77,7 +78,7 @@ class SandboxData:
         from hfcomp.data.loading import undecoded
 
         rows = undecoded(getattr(sandbox, self.function)(self.rows, self.seed, **self.options))
-        rows = rows.add_column("item", rows["image_id"][:])
+        rows = rows.add_column("item", column_values(rows, "image_id"))
         options = [f"{name}={value}" for name, value in self.options.items()]
         place = f"the sandbox: {self.function}({', '.join(map(str, (self.rows, self.seed, *options)))})"
         prompts = sandbox.zero_shot_prompts() if self.function == "zero_shot_set" else {}
@@ -185,7 +186,7 @@ def _as_pairs(rows: Dataset, *, concept: str | None) -> Dataset:
 
 def _by_kind(rows: Dataset) -> Dataset:
     """Each kind a subset; the true caption of those that add is true of both images."""
-    kinds = rows["kind"][:]
+    kinds = column_values(rows, "kind")
     answers = [not kind.startswith("add_") for kind in kinds]
     return rows.add_column("subset", kinds).add_column("one_answer", answers)
 

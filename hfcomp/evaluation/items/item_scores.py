@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.evaluation.items.columns import column_values
 from hfcomp.writing import write_parquet
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def item_scores(benchmark: str, scored: ScoredItems) -> pa.Table:
     import pyarrow as pa
 
     rows = scored.items.rows
-    names = {name: pa.array(rows[name][:], pa.string()) for name in ("subset", "item", "image_id")}
+    names = {name: pa.array(scored.items.names[name], pa.string()) for name in ("subset", "item", "image_id")}
     parts = [
         pa.table({"benchmark": pa.array([benchmark] * len(rows)), **names, **columns})
         for columns in (*_columns(scored), *_classes(scored))
@@ -59,7 +60,7 @@ def _columns(scored: ScoredItems) -> Iterator[dict[str, Any]]:
     import pyarrow as pa
 
     for (image, name), values in scored.entry_scores():
-        starts, texts = _flattened(scored.columns[name], scored.items.rows[name][:])
+        starts, texts = _flattened(scored.columns[name], column_values(scored.items.rows, name))
         offsets = pa.array(starts, pa.int32())
         yield {
             "texts_of": pa.array([name] * (len(starts) - 1)),

@@ -58,7 +58,7 @@ class ItemImages:
     def __init__(self, loaded: Iterable[Loaded]) -> None:
         self._rows: dict[Entry, tuple[Loaded, int]] = {}
         for one in loaded:
-            names = zip(one.data.rows["subset"][:], one.data.rows["item"][:], strict=True)
+            names = zip(one.data.names["subset"], one.data.names["item"], strict=True)
             for row, name in enumerate(names):
                 for title in {one.title, one.benchmark.title}:  # a recipe does not say that images are missing
                     self._rows[title, *name] = one, row

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hfcomp.evaluation.encoding.content import distinct, image_key
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems, TextColumn, TextTable
+from hfcomp.evaluation.items.columns import column_values
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Unavailable
 
 MOST_PAIRS = 10_000
@@ -238,7 +239,7 @@ def _texts(benchmark: Benchmark, items: BenchmarkData) -> tuple[dict[str, TextCo
     """The protocol's columns of texts, and the distinct texts."""
     table, protocol = TextTable(), benchmark.protocol
     names = [name for name in (*protocol.texts, *protocol.optional_texts) if name in items.rows.column_names]
-    return {name: table.add(items.rows[name][:]) for name in names}, table
+    return {name: table.add(column_values(items.rows, name)) for name in names}, table
 
 
 def _images(

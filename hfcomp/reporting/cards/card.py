@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -133,13 +134,19 @@ def evaluate_command(name: str, place: str, base: str | None) -> str:
 def render_card(card: Card) -> str:
     """The text of a card."""
     template = (shipped_folder("model_cards", TEMPLATE) / TEMPLATE).read_text(encoding="utf-8")
+    known = {one.name: getattr(card, one.name) for one in fields(card)}
+    text = {"metadata": card.metadata.to_yaml(), "mark": OWN_MARK, "meanings": MEANINGS}
+    return _compiled(template).render(**known | text)
+
+
+@cache
+def _compiled(template: str) -> jinja2.Template:
+    """Compiled once in a process: that takes longer than all else of a small training's card."""
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
     environment.filters |= {"plain": escaped, "fenced": fenced, "table": _table, "pairs": _pairs, "section": _section}
-    known = {one.name: getattr(card, one.name) for one in fields(card)}
-    text = {"metadata": card.metadata.to_yaml(), "mark": OWN_MARK, "meanings": MEANINGS}
-    return environment.from_string(template).render(**known | text)
+    return environment.from_string(template)
 
 
 def write_card(folder: Path, card: Card) -> bool:

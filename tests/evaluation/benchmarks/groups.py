@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.evaluation.benchmarks import oracle
-from tests.evaluation.encoders import photos
+from tests.evaluation.encoders import numbered_texts, photos
 
-TEXTS = {"caption": [f"a {row}" for row in range(1500)], "negative_captions": [[f"b {row}"] for row in range(1500)]}
+TEXTS = numbered_texts("negative_captions")
 """Of as many groups, for `check_chance`."""
 
 

@@ -36,16 +36,11 @@ from hfcomp.modeling.random_sdxl import write_tiny_sdxl
 from hfcomp.negatives.targets import CATEGORIES
 from hfcomp.writing import locked
 from tests import tiny
-from tests.generation.builds import forkserver, hashes
+from tests.generation.builds import hashes
 from tests.generation.concretebatch import sets
 from tests.generation.concretebatch.sets import WORDS
 from tests.generation.kills import survive_kills
 from tests.generation.writers.endpoint import Answer, right, serving
-
-LOADED = (
-    *("tests.generation.parsing_server", "openai", "diffusers.pipelines.auto_pipeline", __name__),
-    "diffusers.pipelines.stable_diffusion_xl.pipeline_stable_diffusion_xl_img2img",
-)
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +129,7 @@ def rows_of(folder: Path, config: str) -> list[list[str]]:
     return load_training_set(str(folder), config=config)["negative_captions"][:]
 
 
-def test_steps_run_one_by_one_give_the_bytes_of_the_whole(options, tmp_path):
+def test_steps_run_one_by_one_give_the_bytes_of_the_whole(options, tmp_path, quick_workers):
     whole = options(output=tmp_path / "whole")
     build_set(whole, log=[].append)
     parts = options(output=tmp_path / "parts", until="targets")
@@ -410,9 +405,8 @@ def build_and_say_when_the_last_step_begins(options: ConcreteBatchOptions, sende
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
-def test_a_step_that_is_killed_at_any_moment_has_the_same_bytes(step, options, tmp_path):
+def test_a_step_that_is_killed_at_any_moment_has_the_same_bytes(step, options, tmp_path, context):
     """20 kills of each step, while it runs and not while Python loads. Captions are asked of a server."""
-    context = forkserver(*LOADED)
 
     def late(body):
         found = right(body)

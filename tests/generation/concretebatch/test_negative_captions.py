@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import random
 from collections import Counter
 
@@ -197,7 +196,7 @@ def test_the_manifest_names_model_and_prompts_and_no_address(tmp_path, monkeypat
 
 
 @pytest.mark.slow
-def test_killed_builds_resume_to_the_same_bytes_though_the_server_samples(tmp_path):
+def test_killed_builds_resume_to_the_same_bytes_though_the_server_samples(tmp_path, context):
     """A build is killed 20 times at random moments; a question that is asked again has another answer."""
     numbers = iter(range(10**6))
 
@@ -206,8 +205,7 @@ def test_killed_builds_resume_to_the_same_bytes_though_the_server_samples(tmp_pa
         word = ["horse", "boat", "cup", "tent", "clock"][next(numbers) % 5]
         return Answer(completion(json.dumps({"caption": caption.replace(keyword, word, 1)})), seconds=0.05)
 
-    context, rng = multiprocessing.get_context("forkserver"), random.Random(0)
-    context.set_forkserver_preload([__name__])
+    rng = random.Random(0)
     with serving(sampled) as server:
         killed = tmp_path / "killed", tmp_path, server.base_url, 400
         moments = 0

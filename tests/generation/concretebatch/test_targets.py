@@ -90,7 +90,7 @@ def with_keywords(targets: Dataset, folder: Path, cache: Path) -> Dataset:
     return read(folder, cache)
 
 
-def test_shards_and_processes_change_no_target(source, ratings, tmp_path):
+def test_shards_and_processes_change_no_target(source, ratings, tmp_path, quick_workers):
     found = []
     for number, (shard_size, workers) in enumerate([(1000, 1), (6, 1), (9, 2)]):
         made = options(source, ratings, tmp_path / str(number), shard_size=shard_size, num_workers=workers, top_k=6)

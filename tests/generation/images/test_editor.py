@@ -45,16 +45,16 @@ def test_other_images_of_a_batch_change_nothing(editor, images):
     assert len(set(whole.values())) == 14
     backwards = edited(editor, images, list(reversed(range(14))))
     assert backwards == whole
-    assert all(edited(editor, images, [number])[number] == whole[number] for number in range(14))
+    assert all(edited(editor, images, [number])[number] == whole[number] for number in range(0, 14, 3))
 
 
 def test_the_number_of_threads_changes_nothing(sdxl):
     editor, before = open_editor(sdxl, size=128), torch.get_num_threads()  # large enough to be split between threads
-    images = [editor.fit(decode_image(photograph(number))) for number in range(4)]
-    whole = edited(editor, images, [0, 1, 2, 3])
+    images = [editor.fit(decode_image(photograph(number))) for number in range(2)]
+    whole = edited(editor, images, [0, 1])
     try:
         torch.set_num_threads(2)
-        assert edited(editor, images, [0, 1, 2, 3]) == whole
+        assert edited(editor, images, [0, 1]) == whole
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)

@@ -14,7 +14,6 @@ from datasets import Dataset, load_dataset
 from PIL import Image
 
 from hfcomp.evaluation.encoding.embed import Embedder
-from hfcomp.generation.executors import local
 from hfcomp.generation.images import checks
 from hfcomp.generation.images.checks import is_blank, is_unchanged
 from hfcomp.generation.images.editor import Edit, ImageEditor
@@ -22,7 +21,6 @@ from hfcomp.generation.images.stage import NO_NEGATIVE_CAPTION, image_seed, imag
 from hfcomp.generation.manifest import SET_ASIDE_FILE, UNFINISHED
 from hfcomp.generation.source_images import BAD_IMAGE, NO_IMAGE
 from tests.generation import builds
-from tests.generation.builds import forkserver
 from tests.generation.images.photographs import COLORS, SIZE, build, options, photograph, row, source
 
 ROWS = 10
@@ -84,17 +82,6 @@ def test_shards_processes_order_and_company_change_no_image(whole, tmp_path, sdx
 def test_settings_change_images(whole, tmp_path, sdxl, rows, change):
     other = negative_images(build(tmp_path / "out", source(rows[:2]), sdxl, **change).folder)
     assert all(other[caption] != negative_images(whole)[caption] for caption in other)
-
-
-@pytest.fixture(scope="module")
-def context():
-    return forkserver("diffusers.pipelines.auto_pipeline", "hfcomp.generation.images.stage", __name__)
-
-
-@pytest.fixture
-def quick_workers(context, monkeypatch):
-    """Workers that need not import everything anew."""
-    monkeypatch.setattr(local, "START_METHOD", "forkserver")
 
 
 def build_in_process(folder: str, rows: list[dict], sdxl: str) -> None:

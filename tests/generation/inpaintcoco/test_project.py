@@ -168,10 +168,9 @@ def test_the_same_project_gives_the_same_bytes_and_a_changed_one_is_noticed(tmp_
 
 
 @pytest.mark.slow
-def test_kills_at_random_moments_change_no_byte(tmp_path):
+def test_kills_at_random_moments_change_no_byte(tmp_path, context):
     """20 kills of builds of one row a shard."""
     source = sets.project(tmp_path / "project", 12)
-    context = builds.forkserver("hfcomp.generation.build", "tests.generation.inpaintcoco.test_project")
 
     def start(folder: Path):
         ready, begun = context.Pipe(duplex=False)

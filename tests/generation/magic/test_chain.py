@@ -22,7 +22,7 @@ from hfcomp.data.loading import load_training_set
 from hfcomp.generation.build import build_set, verify_set
 from hfcomp.generation.magic.graph.file import read_hierarchy
 from hfcomp.generation.magic.image_rows import image_rows
-from tests.generation.builds import forkserver, hashes, png
+from tests.generation.builds import hashes, png
 from tests.generation.kills import survive_kills
 from tests.generation.magic.sets import ALLOWED, PER_CONCEPT, TAXONOMY, WORDS, built, options, source
 
@@ -230,10 +230,9 @@ def _build(folder: Path, log: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_build_ends_with_the_same_bytes(tmp_path):
+def test_a_killed_build_ends_with_the_same_bytes(tmp_path, context):
     """About a minute: 20 kills at random moments of all steps."""
     source(tmp_path / "source")
-    context = forkserver("tests.generation.parsing_server", "sklearn.feature_extraction.text", __name__)
 
     def start(folder: Path) -> BaseProcess:
         process = context.Process(target=_build, args=(folder, tmp_path / "log"))

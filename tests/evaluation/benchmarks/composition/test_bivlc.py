@@ -9,7 +9,15 @@ import pytest
 from hfcomp.evaluation.benchmarks.composition.bivlc import BIVLC
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
 from tests.evaluation.benchmarks import oracle
-from tests.evaluation.encoders import Sighted, check_chance, check_known_scorers, hub_folder, items, scores
+from tests.evaluation.encoders import (
+    Sighted,
+    check_chance,
+    check_folder_and_hub,
+    hub_folder,
+    items,
+    numbered_texts,
+    scores,
+)
 
 KINDS = (("replace", "obj"), ("replace", "obj"), ("swap", "att"), ("add", "obj"))
 TRUE = {number: [f"caption {number}"] for number in range(2 * len(KINDS))}
@@ -30,19 +38,11 @@ def on_hub(folder: Path, **changes: list) -> Path:
 
 
 def test_known_scorers_of_the_folder_and_of_the_hub(tmp_path, monkeypatch):
-    folder = on_hub(tmp_path / "bivlc")
-    check_known_scorers(BIVLC, items(BIVLC, folder), TRUE)
-    hub = oracle.HubOnDisk(monkeypatch, **{"imirandam/BiVLC": folder})
-    check_known_scorers(BIVLC, items(BIVLC, None), TRUE)
-    assert [(name, options["split"]) for name, options in hub.asked] == [("imirandam/BiVLC", "test")]
+    check_folder_and_hub(BIVLC, on_hub(tmp_path / "bivlc"), "imirandam/BiVLC", TRUE, monkeypatch)
 
 
 def test_a_random_scorer_is_at_chance():
-    captions = {
-        "caption": [f"a {row}" for row in range(1500)],
-        "negative_captions": [[f"b {row}"] for row in range(1500)],
-    }
-    check_chance(BIVLC, captions)
+    check_chance(BIVLC, numbered_texts("negative_captions"))
 
 
 def test_subsets_have_sugarcrepe_s_names_and_a_caption_of_both_images_loses_both_directions(tmp_path):

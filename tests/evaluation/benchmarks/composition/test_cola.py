@@ -12,7 +12,16 @@ from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Unavailable
 from tests.evaluation.benchmarks import oracle
-from tests.evaluation.encoders import Sighted, check_chance, check_known_scorers, items, photos, repositories, scores
+from tests.evaluation.encoders import (
+    Sighted,
+    check_chance,
+    check_known_scorers,
+    items,
+    numbered_texts,
+    photos,
+    repositories,
+    scores,
+)
 
 PAIRS = ((0, 1), (2, 3), (4, 1))  # two of them share a photograph
 TRUE = {number: [f"caption {number}"] for number in range(5)}
@@ -39,8 +48,7 @@ def test_known_scorers(folder):
 
 
 def test_a_random_scorer_is_at_chance():
-    negatives = [[f"b {row}"] for row in range(1500)]
-    check_chance(COLA, {"caption": [f"a {row}" for row in range(1500)], "negative_captions": negatives})
+    check_chance(COLA, numbered_texts("negative_captions"))
 
 
 def test_the_paper_s_score_comes_first_and_asks_for_the_image_of_each_caption(folder):

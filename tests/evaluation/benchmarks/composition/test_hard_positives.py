@@ -15,7 +15,16 @@ from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Unavailable
 from tests import tiny
 from tests.evaluation.benchmarks import oracle
-from tests.evaluation.encoders import Sighted, check_chance, framed, items, photos, repositories, scores
+from tests.evaluation.encoders import (
+    Sighted,
+    check_chance,
+    framed,
+    items,
+    numbered_texts,
+    photos,
+    repositories,
+    scores,
+)
 
 NUMBERS = {subset: place + 1 for place, subset in enumerate(SUBSETS)}
 TRUE = {number: [f"caption {number}", f"reworded {number}"] if number else [] for number in range(4)}
@@ -64,12 +73,7 @@ def test_known_scorers(folder):
 
 
 def test_a_random_scorer_is_at_chance():
-    texts = {
-        "caption": [f"a {row}" for row in range(1500)],
-        "positive_captions": [[f"b {row}"] for row in range(1500)],
-        "negative_captions": [[f"c {row}"] for row in range(1500)],
-    }
-    check_chance(HARD_POSITIVES, texts)
+    check_chance(HARD_POSITIVES, numbered_texts("positive_captions", "negative_captions"))
 
 
 def test_a_rewording_below_the_false_caption_is_brittle(folder):

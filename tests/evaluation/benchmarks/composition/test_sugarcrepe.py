@@ -20,6 +20,7 @@ from tests.evaluation.encoders import (
     check_known_scorers,
     hub_folder,
     items,
+    numbered_texts,
     photos,
     repositories,
     scores,
@@ -61,11 +62,7 @@ def test_known_scorers(folder):
 
 
 def test_a_random_scorer_is_at_chance():
-    texts = {
-        "caption": [f"a {row}" for row in range(1500)],
-        "negative_captions": [[f"b {row}"] for row in range(1500)],
-    }
-    check_chance(SUGARCREPE, texts)
+    check_chance(SUGARCREPE, numbered_texts("negative_captions"))
 
 
 def test_every_average_in_use(folder):

@@ -19,6 +19,7 @@ from tests.evaluation.encoders import (
     check_known_scorers,
     hub_folder,
     items,
+    numbered_texts,
     photos,
     repositories,
     scores,
@@ -51,12 +52,7 @@ def test_known_scorers(folder):
 
 
 def test_a_random_scorer_is_at_chance():
-    texts = {
-        "caption": [f"a {row}" for row in range(1500)],
-        "positive_captions": [[f"b {row}"] for row in range(1500)],
-        "negative_captions": [[f"c {row}"] for row in range(1500)],
-    }
-    check_chance(SUGARCREPE_PP, texts)
+    check_chance(SUGARCREPE_PP, numbered_texts("positive_captions", "negative_captions"))
 
 
 def test_averages_of_both_tasks(folder):

@@ -9,7 +9,15 @@ import pytest
 from hfcomp.evaluation.benchmarks.composition.vismin import VISMIN
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
 from tests.evaluation.benchmarks import oracle
-from tests.evaluation.encoders import Sighted, check_chance, check_known_scorers, hub_folder, items, scores
+from tests.evaluation.encoders import (
+    Sighted,
+    check_chance,
+    check_folder_and_hub,
+    hub_folder,
+    items,
+    numbered_texts,
+    scores,
+)
 
 KINDS = ("object", "counting", "counting", "relation")
 TRUE = {number: [f"caption {number}"] for number in range(2 * len(KINDS))}
@@ -30,16 +38,11 @@ def on_hub(folder: Path, **changes: list) -> Path:
 
 
 def test_known_scorers_of_the_folder_and_of_the_hub(tmp_path, monkeypatch):
-    folder = on_hub(tmp_path / "vismin")
-    check_known_scorers(VISMIN, items(VISMIN, folder), TRUE)
-    hub = oracle.HubOnDisk(monkeypatch, **{"mair-lab/vismin-bench": folder})
-    check_known_scorers(VISMIN, items(VISMIN, None), TRUE)
-    assert [(name, options["split"]) for name, options in hub.asked] == [("mair-lab/vismin-bench", "test")]
+    check_folder_and_hub(VISMIN, on_hub(tmp_path / "vismin"), "mair-lab/vismin-bench", TRUE, monkeypatch)
 
 
 def test_a_random_scorer_is_at_chance():
-    negatives = [[f"b {row}"] for row in range(1500)]
-    check_chance(VISMIN, {"caption": [f"a {row}" for row in range(1500)], "negative_captions": negatives})
+    check_chance(VISMIN, numbered_texts("negative_captions"))
 
 
 def test_each_kind_of_change_counts_once(tmp_path):

@@ -1,0 +1,51 @@
+"""Forked processes run and end as those that `python` starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests import processes
+
+CODE = (
+    "import os, sys; print(__name__, sys.argv[1:], os.getcwd(), os.environ.get('MINE')); print('e', file=sys.stderr)"
+)
+
+
+def run_both(words: list[str], **options) -> list[tuple[int, str, str]]:
+    """Status, output and errors of a fork and of an interpreter of its own."""
+    fork = processes.run(words, **options)
+    own = subprocess.run([sys.executable, *words], capture_output=True, text=True, **options)
+    return [(one.returncode, one.stdout, one.stderr) for one in (fork, own)]
+
+
+@pytest.mark.parametrize("form", ["-c", "script", "-m"])
+def test_arguments_folder_environment_and_output_are_those_of_an_interpreter(form, tmp_path):
+    (tmp_path / "mine.py").write_text(CODE)
+    words = {"-c": ["-c", CODE], "script": ["mine.py"], "-m": ["-m", "mine"]}[form]
+    fork, own = run_both([*words, "a", "--b"], cwd=tmp_path, env=os.environ | {"MINE": "1"})
+    assert fork == own == (0, f"__main__ ['a', '--b'] {tmp_path} 1\n", "e\n")
+
+
+@pytest.mark.parametrize("end", ["sys.exit(3)", "sys.exit('no')", "{}['key']", "atexit.register(print, 'end')"])
+def test_the_end_is_that_of_an_interpreter(end, tmp_path):
+    fork, own = run_both(["-c", f"import atexit, sys; {end}"], cwd=tmp_path)
+    assert fork[:2] == own[:2] and fork[2].splitlines()[-1:] == own[2].splitlines()[-1:]
+
+
+def test_a_process_can_be_killed_and_waited_for():
+    process = processes.start(["-c", "import time; print('here', flush=True); time.sleep(60)"])
+    assert process.stdout.readline() == "here\n" and process.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.01)
+    process.kill()
+    assert process.wait(10) == process.poll() == -9
+
+
+def test_a_group_has_the_variables_of_torchrun():
+    code = "import os; print(os.environ['RANK'], os.environ['WORLD_SIZE'], os.environ['MASTER_PORT'])"
+    said = [process.communicate(60)[0].split() for process in processes.launch(2, ["-c", code], env=os.environ)]
+    assert [one[:2] for one in said] == [["0", "2"], ["1", "2"]] and said[0][2] == said[1][2]
