@@ -126,14 +126,13 @@ class DualEncoder(nn.Module, metaclass=OwnHelp):
         Args:
             input_ids: captions, `[B, L]`.
             pixels: the `B` images and behind them the negative images that exist: a tensor `[M, 3, H, W]`, or an
-                object with `len()` and `slice_to(start, stop, device)`. uint8 is normalised here, float is taken as it
-                is.
+                object with `len()` and `slice_to(start, stop, device)`. uint8 is normalised here.
             negative_input_ids: the negative captions that exist, `[n, L]`, row by row.
             concept_input_ids: the concepts that exist, `[c, L]`, image by image; each is encoded as a text.
             concept_text_index: `[c]`, where equal concepts are listed once: the row of each in `concept_input_ids`.
             concept_token_mask: `[B * max_concepts, L]` bool, in place of `concept_input_ids`: the tokens of the
                 caption that make up each concept; see [`hfcomp.modeling.tokens.encode_phrases`].
-            fields: what is passed on as it is, by the names of [`Features`]: masks, kinds, ratings and ids.
+            fields: masks, kinds, ratings and ids, by the names of [`Features`]; passed on as they are.
 
         Raises:
             TypeError: for a name that no batch has.
@@ -261,10 +260,8 @@ class DualEncoder(nn.Module, metaclass=OwnHelp):
         }
 
     def freeze_unused(self) -> list[str]:
-        """Freezes the trainable parameters on which no used field depends, and returns their names.
-
-        A parameter without gradient stops DDP at its second step.
-        """
+        """Freezes the trainable parameters on which no used field depends, and returns their names."""
+        # DDP stops at its second step where a trainable parameter has no gradient
         training, size = self.training, self.mini_batch_size
         self.eval()
         self.mini_batch_size = None
