@@ -128,10 +128,10 @@ class DualEncoder(nn.Module, metaclass=OwnHelp):
                 is.
             negative_input_ids: the negative captions that exist, `[n, L]`, row by row.
             concept_input_ids: the concepts that exist, `[c, L]`, image by image; each is encoded as a text.
-            concept_text_index: `[c]`, where equal concepts are listed once: the row of each in `concept_input_ids`.
-            concept_token_mask: `[B * max_concepts, L]` bool, in place of `concept_input_ids`: the tokens of the
-                caption that make up each concept; see [`hfcomp.modeling.tokens.encode_phrases`].
-            fields: what is passed on as it is, by the names of [`Features`]: masks, kinds, ratings and ids.
+            concept_token_mask: `[B * max_concepts, L]` bool, in their place: the caption's tokens of each concept; see
+                [`hfcomp.modeling.tokens.encode_phrases`].
+            concept_text_index: `[c]`, the row of each concept where equal ones are listed once.
+            fields: passed on as they are, by the names of [`Features`].
 
         Raises:
             TypeError: for a name that no batch has.
