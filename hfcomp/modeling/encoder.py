@@ -126,11 +126,11 @@ class DualEncoder(nn.Module, metaclass=OwnHelp):
             pixels: the `B` images and behind them the negative images that exist: a tensor `[M, 3, H, W]`, or an
                 object with `len()` and `slice_to(start, stop, device)`. uint8 is normalised here, float is taken as it
                 is.
-            negative_input_ids: the negative captions that exist, `[n, L]`, row by row.
-            concept_input_ids: the concepts that exist, `[c, L]`, image by image; each is encoded as a text.
+            negative_input_ids: the negative captions, `[n, L]`, row by row.
+            concept_input_ids: the concepts, `[c, L]`, image by image; each is a text.
             concept_token_mask: `[B * max_concepts, L]` bool, in their place: the caption's tokens of each concept; see
                 [`hfcomp.modeling.tokens.encode_phrases`].
-            concept_text_index: `[c]`, the row of each concept where equal ones are listed once.
+            concept_text_index: `[c]`, rows of concepts where equal ones are listed once.
             fields: passed on as they are, by the names of [`Features`].
 
         Raises:
