@@ -10,7 +10,7 @@ the longest of the batch, the trainer of sentence-transformers with its symmetri
 memory do not mix, and the forms take turns; the first step of a run, in which libraries start, is not counted.
 
 For each form: samples per second over the whole loop (reading, decoding and resizing the images included, no workers),
-wall and CPU time of a step once its batch is there, and peak memory over that of the loaded process. Ratios are of
+wall and CPU time of a step once its batch is there, and the process's peak memory while it trains. Ratios are of
 runs of one round, as median (smallest to largest): above 1, ours is faster, or smaller. On a machine that does other
 work CPU time is the steadier, with --threads 1 above all.
 
@@ -192,7 +192,6 @@ def measure(form: str, args: argparse.Namespace) -> dict:
         watch = make_watch(args.device)
         trainer.add_callback(watch)
         memory = PeakMemory()
-        loaded = memory.read(trainer.args.device)[0]
         trainer.train()
         peak = memory.read(trainer.args.device)[0]
     median = {name: statistics.median(getattr(watch, name)) for name in ("seconds", "cpu_seconds", "loop_seconds")}
@@ -200,7 +199,7 @@ def measure(form: str, args: argparse.Namespace) -> dict:
         "samples_per_second": args.batch / median["loop_seconds"],
         "seconds": median["seconds"],
         "cpu_seconds": median["cpu_seconds"],
-        "megabytes": (peak - loaded) / 1e6,
+        "megabytes": peak / 1e6,
     }
 
 
