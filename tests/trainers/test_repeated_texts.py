@@ -45,4 +45,4 @@ def test_the_log_counts_what_was_encoded(clip, pairs, tmp_path):
     (batch,) = [next(iter(trainer.get_train_dataloader()))]
     trainer.gather_features(trainer.model.train(), batch)
     trainer.step_log.record(torch.zeros(()), {}, {})
-    assert trainer.step_log.drain()["texts_encoded"] == 8 + len(batch["concept_input_ids"])
+    assert trainer.step_log.drain()["texts_encoded"] == 8 + len(batch["concept_text_index"])

@@ -46,7 +46,10 @@ class StepLog:
         if "negative_image_mask" in inputs:
             counted["negative_images"] = inputs["negative_image_mask"].sum()
         counted["images_encoded"] = len(inputs["pixels"]) if "pixels" in inputs else 0
-        counted["texts_encoded"] = sum(len(inputs[key]) for key in TEXT_KEYS if key in inputs)
+        texts = {key: len(inputs[key]) for key in TEXT_KEYS if key in inputs}
+        if "concept_text_index" in inputs:  # processes have other repeats: counted, though one encoding serves them
+            texts["concept_input_ids"] = len(inputs["concept_text_index"])
+        counted["texts_encoded"] = sum(texts.values())
         for key, value in counted.items():
             self._counts[key] = self._counts.get(key, 0) + value
 
