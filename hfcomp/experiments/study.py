@@ -65,7 +65,7 @@ CAVEATS = {
 # evaluation that they are of.
 FREE_FIELDS = {
     *("output_dir", "mini_batch_size", "disable_tqdm", "save_strategy", "save_steps", "save_total_limit", "report_to"),
-    *("use_cpu", "allow_urls", "url_timeout", "ddp_timeout", "run_name", "project", "push_to_hub"),
+    *("use_cpu", "allow_urls", "url_timeout", "pixel_cache", "ddp_timeout", "run_name", "project", "push_to_hub"),
     "blind_captions",
     *("forgetting_guard", "guard_benchmarks", "guard_data", "guard_rule", "guard_tolerance"),
 }

@@ -20,7 +20,7 @@ MEANINGS = (
 )
 PLUMBING = frozenset(
     (
-        *("method", "objective", "output_dir", "logging_steps", "dataloader_num_workers"),
+        *("method", "objective", "output_dir", "logging_steps", "dataloader_num_workers", "pixel_cache"),
         *("save_strategy", "save_steps", "save_total_limit"),
     )
 )

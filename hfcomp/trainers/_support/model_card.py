@@ -22,7 +22,7 @@ from hfcomp.trainers.config import default_sources, field_default, objective_fie
 PLUMBING = (
     *("output_", "hub_", "push_", "log_", "logging_", "save_", "eval_", "report_", "run_", "disable_", "trackio_"),
     *("project", "dataloader_num_", "dataloader_pin_", "dataloader_pers", "dataloader_pref", "do_", "ddp_"),
-    *("local_rank", "load_best_", "metric_for_", "greater_is_", "per_device_eval_", "url_", "use_cpu"),
+    *("local_rank", "load_best_", "metric_for_", "greater_is_", "per_device_eval_", "url_", "use_cpu", "pixel_cache"),
 )
 PLAIN = (str, int, float, bool, list, dict)
 DURING_TRAINING = "Scored while it was trained"
