@@ -7,6 +7,7 @@ its standard input does, which the tests hold open.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -17,8 +18,10 @@ import select
 import signal
 import socket
 import sys
+import threading
+import traceback
 import types
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 # what the commands and trainers of hfcomp import, and what reads no setting of a Hub
 NUMERIC = (
@@ -108,17 +111,40 @@ def become(words: list[str], environment: dict[str, str], folder: str) -> None:
         sys.modules["torch"].set_num_threads(int(threads))
 
 
-def run(words: list[str]) -> None:
-    """As `__main__`, by its last statement: the interpreter ends as after a module, code or script of its own."""
+def run(words: list[str]) -> object:
+    """Runs a module, code or a script as `__main__`; returns what keeps its objects."""
     kind = words[0]
     if kind == "-m":
-        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-    elif kind == "-c":
+        return runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    if kind == "-c":
         sys.modules["__main__"] = main = types.ModuleType("__main__")
         sys.argv = ["-c", *words[2:]]
         exec(compile(words[1], "<string>", "exec"), main.__dict__)
-    else:
-        runpy.run_path(kind, run_name="__main__")
+        return main
+    return runpy.run_path(kind, run_name="__main__")
+
+
+def run_to_the_end(words: list[str]) -> NoReturn:
+    """Ends as an interpreter does, but releases no object: torch's gloo can wait for itself in that for ever."""
+    kept: list[object] = []
+    status: Any = 0
+    try:
+        kept.append(run(words))
+    except SystemExit as end:
+        kept.append(end)
+        status = end.code
+        if not isinstance(status, int | None):
+            print(status, file=sys.stderr)
+            status = 1
+    except BaseException as error:
+        kept.append(error)
+        status = 1
+        traceback.print_exc()
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit((status or 0) & 0xFF)
 
 
 if __name__ == "__main__":
@@ -130,4 +156,4 @@ if __name__ == "__main__":
         import_all(HUGGING_FACE)
         asked = serve(asked["serve"])
     become(asked["words"], asked["environment"], asked["folder"])
-    run(asked["words"])
+    run_to_the_end(asked["words"])
