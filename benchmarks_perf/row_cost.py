@@ -1,17 +1,19 @@
-"""Which batch fits on a GPU of 12, 24 or 80 GB: the bytes of a training step, counted without a GPU.
+"""What a row of a batch costs, and which batch fits on a GPU of 12, 24 or 80 GB: FLOPs and bytes, counted without one.
 
-python benchmarks_perf/memory_needed.py [--models vit_b32,vit_b16,vit_l14] [--text_length 32]
+python benchmarks_perf/row_cost.py [--models vit_b32,vit_b16,vit_l14] [--text_length 32]
 
 The forward pass of a step (bf16 autocast, fp32 weights) runs on the CPU with one row and with three; what autograd
 keeps for the backward pass is counted, each storage once: that gives the bytes of a row and what does not depend on
 rows. Weights, gradients and AdamW's two states in fp32 are added. What a GPU takes beyond that is not counted (its
 context, workspaces, fragmentation): 1 GB and a tenth of the memory stay free for it, which is our choice. No GPU is
-run. With `mini_batch_size` M the memory of a batch of any size is about that of M rows.
+run. With `mini_batch_size` M the memory of a batch of any size is about that of M rows. FLOPs are those of the towers,
+2 for a multiply-add; a training step takes three times those of the forward pass, with `mini_batch_size` four times.
 """
 
 import argparse
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import CLIPConfig, CLIPModel
 
 from hfcomp.losses import info_nce_loss
@@ -55,8 +57,8 @@ def loss_of(encoder: DualEncoder, rows: int, negatives: tuple[int, int], length:
     return info_nce_loss(image, text, logit_scale=features.logit_scale, negative_text=more)[0]
 
 
-def kept_bytes(encoder: DualEncoder, rows: int, negatives: tuple[int, int], length: int) -> int:
-    """What autograd keeps for the backward pass, without the weights."""
+def cost(encoder: DualEncoder, rows: int, negatives: tuple[int, int], length: int) -> tuple[int, int]:
+    """The FLOPs of the forward pass, and the bytes that autograd keeps for the backward pass, without the weights."""
     weights = {parameter.untyped_storage().data_ptr() for parameter in encoder.parameters()}
     kept = {}
 
@@ -66,10 +68,13 @@ def kept_bytes(encoder: DualEncoder, rows: int, negatives: tuple[int, int], leng
             kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with (
+        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+        FlopCounterMode(display=False) as flops,
+    ):
         loss = loss_of(encoder, rows, negatives, length)
     assert loss.requires_grad  # the graph, and with it every kept storage, lives until here
-    return sum(kept.values())
+    return flops.get_total_flops(), sum(kept.values())
 
 
 def main() -> None:
@@ -78,17 +83,21 @@ def main() -> None:
     parser.add_argument("--text_length", type=int, default=32, help="tokens of the longest text of a batch")
     args = parser.parse_args()
     sizes = " ".join(f"{f'{size} GB':>7}" for size in GPUS)
-    print(f"{'':8} {'a row':19} {'weights etc.':>12} {'each row':>9}   rows on {sizes}")
+    print(f"{'':8} {'a row':19} {'forward':>11} {'memory':>9} {'weights etc.':>13}   rows on {sizes}")
     for name in args.models.split(","):
         encoder = DualEncoder(CLIPModel(CLIPConfig(**MODELS[name]))).train()
         weights = COPIES * sum(parameter.nbytes for parameter in encoder.parameters())
         for kind, negatives in ROWS.items():
-            few, many = (kept_bytes(encoder, rows, negatives, args.text_length) for rows in (FEW, MANY))
-            row = (many - few) / (MANY - FEW)
-            fixed = weights + few - FEW * row
+            few, many = (cost(encoder, rows, negatives, args.text_length) for rows in (FEW, MANY))
+            flops, row = ((more - less) / (MANY - FEW) for less, more in zip(few, many, strict=True))
+            fixed = weights + few[1] - FEW * row
             fits = [max(0, int((0.9 * size * GIGABYTE - GIGABYTE - fixed) / row)) for size in GPUS]
             numbers = " ".join(f"{count:>7,}" for count in fits)
-            print(f"{name:8} {kind:19} {fixed / GIGABYTE:9.2f} GB {row / 1e6:6.1f} MB           {numbers}", flush=True)
+            print(
+                f"{name:8} {kind:19} {flops / 1e9:5.1f} GFLOP {row / 1e6:6.1f} MB {fixed / GIGABYTE:10.2f} GB"
+                f"           {numbers}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":
