@@ -32,6 +32,8 @@ def pytest_report_header() -> str:
 def pytest_configure():
     torch.set_num_threads(THREADS)
     datasets.disable_progress_bars()
+    # a stream of files waits five seconds for its threads at the end of every pass; those of local files are done
+    datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN = 0.05
     transformers.utils.logging.disable_progress_bar()
 
 

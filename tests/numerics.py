@@ -23,7 +23,7 @@ TESTS = (
     "tests/test_modeling_tokens.py",
     "tests/analysis",
     "tests/data/test_collators.py",
-    "tests/data/test_pixels.py",
+    "tests/data/pixels",
     "tests/distributed",
     "tests/evaluation",
     "tests/losses",

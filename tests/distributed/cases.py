@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -66,6 +67,9 @@ NAN_STEP = 3
 NOT_COMPARED = ("runtime", "per_second", "epoch", "total_flos", "changed_weight_fraction")
 
 Found = tuple[dict[str, torch.Tensor], dict[str, Any]]
+# as in tests/conftest.py, for processes of their own
+datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN = 0.05
+
 CASES: dict[str, Callable[[Path, Path], Found]] = {}
 
 
