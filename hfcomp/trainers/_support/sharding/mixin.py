@@ -39,7 +39,7 @@ class Sharding:
     """
 
     def create_accelerator_and_postprocess(self) -> None:
-        """Has accelerate shard on CPUs too, where it would use DDP without a word."""
+        """Has accelerate shard on CPUs too, where it would silently use DDP."""
         super().create_accelerator_and_postprocess()
         check_launcher(self.args, self.accelerator)
         state = self.accelerator.state
