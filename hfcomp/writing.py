@@ -95,6 +95,17 @@ def write_text(path: str | Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
+@contextmanager
+def _named_errors(path: Path) -> Iterator[None]:
+    """Names the file in an `OSError` that has no name, such as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
+
+
 def append_text(path: Path, text: str) -> None:
     """Appends text in UTF-8 to a file, on disk when this returns; a killed process may leave the beginning of it.
 
@@ -105,15 +116,10 @@ def append_text(path: Path, text: str) -> None:
     Raises:
         OSError: naming the file, where it cannot be written.
     """
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        if error.filename is None:  # such as a full disk
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
+    with _named_errors(path), path.open("a", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def append_bytes(path: Path, content: Any, *, at: int) -> None:
@@ -130,19 +136,14 @@ def append_bytes(path: Path, content: Any, *, at: int) -> None:
         OSError: naming the file, where it cannot be written.
         ValueError: where it has fewer than `at` bytes.
     """
-    try:
-        with path.open("r+b" if path.exists() else "w+b") as file:
-            if file.seek(0, os.SEEK_END) < at:
-                raise ValueError(f"{path} has {file.tell():,} bytes, expected at least {at:,}.")
-            file.truncate(at)
-            file.seek(at)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        if error.filename is None:  # such as a full disk
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
+    with _named_errors(path), path.open("r+b" if path.exists() else "w+b") as file:
+        if file.seek(0, os.SEEK_END) < at:
+            raise ValueError(f"{path} has {file.tell():,} bytes, expected at least {at:,}.")
+        file.truncate(at)
+        file.seek(at)
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def write_first(path: Path, text: str) -> bool:
@@ -160,18 +161,15 @@ def write_first(path: Path, text: str) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _part(path)
     try:
-        part.write_text(text, encoding="utf-8")
-        try:
-            os.link(part, path)
-        except FileExistsError:
-            return False
-        except OSError:
-            os.replace(part, path)
-        return True
-    except OSError as error:
-        if error.filename is None:  # such as a full disk
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
+        with _named_errors(path):
+            part.write_text(text, encoding="utf-8")
+            try:
+                os.link(part, path)
+            except FileExistsError:
+                return False
+            except OSError:
+                os.replace(part, path)
+            return True
     finally:
         _remove(part)
 

@@ -84,7 +84,7 @@ def finish() -> None:
 
 
 def watch(pid: int, descriptors: list[int], stream: TextIO) -> None:
-    """Tells the client of the process; its end is ours, so that the server counts its time."""
+    """Sends the process's id to the client and waits for its end here, so that its CPU time counts as the server's."""
     for descriptor in descriptors:
         os.close(descriptor)
     with contextlib.suppress(BrokenPipeError):  # tests that were stopped

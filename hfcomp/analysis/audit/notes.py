@@ -38,7 +38,7 @@ _WITHOUT_NEGATIVES = ". If one holds the negatives: --column_names negative_capt
 
 
 def photographs(has_column: bool, ids: Sequence[str | None], given: int) -> list[str]:
-    """How rows without an `image_id` are told apart.
+    """How rows without an `image_id` are assigned to photographs.
 
     Args:
         has_column: whether there is a column `image_id`.
@@ -49,7 +49,7 @@ def photographs(has_column: bool, ids: Sequence[str | None], given: int) -> list
     by_file = len(ids) - given - unknown
     notes = []
     if by_file:
-        where = "there is no column image_id" if not has_column else f"{_rows(by_file)} no image_id"
+        where = "the column image_id is missing" if not has_column else f"{_rows(by_file)} no image_id"
         notes.append(f"{where}: rows with the same image file are of one photograph")
     if unknown:
         notes.append(

@@ -40,7 +40,7 @@ def test_rows_of_a_file_without_ids_are_of_one_photograph(photographs, tmp_path)
     assert data.image_ids == [f"{number}.png" for number in range(4) for _ in range(3)]
     assert len(data.first_rows) == 4 and len(folds(data.image_ids, 0)) == 4
     assert duplicate_images(data, folder=tmp_path / "hashes").value == 0
-    assert data.notes == ["there is no column image_id: rows with the same image file are of one photograph"]
+    assert data.notes == ["the column image_id is missing: rows with the same image file are of one photograph"]
 
 
 def test_rows_with_neither_id_nor_image_are_counted():
