@@ -1,0 +1,113 @@
+"""Crops on the device against a plain loop and Pillow; pixel batches that carry boxes."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from hfcomp.data.pixels import PixelBatch
+from hfcomp.data.pixels.crop import crop_and_scale
+
+SIZE = (20, 28)
+# of 20 x 28 pixels: two whole ones, between pixels, at each border, and a whole image
+BOXES = torch.tensor(
+    [
+        [4 / 28, 5 / 20, 25 / 28, 17 / 20],
+        [0.013, 0.021, 0.947, 0.983],
+        [0.1, 0, 1, 0.93],
+        [0, 0.05, 0.97, 1],
+        [0, 0, 1, 1],
+    ]
+)
+
+
+def noise(count: int, size: tuple[int, int] = SIZE) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(count).integers(0, 256, (count, 3, *size), dtype=np.uint8))
+
+
+def reference(image: np.ndarray, box: list[float]) -> np.ndarray:
+    """`[3, H, W]` in float64, pixel by pixel: the mean of the four nearest by their distances."""
+    _, height, width = image.shape
+    left, top, right, bottom = box
+    found = np.empty(image.shape)
+    for row, column in np.ndindex(height, width):
+        y = np.clip((top + (row + 0.5) / height * (bottom - top)) * height - 0.5, 0, height - 1)
+        x = np.clip((left + (column + 0.5) / width * (right - left)) * width - 0.5, 0, width - 1)
+        y0, x0 = int(y), int(x)
+        y1, x1 = min(y0 + 1, height - 1), min(x0 + 1, width - 1)
+        upper, lower = (image[:, at, x0] * (1 - x + x0) + image[:, at, x1] * (x - x0) for at in (y0, y1))
+        found[:, row, column] = upper * (1 - y + y0) + lower * (y - y0)
+    return found
+
+
+def test_a_crop_is_that_of_a_plain_loop():
+    pixels = noise(len(BOXES))
+    found = crop_and_scale(pixels, BOXES)
+    assert found.dtype == torch.uint8 and found.shape == pixels.shape
+    for index, box in enumerate(BOXES.tolist()):
+        difference = found[index].numpy() - reference(pixels[index].numpy().astype(float), box)
+        assert np.abs(difference).max() <= 0.5 + 0.01  # rounding, and the coordinates' own in float32
+
+
+def test_a_crop_is_that_of_pillow():
+    pixels = noise(len(BOXES), (224, 224))
+    found = crop_and_scale(pixels, BOXES)
+    for index, box in enumerate(BOXES.double() * 224):
+        image = Image.fromarray(pixels[index].permute(1, 2, 0).numpy())
+        expected = np.asarray(
+            image.resize((224, 224), Image.Resampling.BILINEAR, box=tuple(box.clamp(0, 224).tolist()))
+        )
+        difference = found[index].permute(1, 2, 0).int().numpy() - expected.astype(int)
+        assert np.abs(difference).max() <= 1  # Pillow rounds between its two passes
+
+
+@pytest.mark.parametrize("size", [(1, 1), (32, 32), (224, 224), (384, 384), (37, 512)])
+def test_the_box_of_a_whole_image_changes_nothing(size):
+    pixels = noise(3, size)
+    assert torch.equal(crop_and_scale(pixels, torch.tensor([[0.0, 0, 1, 1]]).expand(3, 4)), pixels)
+
+
+def test_half_precision_of_the_model_is_not_that_of_the_crop():
+    pixels = noise(len(BOXES), (224, 224))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = crop_and_scale(pixels, BOXES)
+    assert torch.equal(found, crop_and_scale(pixels, BOXES))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_normalised_pixels_keep_their_type(dtype):
+    pixels = (noise(len(BOXES)) / 128 - 1).to(dtype)
+    found = crop_and_scale(pixels, BOXES)
+    assert found.dtype == dtype
+    for index, box in enumerate(BOXES.tolist()):
+        expected = reference(pixels[index].double().numpy(), box)
+        assert np.abs(found[index].double().numpy() - expected).max() <= 1e-4 + torch.finfo(dtype).eps
+
+
+# PixelBatch
+
+
+def test_a_part_of_a_batch_is_cropped_to_its_own_boxes():
+    pixels = noise(len(BOXES))
+    batch, whole = PixelBatch(pixels, BOXES), crop_and_scale(pixels, BOXES)
+    parts = [batch.slice_to(start, start + 2, "cpu") for start in (0, 2, 4)]
+    assert torch.equal(torch.cat(parts), whole) and not torch.equal(whole, pixels)
+    assert torch.equal(batch.pixels, pixels) and "crops" in repr(batch)
+    assert batch.slice_to(1, 3, "meta").shape == (2, 3, *SIZE)
+
+
+def test_boxes_are_pinned_and_sent_with_the_pixels(monkeypatch):
+    batch = PixelBatch(noise(len(BOXES)), BOXES)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self.clone())
+    for copy in (pin_memory({"pixels": batch})["pixels"], pickle.loads(pickle.dumps(batch))):
+        assert copy is not batch and torch.equal(copy.boxes, BOXES) and torch.equal(copy.pixels, batch.pixels)
+
+
+def test_boxes_of_another_number_are_refused():
+    with pytest.raises(ValueError, match=r"boxes of shape \[5, 4\] for 4 images. Expected \[M, 4\]"):
+        PixelBatch(noise(4), BOXES)
