@@ -14,6 +14,7 @@ import torch
 
 from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.concepts.tokens import Concept, concept_id, tokens_of, with_spans
+from hfcomp.data.draws.crops import CROP_BOX
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.pixels import PixelBatch, PixelTransform
 from hfcomp.data.pixels.reading import ImageReader
@@ -47,8 +48,9 @@ class CompositionalCollator:
     cut), `tiny [B]` (images one pixel wide or high), `uncached [B]` (with `pixel_cache`, images that were decoded),
     `cut_concepts [B]` (those over `max_concepts`) and `shortened_concepts [B]` (with `concept_tokens`), which the
     trainer counts, then the arguments of `DualEncoder.forward`. Pixels are uint8, resized and cropped as the model's
-    own processor does it; the model normalises them. There is no random augmentation, and no flip: it would turn
-    "left" into "right".
+    own processor does it; the model normalises them. The images of rows that have a `crop_box`, as
+    `hfcomp.data.draws.crops.DrawnCrops` adds it for the field `random_crop`, are cropped to it on the model's device.
+    There is no other augmentation, and no flip: it would turn "left" into "right".
 
     Raises:
         ValueError: when called, for a caption that is empty or a list, negatives of unequal number, an unknown kind of
@@ -80,6 +82,7 @@ class CompositionalCollator:
         side = max(self.transform.size) if reduced_jpeg else None
         self._read = ImageReader(self.transform, max_image_pixels, urls, store, side)
         self.concept_tokens = concept_tokens
+        self._crops = True
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """A batch of `len(rows)` rows; see the class."""
@@ -90,11 +93,9 @@ class CompositionalCollator:
         return batch | row_fields(rows, names) | self._images(rows, names) | self._texts(rows, names)
 
     def for_evaluation(self) -> CompositionalCollator:
-        """A collator with exact pixels: itself, or a copy without `reduced_jpeg`."""
-        if self._read.shortest_side is None:
-            return self
+        """A copy with exact pixels of whole images: without `reduced_jpeg`, and passing over a row's `crop_box`."""
         exact = copy.copy(self)
-        exact._read = replace(self._read, shortest_side=None)
+        exact._read, exact._crops = replace(self._read, shortest_side=None), False
         return exact
 
     def _images(self, rows: Sequence[dict[str, Any]], names: list[int]) -> dict[str, Any]:
@@ -113,7 +114,8 @@ class CompositionalCollator:
         counts = {"tiny": images.tiny} | ({"uncached": images.decoded} if self._read.store is not None else {})
         zeros = torch.zeros(len(rows), dtype=torch.long)
         counted = {name: zeros.index_add(0, places, torch.tensor(one).long()) for name, one in counts.items()}
-        return {**counted, **batch, "pixels": PixelBatch(images.pixels)}
+        boxes = torch.tensor([row[CROP_BOX] for row in rows])[places] if self._crops and CROP_BOX in rows[0] else None
+        return {**counted, **batch, "pixels": PixelBatch(images.pixels, boxes)}
 
     def _texts(self, rows: Sequence[dict[str, Any]], names: list[int]) -> dict[str, Any]:
         captions = [_caption(row.get("caption"), name) for row, name in zip(rows, names, strict=True)]

@@ -13,6 +13,7 @@ from torch.utils.data import get_worker_info
 
 from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.draws.captions import columns_by_caption, with_drawn_caption
+from hfcomp.data.draws.crops import CROP_BOX, draw_box
 from hfcomp.data.loading import undecoded
 from hfcomp.data.urls import add_repositories
 
@@ -48,6 +49,7 @@ class StreamedRows(torch.utils.data.IterableDataset):
         seed: of the order.
         buffer: rows that one is drawn from; 1 keeps the order.
         draw_captions: whether a row has a list of captions, one of which is drawn by seed and number of the row.
+        random_crop: share of the area that a crop, drawn likewise, keeps at least; 1 draws none.
 
     Attributes:
         skip_batches: that a resumed run passes over: their rows are nothing but their number and `SKIPPED`, for
@@ -66,12 +68,14 @@ class StreamedRows(torch.utils.data.IterableDataset):
         seed: int,
         buffer: int,
         draw_captions: bool = False,
+        random_crop: float = 1.0,
     ) -> None:
         kept = [name for name in (*columns, LEFT_OUT) if name in dataset.column_names]
         self.dataset = undecoded(dataset.select_columns(kept))
         if buffer > 1:
             self.dataset = self.dataset.shuffle(seed=seed, buffer_size=buffer)
-        self.batch_size, self.seed, self.draw_captions = batch_size, seed, draw_captions
+        self.batch_size, self.seed = batch_size, seed
+        self.draw_captions, self.random_crop = draw_captions, random_crop
         self.skip_batches = 0
 
     def column(self, name: str) -> NoReturn:
@@ -118,7 +122,9 @@ class StreamedRows(torch.utils.data.IterableDataset):
         return max(0, -(-(self.skip_batches - worker.id) // worker.num_workers))
 
     def _drawn(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A row with one of its captions; every pass numbers its rows anew, so that another one is drawn."""
+        """A row with one of its captions and a crop; every pass numbers its rows anew, so that others are drawn."""
+        if self.random_crop < 1:
+            row[CROP_BOX] = draw_box(self.random_crop, random.Random(f"crops {self.seed} {row['row']}"))
         if not self.draw_captions:
             return row
         columns = columns_by_caption(self.dataset.features or {})

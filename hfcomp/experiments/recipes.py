@@ -46,6 +46,7 @@ LIMITS = {
         + ("weight_decay", "num_train_epochs", "warmup_steps", "max_grad_norm"),
         Field(ge=0),
     ),
+    "random_crop": Field(gt=0, le=1),
     "max_steps": AfterValidator(_check_steps),
 }
 # Those that no recipe sets, and what to do instead.

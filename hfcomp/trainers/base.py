@@ -15,6 +15,7 @@ from hfcomp._help import OwnHelp
 from hfcomp.data.collators import exact_collator
 from hfcomp.data.columns import BATCH_KEYS, COUNTED_KEYS, RESERVED_KEYS
 from hfcomp.data.draws.captions import require_lists
+from hfcomp.data.draws.crops import without_crops
 from hfcomp.data.streaming import SkippingCollator, StreamedRows
 from hfcomp.distributed import gather_sizes, sum_loss, sum_over_processes, world_size
 from hfcomp.distributed.shards import own_part
@@ -31,7 +32,7 @@ from hfcomp.trainers._support.model_card import trainer_card
 from hfcomp.trainers._support.model_checks import align_special_tokens, check_processes, check_trainable
 from hfcomp.trainers._support.own_callbacks import own_callbacks
 from hfcomp.trainers._support.own_order import OwnOrder, tell_epochs
-from hfcomp.trainers._support.row_report import check_image_ids, check_streamed_rows, report_rows
+from hfcomp.trainers._support.row_report import check_boxes, check_image_ids, check_streamed_rows, report_rows
 from hfcomp.trainers._support.sharding.mixin import Sharding
 from hfcomp.trainers._support.step_log import StepLog
 from hfcomp.trainers.config import CompositionalConfig
@@ -114,7 +115,7 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Sharding, OwnOrder, Traine
             check_used([name for name in frozen if ".lora_" in name])
         if frozen:
             logger.warning(f"{type(self).__name__} does not use these parameters and freezes them: {frozen}")
-        rows = self.training_rows(train_dataset, args)
+        rows = self._with_drawn_crops(self.training_rows(without_crops(train_dataset), args), args)
         if args.draw_captions and rows is not None:
             require_lists(getattr(rows, "dataset", rows).features or {})
         super().__init__(
@@ -155,6 +156,8 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Sharding, OwnOrder, Traine
         """
         self._check_keys(inputs)
         check_image_ids(inputs, self.train_dataset if self.model.training else None, self.required_features)
+        if self.model.training and self.args.random_crop < 1:
+            check_boxes(inputs, self.args.random_crop)
         local = model(**{key: inputs[key] for key in inputs if key in BATCH_KEYS and key not in COUNTED_KEYS})
         if self.model.training:
             self.step_log.count(inputs)
@@ -246,7 +249,7 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Sharding, OwnOrder, Traine
         drop_last, collator = self.args.dataloader_drop_last, self.data_collator
         self.args.dataloader_drop_last = drop_last and is_training  # evaluation must not lose rows
         # evaluate() and predict() may bring a data set of their own
-        rows = self.read_rows(dataset, self.args)
+        rows = self.read_rows(dataset if is_training else without_crops(dataset), self.args)
         if isinstance(rows, StreamedRows) and not is_training:
             raise TypeError("an evaluation set cannot be streamed: load it without streaming=True.")
         try:

@@ -97,6 +97,13 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
             "(docs/input_pipeline.md). Evaluation always decodes in full."
         },
     )
+    random_crop: float = field(
+        default=1.0,
+        metadata={
+            "help": "In training, crop each image at random, drawn in each epoch, and scale it back: the share of its "
+            "area that is kept at least, such as 0.9 (docs/input_pipeline.md). 1: no crop. Evaluation never crops."
+        },
+    )
     max_logit_scale: float | None = field(
         default=None,
         metadata={
@@ -219,6 +226,11 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
         if self.reduced_jpeg and self.pixel_cache:
             raise ValueError(
                 "reduced_jpeg=True with a pixel_cache: images that the store lacks would have other pixels. Set one."
+            )
+        if not 0 < self.random_crop <= 1:
+            raise ValueError(
+                f"random_crop={self.random_crop}: expected a share of the area above 0 and at most 1, such as 0.9; 1 "
+                "is no crop."
             )
         if self.max_logit_scale is not None and not self.max_logit_scale >= 1:
             raise ValueError(f"max_logit_scale={self.max_logit_scale}: expected at least 1, or inf for no clamp.")

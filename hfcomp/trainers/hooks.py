@@ -14,6 +14,7 @@ from transformers.utils import logging
 from hfcomp.data.collators import CompositionalCollator, too_few_negatives
 from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.draws.captions import DrawnCaptions, check_drawn_captions, has_lists
+from hfcomp.data.draws.crops import DrawnCrops
 from hfcomp.data.draws.epochs import DrawnRows
 from hfcomp.data.formats.image_files import Folders, check_image_files, with_image_files
 from hfcomp.data.image_ids import IMAGE_ID
@@ -82,8 +83,8 @@ class ObjectiveHooks:
         Raises:
             ValueError: for a setting of images, where the objective reads none.
         """
-        for name in ("pixel_cache", "reduced_jpeg"):
-            if getattr(args, name) and "image" not in columns_of(self.required_features):
+        for name, unset in {"pixel_cache": None, "reduced_jpeg": False, "random_crop": 1.0}.items():
+            if getattr(args, name) != unset and "image" not in columns_of(self.required_features):
                 raise ValueError(
                     f"{name}={getattr(args, name)!r}: {type(self).__name__} reads no images. Leave it out."
                 )
@@ -166,9 +167,9 @@ class ObjectiveHooks:
         check_image_files(dataset, columns)
         if not isinstance(dataset, IterableDataset):
             return self._with_drawn_captions(TrainingRows(dataset, read), args)
-        settings = {"seed": args.seed, "buffer": args.shuffle_buffer, "draw_captions": args.draw_captions}
+        settings = {name: getattr(args, name) for name in ("seed", "draw_captions", "random_crop")}
         batch = args.per_device_train_batch_size * args.world_size
-        return StreamedRows(dataset, read, batch_size=batch, **settings)
+        return StreamedRows(dataset, read, batch_size=batch, buffer=args.shuffle_buffer, **settings)
 
     @staticmethod
     def _with_drawn_captions(rows: Any, args: CompositionalConfig) -> Any:
@@ -176,6 +177,13 @@ class ObjectiveHooks:
         if not args.draw_captions or not isinstance(rows, TrainingRows) or isinstance(rows, DrawnRows):
             return rows
         return DrawnCaptions(rows, seed=seed_of_order(args)) if has_lists(rows.features) else rows
+
+    @staticmethod
+    def _with_drawn_crops(rows: Any, args: CompositionalConfig) -> Any:
+        """Training rows with what their images are cropped to; a stream draws it as it reads."""
+        if args.random_crop == 1 or not isinstance(rows, TrainingRows):
+            return rows
+        return DrawnCrops(rows, seed=seed_of_order(args), smallest=args.random_crop)
 
     def row_order(self, order: Sampler | None) -> Sampler | None:
         """The order of the training rows. A custom one receives the epoch by `set_epoch`.

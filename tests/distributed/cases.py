@@ -309,7 +309,7 @@ def ahnpl_without_disk(models: Path, folder: Path) -> Found:
 def streamed(models: Path, folder: Path) -> Found:
     """A set of 20 rows in two shards, read by both processes: four batches of it take a second pass."""
     dataset = data().to_iterable_dataset(num_shards=2)
-    settings = config(InfoNCETrainer.config_class, folder, shuffle_buffer=5)
+    settings = config(InfoNCETrainer.config_class, folder, shuffle_buffer=5, random_crop=0.5)
     return train(InfoNCETrainer(models / "clip", settings, train_dataset=dataset))
 
 
@@ -322,7 +322,7 @@ def streamed_resumed(models: Path, folder: Path) -> Found:
 
     def run(first: int = 0) -> tuple[Any, list[list[int]]]:
         settings = {"save_strategy": "steps", "save_steps": 1, "shuffle_buffer": 5, "num_negatives": 2}
-        args = config(InfoNCETrainer.config_class, folder, **settings)
+        args = config(InfoNCETrainer.config_class, folder, random_crop=0.5, **settings)
         trainer = InfoNCETrainer(models / "clip", args, train_dataset=load_training_stream(str(source)))
         seen: list[list[int]] = []
         encode = trainer.gather_features
@@ -349,7 +349,8 @@ def several_captions(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def drawing_run(models: Path, folder: Path, **settings: Any) -> CompositionalTrainer:
-    args = config(InfoNCETrainer.config_class, folder, num_negatives=1, draw_captions=True, **settings)
+    settings |= {"num_negatives": 1, "draw_captions": True, "random_crop": 0.5}
+    args = config(InfoNCETrainer.config_class, folder, **settings)
     return InfoNCETrainer(models / "clip", args, train_dataset=data().map(several_captions))
 
 

@@ -54,7 +54,7 @@ def test_all_images_are_stored_once(store, source, clip, capsys):
 def test_a_run_on_the_store_is_the_run_without_it(store, source, clip, tmp_path, monkeypatch):
     """Rows that were filtered, selected and shuffled since, and their negative images."""
     rows = load_training_set(str(source)).shuffle(seed=3).filter(lambda row: row["image_id"] != "tiny-4")
-    settings = {"max_steps": 2, "eval_dataset": rows.select(range(8))}
+    settings = {"max_steps": 2, "random_crop": 0.8, "eval_dataset": rows.select(range(8))}
     without = build(TripletClipTrainer, clip, rows, tmp_path / "without", **settings)
     without.train()
     expected = without.evaluate()["eval_loss"]
@@ -121,11 +121,12 @@ def test_reduced_jpeg_changes_the_pixels_of_training_only(clip, tmp_path):
     cells = [{"bytes": one, "path": None} for one in files]
     rows = tiny.pairs(8).select_columns(["caption"]).add_column("image", cells)
     rows = rows.cast_column("image", Image())
-    trainer = build(InfoNCETrainer, clip, rows, tmp_path, eval_dataset=rows, reduced_jpeg=True)
+    trainer = build(InfoNCETrainer, clip, rows, tmp_path, eval_dataset=rows, reduced_jpeg=True, random_crop=0.8)
     plain = build(InfoNCETrainer, clip, rows, tmp_path, eval_dataset=rows)
     (training,) = trainer.get_train_dataloader()
     (evaluation,), (exact,) = trainer.get_eval_dataloader(), plain.get_eval_dataloader()
     assert torch.equal(evaluation["pixels"].pixels, exact["pixels"].pixels)
+    assert training["pixels"].boxes is not None and evaluation["pixels"].boxes is None
     of_row = training["row"].argsort()
     difference = (training["pixels"].pixels[of_row].float() - exact["pixels"].pixels.float()).abs().mean()
     assert 0 < difference < 8

@@ -23,6 +23,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "InfoNCETrainer, negatives": {"num_negatives": 2},
     "C2LIPTrainer, phrases": {"max_concepts": 2, "concept_source": "phrase", "ignore_equal_concepts": True},
     "CementTrainer, mini-batches": {"mini_batch_size": 3},
+    "TripletClipTrainer, crops": {"random_crop": 0.9, "mini_batch_size": 3},
 }
 # whose losses are other ones on a model with a bias
 ON_SIGLIP = ("InfoNCETrainer", "C2LIPTrainer", "CementTrainer")
@@ -57,7 +58,9 @@ def step_on_meta(trainer: Any) -> torch.Tensor:
 
 def to_meta(value: Any) -> Any:
     """A tensor, or the pixels of a batch."""
-    return value.to("meta") if isinstance(value, torch.Tensor) else type(value)(value.pixels.to("meta"))
+    if isinstance(value, torch.Tensor):
+        return value.to("meta")
+    return type(value)(value.pixels.to("meta"), None if value.boxes is None else value.boxes.to("meta"))
 
 
 ON_MODELS = [*((name, "clip") for name in VARIANTS), *((name, "siglip") for name in ON_SIGLIP)]

@@ -26,14 +26,15 @@ def parquet(tmp_path_factory) -> Path:
 
 
 def run(clip: Path, parquet: Path, folder: Path, resume: bool = False, **settings):
-    """A trained trainer, and the row numbers and negatives of each of its batches."""
-    saved = {"max_steps": STEPS, "save_strategy": "steps", "save_steps": SAVED, "num_negatives": 2}
+    """A trained trainer, and the row numbers, negatives and crops of each of its batches."""
+    saved = {"max_steps": STEPS, "save_strategy": "steps", "save_steps": SAVED, "num_negatives": 2, "random_crop": 0.5}
     saved |= {"per_device_train_batch_size": BATCH, "shuffle_buffer": 6}
     trainer = build(InfoNCETrainer, clip, load_training_stream(str(parquet)), folder, **saved, **settings)
     seen, encode = [], trainer.gather_features
 
     def record(model, inputs):
-        seen.append((inputs["row"].tolist(), inputs["negative_input_ids"].sum().item()))
+        boxes = inputs["pixels"].boxes.tolist()
+        seen.append((inputs["row"].tolist(), inputs["negative_input_ids"].sum().item(), boxes))
         return encode(model, inputs)
 
     trainer.gather_features = record

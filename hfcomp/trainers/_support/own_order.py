@@ -24,7 +24,8 @@ class OwnOrder:
         grouped = self.args.train_sampling_strategy == "group_by_length" and has_length(rows)
         order = None if grouped else super()._get_train_sampler(train_dataset)
         chosen = self.row_order(self._order_by_length(rows) if grouped else order)
-        if self.args.draw_captions and chosen is not None and not isinstance(chosen, EpochOrder):
+        draws = self.args.draw_captions or self.args.random_crop < 1
+        if draws and chosen is not None and not isinstance(chosen, EpochOrder):
             chosen = EpochOrder(with_epochs(chosen, seed_of_order(self.args)))
         self._has_own_order = chosen is not order
         return chosen

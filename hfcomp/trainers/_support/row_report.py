@@ -7,6 +7,7 @@ from typing import Any
 from datasets import Dataset
 from transformers.utils import logging
 
+from hfcomp.data.draws.crops import CROP_BOX
 from hfcomp.data.image_ids import IMAGE_ID, shared_rows
 from hfcomp.data.loading import TrainingRows, number_of_entries
 from hfcomp.data.streaming import StreamedRows
@@ -150,6 +151,23 @@ def check_image_ids(inputs: dict[str, Any], rows: Any, required: tuple[str, ...]
         "image would be negatives of each other. Add hfcomp.data.row_values.row_fields(rows, names) to the "
         f"collator's batch, or remove the column: dataset.remove_columns({IMAGE_ID!r})."
     )
+
+
+def check_boxes(inputs: dict[str, Any], random_crop: float) -> None:
+    """Checks that the pixels of a training batch come with boxes, which a user's collator may have left out.
+
+    Args:
+        inputs: the batch.
+        random_crop: the field of the config, below 1.
+
+    Raises:
+        ValueError: for whole images.
+    """
+    if getattr(inputs.get("pixels"), "boxes", None) is None:
+        raise ValueError(
+            f"random_crop={random_crop}, but the collator returned pixels without boxes: no image would be cropped. "
+            f"Return PixelBatch(pixels, boxes), with the rows' {CROP_BOX!r}, or leave random_crop out."
+        )
 
 
 def _masks_images(required: tuple[str, ...]) -> bool:
