@@ -38,7 +38,16 @@ def pytest_configure():
 
 
 def pytest_collection_finish():
-    # every run of a Trainer collects garbage: half a second each time to look at all that was imported
+    no_longer_collected()
+
+
+def pytest_runtest_teardown(item, nextitem):
+    if nextitem is None or nextitem.path != item.path:
+        no_longer_collected()
+
+
+def no_longer_collected() -> None:
+    """Every run of a Trainer collects garbage: half a second each time to look at all that was imported before."""
     gc.collect()
     gc.freeze()
 

@@ -93,7 +93,7 @@ class CompositionalCollator:
         return batch | row_fields(rows, names) | self._images(rows, names) | self._texts(rows, names)
 
     def for_evaluation(self) -> CompositionalCollator:
-        """A copy with exact pixels of whole images: without `reduced_jpeg`, and passing over a row's `crop_box`."""
+        """A copy with exact pixels of whole images: without `reduced_jpeg`, ignoring `crop_box`."""
         exact = copy.copy(self)
         exact._read, exact._crops = replace(self._read, shortest_side=None), False
         return exact
