@@ -2,3 +2,4 @@
 
 from tests.hub.running import connect as connect
 from tests.hub.running import hub as hub
+from tests.hub.running import only_hub as only_hub

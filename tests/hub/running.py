@@ -1,7 +1,8 @@
 """Code that talks to the stand-in Hub: in a process of its own, as clients read the Hub's address when imported.
 
 ```python
-from tests.hub.running import connect as connect, hub as hub  # in a conftest.py: the fixtures
+# in a conftest.py: the fixtures
+from tests.hub.running import connect as connect, hub as hub, only_hub as only_hub
 
 
 def test_something(hub):
@@ -13,6 +14,7 @@ def test_something(hub):
 from __future__ import annotations
 
 import os
+import shutil
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -53,11 +55,19 @@ def connect(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Callable[[str | bool],
     return lambda token: HfApi(endpoint=hub.address, token=token)
 
 
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Hub]:
-    """An empty stand-in Hub on a free port; `hub.home` is the `HF_HOME` of its clients."""
-    with Hub(tmp_path / "hf_home") as running:
+@pytest.fixture(scope="session")
+def only_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    """One address and one `HF_HOME` for all tests: clients read them when imported, once (see `tests.processes`)."""
+    with Hub(tmp_path_factory.mktemp("hub") / "hf_home") as running:
         yield running
+
+
+@pytest.fixture
+def hub(only_hub: Hub) -> Hub:
+    """An empty stand-in Hub; `hub.home`, empty too, is the `HF_HOME` of its clients."""
+    only_hub.reset()
+    shutil.rmtree(only_hub.home, ignore_errors=True)
+    return only_hub
 
 
 def run_in_hub(

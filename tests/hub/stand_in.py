@@ -41,12 +41,16 @@ class StandInHub(ThreadingHTTPServer):
         self.address = f"http://127.0.0.1:{self.server_address[1]}"
         # another host, as large files of the Hub are with another: clients do not look for facts of the file there
         self.storage = self.address.replace("127.0.0.1", "localhost")
+        self._lock = threading.Lock()
+        self.reset()
+
+    def reset(self) -> None:
+        """Empties it and fixes uploads, for the next test; the address stays."""
         self.repositories: dict[str, Repository] = {}
         self.blobs: dict[str, bytes] = {}
         self.requests: list[str] = []
         self._uploads_left: int | None = None
         self._break_status = 0
-        self._lock = threading.Lock()
 
     def __enter__(self) -> StandInHub:
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()

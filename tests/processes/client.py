@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 SOCKETS = tempfile.TemporaryDirectory(prefix="hfcomp-servers-")
 NUMBERS = itertools.count()
+ASKED: Counter[tuple[tuple[str, str], ...]] = Counter()
 
 
 class Process:
@@ -122,17 +124,19 @@ def free_port() -> int:
 def _server(environment: dict[str, str]) -> str:
     """The address of the server whose libraries were imported with the settings of an environment.
 
-    Places of a single test, such as a stand-in Hub or a home of its own, are not worth a server: its process imports
-    transformers itself.
+    Places of a single test, such as a home of its own, are not worth a server: the first process of its settings
+    imports transformers itself. A token is no such setting, it is read when it is needed.
     """
-    settings = {key: value for key, value in environment.items() if key.startswith("HF_")}
-    if {key: value for key, value in settings.items() if not key.endswith("_OFFLINE")} != _shared_settings():
+    settings = tuple(sorted((key, value) for key, value in environment.items() if _is_read_once(key)))
+    ASKED[settings] += 1
+    own = {(key, value) for key, value in os.environ.items() if _is_read_once(key)}
+    if ASKED[settings] == 1 and any(not key.endswith("_OFFLINE") for key, _ in own ^ {*settings}):
         return _numeric_server()[1]
-    return _server_of(tuple(sorted(settings.items())))[1]
+    return _server_of(settings)[1]
 
 
-def _shared_settings() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if key.startswith("HF_") and not key.endswith("_OFFLINE")}
+def _is_read_once(name: str) -> bool:
+    return name.startswith("HF_") and name != "HF_TOKEN"
 
 
 @cache

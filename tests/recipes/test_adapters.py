@@ -31,7 +31,7 @@ def run(tmp_path_factory) -> Path:
     program, *words = shlex.split(line)
     command = [Path(sys.executable).parent / program, *words, *SMALL.split()]
     command += ["--weight_average_decay", "0.5", "--output_dir", str(folder / "run")]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HOME": str(folder / "home")}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = processes.run(command, cwd=REPOSITORY, env=environment, timeout=600)
     # judged by what it wrote: an interpreter may abort at exit after all work is done
     assert (folder / "run" / "results.json").exists(), done.stderr[-4000:]

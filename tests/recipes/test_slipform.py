@@ -40,7 +40,6 @@ def runs(tmp_path_factory) -> dict[str, Path]:
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "PATH": os.pathsep.join([str(scripts), os.environ["PATH"]]),
-        "HF_HOME": str(folder / "home"),  # no configuration of accelerate
     }
     found = {}
     for launcher in LAUNCHERS:
