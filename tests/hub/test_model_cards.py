@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 import yaml
 from huggingface_hub import ModelCard, parse_eval_result_entries
@@ -31,6 +33,10 @@ trainer.push_to_hub(license="apache-2.0", language="en", tags=["mine"])
 """A push of transformers, with what users pass on to the card."""
 
 
+@pytest.mark.skipif(
+    "https://huggingface.co" in inspect.getsource(ModelCard.validate),
+    reason="before 2.1, huggingface_hub asks huggingface.co for it wherever the Hub is",
+)
 def test_cards_of_runs_pass_the_validation_of_the_hub(hub, tmp_path):
     (tmp_path / "method").mkdir()
     lines = [*all_lines(), line("swap_att", "group", GROUP["swap_att"], benchmark="SugarCrepe")]

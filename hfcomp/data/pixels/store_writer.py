@@ -26,7 +26,7 @@ from hfcomp.data.pixels.store import (
     read_manifest,
 )
 from hfcomp.data.pixels.transform import PixelTransform
-from hfcomp.writing import append_bytes, remove_unfinished, try_lock, write_json
+from hfcomp.writing import LOCK_FILE, append_bytes, remove_unfinished, try_lock, write_json
 
 PART_BYTES = 256 * 1024**2
 
@@ -62,8 +62,8 @@ class StoreWriter:
 
     def __enter__(self) -> StoreWriter:
         """Waits for the lock, and cuts off what an interrupted build left behind the finished part."""
-        if self.folder.is_dir() and not is_store(self.folder) and any(self.folder.glob("[!.]*")):
-            raise ValueError(f"{self.folder} is not empty and has no {MANIFEST}: choose another folder.")
+        if self._is_of_something_else() and not (self.folder / LOCK_FILE).exists():  # else it may just be starting
+            raise self._not_a_store()
         lock = try_lock(self.folder)
         if lock is None:
             self._log(f"{self.folder} is being written by another process; waiting until it ends")
@@ -71,6 +71,8 @@ class StoreWriter:
         self._lock = lock
         try:
             remove_unfinished(self.folder)
+            if self._is_of_something_else():
+                raise self._not_a_store()
             self._start()
         except BaseException:
             self._lock.release()
@@ -127,6 +129,12 @@ class StoreWriter:
         self._written = self.images
         self._pending, self._records = [], []
         self._write_manifest()
+
+    def _is_of_something_else(self) -> bool:
+        return self.folder.is_dir() and not is_store(self.folder) and any(self.folder.glob("[!.]*"))
+
+    def _not_a_store(self) -> ValueError:
+        return ValueError(f"{self.folder} is not empty and has no {MANIFEST}: choose another folder.")
 
     def _start(self) -> None:
         self.images = self._written = self._keys = 0

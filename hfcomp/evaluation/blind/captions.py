@@ -28,7 +28,8 @@ _FILE = "captions_val2017.json"
 _HUB = next(form for form in COCO2017_CAPTIONS if isinstance(form, HubData))
 HOW_TO_FIX = (
     f"Pass --blind_captions FILE (a caption per line, COCO's captions_*.json, or a set with a column caption), "
-    f"--data {FOLDER}=DIR with {_FILE}, or --blind_captions {COCO_SOURCE}, which fetches {_HUB.repo} with its images."
+    f"--data {FOLDER}=DIR with {_FILE} (in a recipe that option is --evaluation_data), or --blind_captions "
+    f"{COCO_SOURCE}, which fetches {_HUB.repo} with its images."
 )
 
 
