@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LOCK_FILE = ".lock"
+LOCK_SECONDS = 1.0
+"""How long a command waits for a folder: a process that was killed as it started another still holds it there."""
 PART = ".part"
 _PART_NAME = re.compile(rf".+\.[\w-]+-\d+-[0-9a-f]{{8}}{re.escape(PART)}")
 
@@ -284,7 +286,7 @@ def locked(folder: Path) -> Iterator[None]:
     """
     is_new = not folder.exists()
     try:
-        lock = try_lock(folder, seconds=1.0)  # a process that was killed as it started another still holds it there
+        lock = try_lock(folder, LOCK_SECONDS)
     except OSError as error:
         raise ValueError(f"{folder} cannot be written to: {error}. Choose another folder.") from error
     if lock is None:

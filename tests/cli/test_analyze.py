@@ -42,7 +42,8 @@ def test_a_set_with_ratings_of_a_file(words, tmp_path, capsys):
     cli.main([*words, "--overwrite"])
 
 
-def test_mistakes_end_in_one_line(words, tmp_path):
+def test_mistakes_end_in_one_line(words, tmp_path, monkeypatch):
+    monkeypatch.setattr("hfcomp.writing.LOCK_SECONDS", 0)
     with pytest.raises(SystemExit, match="error: no concreteness ratings at nothing"):
         cli.main([*words, "--concreteness_ratings", "nothing"])
     with pytest.raises(SystemExit, match="error: there is no file or folder '.*nothing'"):

@@ -44,6 +44,7 @@ def test_it_serves_and_a_signal_ends_it(project):
     assert process.wait(30) == 0 and "Traceback" not in process.stdout.read()
 
 
+@pytest.mark.slow
 def test_killed_it_continues_with_the_draft(project):
     process, said = start(project)
     assert "page: " in said

@@ -17,6 +17,7 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoProcessor
 
+import hfcomp
 from hfcomp import cli
 from hfcomp.evaluation import engine, hub
 from hfcomp.evaluation.benchmarks.composition.sugarcrepe_pp import SUBSETS
@@ -109,7 +110,7 @@ def test_a_second_run_encodes_nothing_and_finds_the_same(models, data, tmp_path,
     assert "20 images and 55 texts, 75 of them cached" in " ".join(capsys.readouterr().out.split())
 
 
-def test_an_adapter_is_scored_as_its_merged_model_and_cached_by_content_and_base(models, data, tmp_path, capsys):
+def test_an_adapter_is_scored_as_its_merged_model_and_cached_by_content_and_base(models, data, tmp_path):
     torch.manual_seed(0)
     settings = LoraConfig(target_modules=["q_proj", "fc1"], init_lora_weights=False)
     base = tiny.clip(tmp_path / "base")
@@ -117,12 +118,7 @@ def test_an_adapter_is_scored_as_its_merged_model_and_cached_by_content_and_base
     merge_adapter(tmp_path / "adapter", tmp_path / "merged")
     models = {**models, "adapter": tmp_path / "adapter", "merged": tmp_path / "merged"}
 
-    def encoded(*names: str) -> str:
-        capsys.readouterr()
-        main(words(models, data, tmp_path, "--overwrite", names=names))
-        return " ".join(capsys.readouterr().out.split())
-
-    encoded("adapter", "merged", "clip")
+    main(words(models, data, tmp_path, names=("adapter", "merged", "clip")))
     items = pd.read_parquet(tmp_path / "out" / "items.parquet")
     adapter, merged, plain = (
         items[items["arm"] == name]["value"].to_numpy() for name in ("adapter", "merged", "clip")
@@ -130,7 +126,10 @@ def test_an_adapter_is_scored_as_its_merged_model_and_cached_by_content_and_base
     assert (adapter == merged).all() and (adapter != plain).any()
 
     def is_cached() -> bool:
-        counts = re.search(r"(\d+) images and (\d+) texts, (\d+) of them cached", encoded("adapter"))
+        shared = {"benchmarks": ["sugarcrepe"], "data_dir": data, "cache": tmp_path / "cache", "device": "cpu"}
+        logged: list[str] = []
+        hfcomp.evaluate({"adapter": tmp_path / "adapter"}, **shared, log=logged.append)
+        counts = re.search(r"(\d+) images and (\d+) texts, (\d+) of them cached", " ".join(logged))
         images, texts, cached = map(int, counts.groups())
         return cached == images + texts
 
@@ -196,7 +195,8 @@ def test_a_comparison_leaves_the_results_it_compares_and_others(done, tmp_path):
     assert list(results(tmp_path / "other")["models"]) == ["clip", "other"]
 
 
-def test_a_folder_in_use_is_named(models, data, tmp_path):
+def test_a_folder_in_use_is_named(models, data, tmp_path, monkeypatch):
+    monkeypatch.setattr("hfcomp.writing.LOCK_SECONDS", 0)
     with locked(tmp_path / "out"), pytest.raises(SystemExit, match="^error: .*out is in use by another process"):
         main(words(models, data, tmp_path))
     assert not (tmp_path / "out").exists() and not (tmp_path / "cache").exists()

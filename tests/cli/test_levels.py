@@ -73,7 +73,8 @@ def test_a_folder_without_groups_captions_and_matplotlib(clip, tmp_path, monkeyp
         cli.main(["levels", str(clip), *words(tmp_path)])
 
 
-def test_a_folder_in_use_is_named(clip, tmp_path):
+def test_a_folder_in_use_is_named(clip, tmp_path, monkeypatch):
+    monkeypatch.setattr("hfcomp.writing.LOCK_SECONDS", 0)
     with locked(tmp_path / "out"), pytest.raises(SystemExit, match="^error: .*out is in use by another process"):
         cli.main(["levels", str(clip), *words(tmp_path, "--rows", "4", "--candidates", "2")])
     assert not (tmp_path / "out").exists()

@@ -69,7 +69,8 @@ def test_one_point_is_a_plain_model_with_its_record(clip, tuned, tmp_path, capsy
     assert str(tmp_path) not in card and "### Values" not in card
 
 
-def test_a_merge_is_not_written_over_unless_asked(clip, tuned, tmp_path):
+def test_a_merge_is_not_written_over_unless_asked(clip, tuned, tmp_path, monkeypatch):
+    monkeypatch.setattr("hfcomp.writing.LOCK_SECONDS", 0)
     words = ["merge", str(clip), str(tuned), "--alpha", "1", "--output_dir", str(tmp_path / "out")]
     (tmp_path / "out").mkdir()
     write_json(tmp_path / "out" / RECORD_FILE, {})

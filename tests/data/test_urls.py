@@ -67,7 +67,7 @@ def server():
     found = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     found.daemon_threads = True
     found.asked, found.stop = [], threading.Event()
-    thread = threading.Thread(target=found.serve_forever, daemon=True)
+    thread = threading.Thread(target=found.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     found.place = f"http://127.0.0.1:{found.server_address[1]}"
     yield found

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +58,11 @@ class Snippet:
 
 def snippets(*languages: str) -> list[Snippet]:
     """The blocks of all pages in these languages, or all."""
+    return [one for one in _all_snippets() if not languages or one.language in languages]
+
+
+@cache
+def _all_snippets() -> list[Snippet]:
     found = []
     for page in PAGES:
         text = page.read_text("utf-8")
@@ -65,7 +71,7 @@ def snippets(*languages: str) -> list[Snippet]:
             found.append(
                 Snippet(str(page.relative_to(ROOT)), line, match["language"], match["code"], match["mark"] or "")
             )
-    return [one for one in found if not languages or one.language in languages]
+    return found
 
 
 def blocks(page: str) -> list[str]:

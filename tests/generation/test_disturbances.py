@@ -1,4 +1,4 @@
-"""Builds on a full disk, with too little memory, killed at random moments, and their workers (about 25 s)."""
+"""Builds on a full disk, with too little memory, killed at random moments, and their workers (about 10 s)."""
 
 from __future__ import annotations
 

@@ -56,11 +56,12 @@ def test_a_killed_actor_costs_its_shard_and_no_byte(tmp_path):
     assert builds.hashes(done.folder) == builds.hashes(build(tmp_path / "local").folder)
 
 
-def test_a_stage_that_raises_leaves_what_another_executor_resumes(tmp_path):
+@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_stage_that_raises_leaves_what_another_executor_resumes(tmp_path, num_workers):
     stages = [Stage("loud", builds.make_failing, {"at": "caption 9"}, {"mark": "!"})]
     message = r"^stage 'loud', shard 2 of 3 \(rows 8 to 9\): KeyError: 'cannot do caption 9'$"
     with pytest.raises(StageError, match=message) as raised:
-        build(tmp_path, stages=stages, executor="ray", num_workers=2)
+        build(tmp_path, stages=stages, executor="ray", num_workers=num_workers)
     assert "in fail\n" in str(raised.value.__cause__)  # the traceback of the actor
     assert not (tmp_path / MANIFEST).exists()
     fixed = [Stage("loud", builds.make_failing, {"at": "nothing"}, {"mark": "!"})]
@@ -127,7 +128,8 @@ def test_a_worker_that_does_not_see_the_folder_says_so(begun, tmp_path):
     assert not list((job.folder / "data").glob("*.parquet"))
 
 
-def test_a_folder_in_use_is_refused(tmp_path):
+def test_a_folder_in_use_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("hfcomp.writing.LOCK_SECONDS", 0)
     with FileLock(tmp_path / LOCK_FILE), pytest.raises(ValueError, match="is in use by another process"):
         build(tmp_path, executor="ray")
 

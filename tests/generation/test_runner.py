@@ -236,7 +236,8 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK_FILE, "thesis.tex"]
 
 
-def test_two_builds_in_one_folder_are_refused(tmp_path):
+def test_two_builds_in_one_folder_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("hfcomp.writing.LOCK_SECONDS", 0)
     with FileLock(tmp_path / LOCK_FILE), pytest.raises(ValueError, match="is in use by another process"):
         build(tmp_path)
 

@@ -59,6 +59,7 @@ def connect(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Callable[[str | bool],
 def only_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """One address and one `HF_HOME` for all tests: clients read them when imported, once (see `tests.processes`)."""
     with Hub(tmp_path_factory.mktemp("hub") / "hf_home") as running:
+        processes.share(running.environment())
         yield running
 
 

@@ -98,9 +98,9 @@ def test_text_functions_take_time_in_proportion_to_the_length(parser, form, monk
     monkeypatch.setattr("hfcomp.parsing.captions.caption_problem", lambda caption: None)
     monkeypatch.setattr("hfcomp.data.concepts.columns.caption_problem", lambda caption: None)
     captions = [FORMS[form](n) for n in (250, 500, 1000)]
+    docs = [next(iter(parser.parse([caption]))) for caption in captions]
     slow = {}
     for name, function in text_functions(parser).items():
-        docs = [next(iter(parser.parse([caption]))) for caption in captions]
         for _ in range(3):  # a busy machine lengthens one of them, a square all
             times = [seconds(function, *pair) for pair in zip(captions, docs, strict=True)]
             # linear: 4 times; square: 16 times. What takes no time at 1,000 words cannot be told apart.

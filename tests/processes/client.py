@@ -121,18 +121,27 @@ def free_port() -> int:
         return one.getsockname()[1]
 
 
+def share(env: Mapping[str, str]) -> None:
+    """Says that several processes will have the settings of an environment: even the first shares what is imported."""
+    ASKED[_settings(env)] += 1
+
+
 def _server(environment: dict[str, str]) -> str:
     """The address of the server whose libraries were imported with the settings of an environment.
 
     Places of a single test, such as a home of its own, are not worth a server: the first process of its settings
     imports transformers itself. A token is no such setting, it is read when it is needed.
     """
-    settings = tuple(sorted((key, value) for key, value in environment.items() if _is_read_once(key)))
+    settings = _settings(environment)
     ASKED[settings] += 1
     own = {(key, value) for key, value in os.environ.items() if _is_read_once(key)}
     if ASKED[settings] == 1 and any(not key.endswith("_OFFLINE") for key, _ in own ^ {*settings}):
         return _numeric_server()[1]
     return _server_of(settings)[1]
+
+
+def _settings(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((key, value) for key, value in environment.items() if _is_read_once(key)))
 
 
 def _is_read_once(name: str) -> bool:

@@ -11,6 +11,7 @@ LOADED = (
     *("tests.generation.parsing_server", "openai", "sklearn.feature_extraction.text"),
     *("diffusers.pipelines.auto_pipeline", "transformers.trainer"),
     "diffusers.pipelines.stable_diffusion_xl.pipeline_stable_diffusion_xl_img2img",
+    *("pytest", "tests.processes.frozen"),  # what tests in these modules import, and last what keeps all this shared
 )
 
 

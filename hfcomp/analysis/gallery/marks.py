@@ -14,7 +14,7 @@ from datasets import Dataset
 from pydantic import Field
 
 from hfcomp.analysis.gallery.options import DataOptions
-from hfcomp.analysis.gallery.rows import read_set, row_id, set_fingerprint
+from hfcomp.analysis.gallery.rows import is_sandbox, read_set, row_id, set_fingerprint
 from hfcomp.data.built_sets import TRAIN
 from hfcomp.data.licenses import LICENSE
 from hfcomp.data.publishing import without_local_paths
@@ -136,7 +136,8 @@ def apply_marks(
         split=TRAIN if "+" in options.split else split,
         progress=progress,
     )
-    source = Source(name, source_license(name), LICENSE in dataset.column_names)
+    stated = None if is_sandbox(name) else source_license(name)  # which asks the Hub for a card
+    source = Source(name, stated, LICENSE in dataset.column_names)
     words = ["hfcomp", "gallery", without_local_paths(name), "--apply", path.name]
     write_card(output, {DEFAULT: [build.manifest]}, source, what=WHAT, command=f"{shlex.join(words)} --output DIR")
     others = {reason: number for reason, number in build.manifest["set_aside"].items() if reason != DROPPED}

@@ -75,10 +75,15 @@ def read_set(name: str, options: DataOptions) -> Dataset:
         FileNotFoundError: for a path where nothing is.
     """
     names = parse_column_names(options.column_names)
-    if name == SANDBOX and not os.path.exists(name):
+    if is_sandbox(name):
         return undecoded(rename_columns(training_set(SANDBOX_ROWS, 0), names))
     dataset = load_training_set(name, split=options.split, config=options.config, column_names=names)
     return undecoded(dataset.remove_columns(SHARD_PATH) if SHARD_PATH in dataset.column_names else dataset)
+
+
+def is_sandbox(name: str) -> bool:
+    """Whether a name means the built-in world's training set."""
+    return name == SANDBOX and not os.path.exists(name)
 
 
 def set_fingerprint(dataset: Dataset) -> str:

@@ -18,6 +18,7 @@ from hfcomp.statistics.outcomes import COLUMNS, LINE, read_table
 
 ITEM = [*LINE, "item"]
 BLIND_FILE = "blind.parquet"
+DECIDED = ("right", "wrong", "undecided")
 UNSOLVED = "solved by no blind rule"
 """The subset of the items that are left."""
 
@@ -59,12 +60,12 @@ class BlindResults:
         return replace(self, outcomes=blind_outcomes([self.outcomes.table, blind_outcomes(tables).table]))
 
     @cached_property
-    def counts(self) -> pd.DataFrame:
-        """`right`, `wrong` and `undecided`, items of each line and rule; an undecided one is a tie."""
+    def counts(self) -> dict[tuple[str, ...], dict[str, int]]:
+        """`right`, `wrong` and `undecided` items by benchmark, subset, metric and rule; an undecided one is a tie."""
         table = self.outcomes.table
         right = table["value"] == 1
         kinds = table.assign(right=right, undecided=~right & table["tie"], wrong=~right & ~table["tie"])
-        return kinds.groupby([*LINE, "arm"], sort=False)[["right", "wrong", "undecided"]].sum()
+        return kinds.groupby([*LINE, "arm"], sort=False)[[*DECIDED]].sum().to_dict("index")
 
     def lines(self, averages: Averages) -> list[dict[str, Any]]:
         """A line per benchmark, subset or average, and metric: the `value` of each rule and what it decides."""
@@ -80,8 +81,8 @@ class BlindResults:
 
     def _decided(self, line: Line, rule: str) -> dict[str, int]:
         subsets = [part for group in line["groups"] for part in group] if line["average"] else [line["subset"]]
-        keys = [(line["benchmark"], subset, line["metric"], rule) for subset in dict.fromkeys(subsets)]
-        return {key: int(value) for key, value in self.counts.loc[keys].sum().items()}
+        found = [self.counts[line["benchmark"], subset, line["metric"], rule] for subset in dict.fromkeys(subsets)]
+        return {key: sum(one[key] for one in found) for key in DECIDED}
 
     @cached_property
     def solved(self) -> pd.Series:

@@ -48,6 +48,8 @@ def site_of(folder, browser, number=8, **settings):
         site = Site(browser, project, painter, studio, address)
         yield site
         assert [error for visit in site.visits for error in visit.errors] == []
+        asked = [url for visit in site.visits for url in visit.requests]
+        assert asked and all(url.startswith((address, "data:", "blob:")) for url in asked)  # no other machine
         for visit in site.visits:
             visit.leave()
     painter.released.set()
@@ -420,8 +422,3 @@ def test_nothing_overlaps_or_is_cut_off(tmp_path, browser, width):
         ann.tab("Progress")
         ann.page.locator("#progress td").first.wait_for()
         assert ann.problems() == []
-
-
-def test_the_page_asks_no_other_machine(site):
-    ann = site.visit("Ann")
-    assert [one for one in ann.requests if not one.startswith((site.address, "data:", "blob:"))] == []

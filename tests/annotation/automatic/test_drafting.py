@@ -320,6 +320,8 @@ def test_a_damaged_image_is_set_aside(project, world):
 
 
 def test_two_runs_at_once_are_refused(project, world, monkeypatch):
+    monkeypatch.setattr("hfcomp.writing.LOCK_SECONDS", 0)
+
     def paint(*_):
         with pytest.raises(ValueError, match="in use by another process"):
             run(project)

@@ -370,7 +370,8 @@ def test_an_endpoint_that_fails_is_reported_in_two_lines_and_costs_nothing_that_
     assert all(body not in server.bodies[:3] for body in again.bodies)
 
 
-def test_a_second_run_in_the_folder_is_refused(command, tmp_path):
+def test_a_second_run_in_the_folder_is_refused(command, tmp_path, monkeypatch):
+    monkeypatch.setattr("hfcomp.writing.LOCK_SECONDS", 0)
     with locked(tmp_path / "out"), pytest.raises(SystemExit, match="out is in use by another process. Wait until"):
         command()
 

@@ -143,10 +143,20 @@ def test_the_manifest_holds_the_settings_and_no_place_of_this_machine(source, ra
     assert str(tmp_path) not in json.dumps(made.manifest) and str(ratings.parent) not in json.dumps(made.manifest)
 
 
-def test_workers_load_the_stages_without_torch():
-    code = "import sys, datasets, spacy; before = 'torch' in sys.modules; "  # old ones of these load it themselves
-    code += "import hfcomp.generation.concretebatch.text_targets; sys.exit(not before and 'torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+LOADING = """
+import socket, sys
+sys.addaudithook(lambda name, _: sys.exit(name) if name == "socket.connect" else None)
+import datasets, spacy
+before = "torch" in sys.modules  # old ones of these load it themselves
+import hfcomp.generation.concretebatch.text_targets
+if not before and "torch" in sys.modules:
+    sys.exit("torch is loaded")
+import hfcomp.negatives.ratings_file, hfcomp.generation.concretebatch.targets, hfcomp.negatives.concreteness
+"""
+
+
+def test_workers_load_the_stages_without_torch_and_nothing_is_downloaded_on_import():
+    subprocess.run([sys.executable, "-c", LOADING], check=True)
 
 
 def test_no_rating_is_written(source, ratings, tmp_path):
