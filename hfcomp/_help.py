@@ -41,6 +41,12 @@ class OwnHelp(ABCMeta):
         return Signature([*parameters, *further])
 
 
+def own_help(parent: type) -> type:
+    """[`OwnHelp`] for a class with such a parent, which may have a metaclass itself: a release may bring one."""
+    theirs = type(parent)
+    return OwnHelp if issubclass(OwnHelp, theirs) else type(OwnHelp.__name__, (OwnHelp, theirs), {})
+
+
 def _is_elsewhere(name: str, value: Any) -> bool:
     """Whether an attribute is a class, or a function of another name, which has its own help."""
     return isinstance(value, type) or (isinstance(value, staticmethod) and value.__name__ != name)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import hfcomp
+from hfcomp._help import OwnHelp, own_help
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("torch", "transformers", "evaluate", "peft", "diffusers", "spacy", "textblob")
@@ -59,6 +60,24 @@ def test_help_takes_at_most_two_screens(name):
     assert len(text.splitlines()) <= 100 and len(text) < 4_500, (
         f"{len(text.splitlines())} lines, {len(text)} characters"
     )
+
+
+def test_a_parent_may_have_a_metaclass_of_its_own():
+    """As `ModelOutput` has since transformers 5.24."""
+
+    class Theirs(type):
+        pass
+
+    class Parent(metaclass=Theirs):
+        pass
+
+    class Child(Parent, metaclass=own_help(Parent)):
+        """The child."""
+
+        def added(self):
+            """What it adds."""
+
+    assert isinstance(Child, OwnHelp) and isinstance(Child, Theirs) and dir(Child) == ["added"]
 
 
 def test_what_help_leaves_out_is_there():

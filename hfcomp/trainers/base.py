@@ -11,7 +11,7 @@ from torch import nn
 from transformers import Trainer
 from transformers.utils import logging
 
-from hfcomp._help import OwnHelp
+from hfcomp._help import own_help
 from hfcomp.data.collators import exact_collator
 from hfcomp.data.columns import BATCH_KEYS, COUNTED_KEYS, RESERVED_KEYS
 from hfcomp.data.draws.captions import require_lists
@@ -44,7 +44,7 @@ from hfcomp.writing import write_text
 logger = logging.get_logger(__name__)
 
 
-class CompositionalTrainer(ObjectiveHooks, HubPushes, Sharding, OwnOrder, Trainer, metaclass=OwnHelp):
+class CompositionalTrainer(ObjectiveHooks, HubPushes, Sharding, OwnOrder, Trainer, metaclass=own_help(Trainer)):
     """Base of every objective: a subclass names the features that it requires and writes its loss in `compute_loss`.
 
     The subclass calls [`gather_features`] once, hands the features of the global batch to a loss of `hfcomp.losses`

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import TrainingArguments
 
-from hfcomp._help import OwnHelp
+from hfcomp._help import own_help
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess
 from hfcomp.trainers._support.adapters import check_adapter_fields
@@ -35,7 +35,7 @@ def setting(value: Any, source: str) -> Any:
 
 
 @dataclass
-class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
+class CompositionalConfig(TrainingArguments, metaclass=own_help(TrainingArguments)):
     """Arguments of every trainer of hfcomp: transformers' `TrainingArguments` and what a contrastive batch needs.
 
     The optimiser's defaults are for fine-tuning a pretrained CLIP with hard negatives: NegCLIP's, where no paper of
