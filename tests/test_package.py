@@ -72,7 +72,7 @@ def test_a_parent_may_have_a_metaclass_of_its_own():
         pass
 
     class Child(Parent, metaclass=own_help(Parent)):
-        """The child."""
+        __module__ = "hfcomp.somewhere"
 
         def added(self):
             """What it adds."""
