@@ -59,12 +59,13 @@ class BlindResults:
         return replace(self, outcomes=blind_outcomes([self.outcomes.table, blind_outcomes(tables).table]))
 
     @cached_property
-    def counts(self) -> pd.DataFrame:
+    def counts(self) -> dict[tuple[str, ...], dict[str, int]]:
         """`right`, `wrong` and `undecided`, items of each line and rule; an undecided one is a tie."""
         table = self.outcomes.table
         right = table["value"] == 1
         kinds = table.assign(right=right, undecided=~right & table["tie"], wrong=~right & ~table["tie"])
-        return kinds.groupby([*LINE, "arm"], sort=False)[["right", "wrong", "undecided"]].sum()
+        counts = kinds.groupby([*LINE, "arm"], sort=False)[["right", "wrong", "undecided"]].sum()
+        return counts.to_dict("index")
 
     def lines(self, averages: Averages) -> list[dict[str, Any]]:
         """A line per benchmark, subset or average, and metric: the `value` of each rule and what it decides."""
@@ -80,8 +81,8 @@ class BlindResults:
 
     def _decided(self, line: Line, rule: str) -> dict[str, int]:
         subsets = [part for group in line["groups"] for part in group] if line["average"] else [line["subset"]]
-        keys = [(line["benchmark"], subset, line["metric"], rule) for subset in dict.fromkeys(subsets)]
-        return {key: int(value) for key, value in self.counts.loc[keys].sum().items()}
+        found = [self.counts[line["benchmark"], subset, line["metric"], rule] for subset in dict.fromkeys(subsets)]
+        return {key: sum(int(one[key]) for one in found) for key in ("right", "wrong", "undecided")}
 
     @cached_property
     def solved(self) -> pd.Series:
