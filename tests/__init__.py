@@ -1,4 +1,4 @@
-"""Tests of hfcomp. None of them cuts the power: nothing written has to reach the disk, which takes milliseconds each."""
+"""Tests of hfcomp. None of them cuts the power: what they write need not reach the disk, which takes milliseconds."""
 
 import os
 

@@ -18,7 +18,7 @@ UNBUFFERED = "-u"  # of torchrun; a fork writes line by line in any case
 def write_interpreter(path: str, address: str) -> str:
     """Writes an executable that runs its words by the server at an address, and returns its path."""
     with open(path, "w") as file:
-        file.write(f"#!/bin/sh\nexec {sys.executable} -IS {__file__} {address} \"$@\"\n")
+        file.write(f'#!/bin/sh\nexec {sys.executable} -IS {__file__} {address} "$@"\n')
     os.chmod(path, 0o755)
     return path
 
