@@ -18,7 +18,6 @@ from typing import Any
 import datasets
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from hfcomp.cli import main
 from hfcomp.data.loading import load_training_set
@@ -29,6 +28,8 @@ from hfcomp.generation.manifest import open_build
 from hfcomp.generation.runner import Build, Stage, run_stages
 from tests import tiny
 from tests.generation import builds
+
+pytestmark = pytest.mark.usefixtures("without_figures")
 
 FIELDS = (
     "--batch_size 8 --max_steps 6 --save_steps 2 --save_total_limit 3 --logging_steps 3 --evaluation own "
@@ -94,13 +95,6 @@ def rows(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("rows")
     datasets.DatasetDict({"train": tiny.pairs(16), "test": tiny.pairs(8)}).save_to_disk(folder)
     return folder
-
-
-@pytest.fixture(scope="module", autouse=True)
-def without_figures():
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Figure, "savefig", lambda self, content, **_: content.write(b"PNG"))
-        yield
 
 
 def train(rows: Path, folder: Path) -> None:

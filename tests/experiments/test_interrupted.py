@@ -33,9 +33,11 @@ from hfcomp.trainers.stages import HISTORY_FILE, last_checkpoint
 from hfcomp.writing import LOCK_FILE
 from tests import processes, tiny
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 FIELDS = (
     "--batch_size 8 --max_steps 4 --save_steps 2 --logging_steps 3 --evaluation own "
-    "--controls plain --disable_tqdm true"
+    "--controls plain --disable_tqdm true --page false"
 )
 MODELS = ("base", "plain", "Slipform")
 
