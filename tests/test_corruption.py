@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("without_figures")
 
 FIELDS = (
     "--batch_size 8 --max_steps 6 --save_steps 2 --save_total_limit 3 --logging_steps 3 --evaluation own "
-    "--controls plain --num_negatives 2 --disable_tqdm true --page false"
+    "--controls none --num_negatives 2 --disable_tqdm true --page false"
 )
 CHECKPOINT = "method/checkpoint-4"
 LAST = ("stage.json", "history.json", "model.safetensors", "objective_state.safetensors")
