@@ -20,6 +20,7 @@ import torch
 import transformers
 
 from tests import numerics, tiny
+from tests.figures import no_figures
 
 # one, as workers of pytest-xdist share the cores; `make test-numerics` chooses others
 THREADS = int(os.environ.get("HFCOMP_TEST_THREADS", "1"))
@@ -50,6 +51,12 @@ def no_longer_collected() -> None:
     """Every run of a Trainer collects garbage: half a second each time to look at all that was imported before."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module")
+def without_figures():
+    with no_figures():
+        yield
 
 
 @pytest.fixture(scope="session")

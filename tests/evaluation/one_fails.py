@@ -120,7 +120,7 @@ def recipe(case: str, folder: Path) -> None:
     elif case == "primary_of_sweep":
         run_sweep(read_plan("slipform", [*words, "--report", "margins", "--primary", "sandbox: grup"]))
     elif case not in RECIPES:
-        program.run(read_recipe("slipform", [*words, "--controls", "none"]))
+        program.run(read_recipe("slipform", [*words, "--controls", "none", "--page", "false"]))
     else:
         path = folder / "mine.yaml"
         path.write_text("maximize: 'sandbx: group'\ntrials: 1\nranges: {learning_rate: {low: 0.1, high: 1}}")

@@ -15,7 +15,9 @@ from hfcomp.experiments.program import run
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.trainers.cement import CementTrainer
 
-SMALL = {"dataset_rows": 96, "batch_size": 16, "max_steps": 6, "save_steps": 2, "evaluation_items": 5}
+pytestmark = pytest.mark.usefixtures("without_figures")
+
+SMALL = {"dataset_rows": 96, "batch_size": 16, "max_steps": 6, "save_steps": 2, "evaluation_items": 3, "page": "false"}
 
 
 def words(folder: Path, **changes: object) -> list[str]:
@@ -33,7 +35,7 @@ def studies(monkeypatch) -> list[DryRun]:
 
 def test_it_counts_what_the_run_then_takes(studies, tmp_path, capsys):
     torch.set_num_threads(1)
-    given = words(tmp_path / "run", controls="equal-images", max_steps=-1, num_train_epochs=2)
+    given = words(tmp_path / "run", controls="equal-images", max_steps=-1, num_train_epochs=1)
     command.main("slipform", [*given, "--dry_run"])
     assert list(tmp_path.iterdir()) == []
     (study,), printed = studies, capsys.readouterr().out

@@ -27,7 +27,9 @@ from tests.evaluation.evaluations import outcomes
 from tests.experiments.test_program import SMALL
 
 MODELS = ["base", "same-batch", "same-batch guarded", "Slipform guarded", "Slipform"]
-SIZE = {**SMALL, "controls": "same-batch", "max_steps": 2, "evaluation_items": 4}
+SIZE = {**SMALL, "controls": "same-batch", "max_steps": 2, "evaluation_items": 3, "page": "false"}
+
+pytestmark = pytest.mark.usefixtures("without_figures")
 
 
 def run(folder, *extra: str, guarded: bool = True, **changes: object):

@@ -33,11 +33,17 @@ from hfcomp.trainers.stages import HISTORY_FILE, last_checkpoint
 from hfcomp.writing import LOCK_FILE
 from tests import processes, tiny
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 FIELDS = (
     "--batch_size 8 --max_steps 4 --save_steps 2 --logging_steps 3 --evaluation own "
-    "--controls plain --disable_tqdm true"
+    "--controls plain --disable_tqdm true --page false"
 )
 MODELS = ("base", "plain", "Slipform")
+
+
+def run_recipe(folder: str | Path, rows: str | Path) -> Path:
+    return program.run(read_recipe("slipform", [*FIELDS.split(), "--dataset", str(rows), "--output_dir", str(folder)]))
 
 
 def run_and_kill(folder: str, rows: str, place: str, log: str) -> None:
@@ -67,15 +73,20 @@ def run_and_kill(folder: str, rows: str, place: str, log: str) -> None:
     )
     kill_before(study, "Embedder", lambda model, **_: place == "evaluation" and Path(model).name == "plain")
     kill_before(saving, "save_report", lambda *_: place == "report")
-    program.run(read_recipe("slipform", [*FIELDS.split(), "--dataset", rows, "--output_dir", folder]))
+    run_recipe(folder, rows)
     Path(log).write_text(json.dumps(done))
 
 
 @pytest.fixture(scope="module")
-def child(tmp_path_factory):
+def rows(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("rows")
+    datasets.DatasetDict({"train": tiny.pairs(16), "test": tiny.pairs(8)}).save_to_disk(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def child(rows):
     """Runs `run_and_kill` in a process of its own; the heavy imports are paid once."""
-    rows = tmp_path_factory.mktemp("rows")
-    datasets.DatasetDict({"train": tiny.pairs(16), "test": tiny.pairs(8)}).save_to_disk(rows)
     context = processes.forkserver()
 
     def run(folder: Path, place: str) -> tuple[int, list[tuple[str, str]]]:
@@ -89,11 +100,9 @@ def child(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def whole(child, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("runs") / "whole"
-    code, _ = child(folder, "")
-    assert code == 0
-    return folder
+def whole(rows, tmp_path_factory) -> Path:
+    torch.set_num_threads(1)
+    return run_recipe(tmp_path_factory.mktemp("runs") / "whole", rows)
 
 
 def steps(done: list[tuple[str, str]], stage: str) -> int:

@@ -20,6 +20,8 @@ from hfcomp.experiments.session import Session
 from tests import tiny
 from tests.data.photographs import encoded, resized, texture
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 REAL = pytest.mark.skipif(
     "HFCOMP_REAL_DATA" not in os.environ, reason="HFCOMP_REAL_DATA names a folder of photographs"
 )

@@ -20,6 +20,7 @@ from hfcomp.experiments.recipes import read_recipe
 from hfcomp.reporting.format import p_value
 from hfcomp.statistics import ImageBootstrap, items_hash
 from tests import tiny
+from tests.figures import no_figures
 
 MODELS = ["base", "plain", "same-batch", "shuffled", "equal-images", "Slipform"]
 SMALL = {
@@ -202,7 +203,8 @@ def test_the_card_has_valid_metadata_and_the_recipe(finished, place):
 
 def test_the_same_command_after_a_finished_run_takes_a_folder_of_its_own(finished):
     before = {path: path.stat().st_mtime_ns for path in finished.rglob("*") if path.is_file()}
-    second = run(finished, controls="none", max_steps=1)
+    with no_figures():
+        second = run(finished, controls="none", max_steps=1, page="false")
     assert second == finished.with_name("slipform-2")
     assert yaml.safe_load((second / "config.yaml").read_text())["output_dir"] == str(second)
     assert not (second / "controls").exists()
@@ -218,7 +220,8 @@ def test_a_skipped_control_is_told_and_missing_from_the_results(clip, tmp_path):
     output = ["--output_dir", str(tmp_path / "run"), "--save_strategy", "no"]
     output += ["--evaluation", "own", "--evaluation_split", "test", "--allow_missing_negative_images", "true"]
     output += ["--overlap", "allow"]  # the few rows of the test are those of training
-    folder = program.run(read_recipe("slipform", [*words.split(), *machine.split(), *output]))
+    with no_figures():
+        folder = program.run(read_recipe("slipform", [*words.split(), *machine.split(), *output]))
     results = json.loads((folder / "results.json").read_text())
     assert list(results["models"]) == ["base", "plain", "same-batch", "shuffled", "Slipform"]
     assert [stage["name"] for stage in results["stages"]] == ["plain", "same-batch", "shuffled", "Slipform"]
@@ -280,7 +283,9 @@ def test_a_misspelt_field_ends_the_command_with_one_line():
 
 
 def test_the_sandboxs_siglip_takes_the_place_of_its_clip(tmp_path):
-    folder = run(tmp_path / "siglip", fresh_model="sandbox-siglip", controls="plain", max_steps=1, evaluation_items=3)
+    small = {"max_steps": 1, "evaluation_items": 3, "page": "false"}
+    with no_figures():
+        folder = run(tmp_path / "siglip", fresh_model="sandbox-siglip", controls="plain", **small)
     for place in ("base", "controls/plain", "method"):
         assert SiglipModel.from_pretrained(folder / place).config.model_type == "siglip"
     # plain fine-tuning of a SigLIP is by its own loss

@@ -12,6 +12,7 @@ assert done.returncode == 0, done.stderr
 
 from tests.processes.client import Process as Process
 from tests.processes.client import free_port as free_port
+from tests.processes.client import interpreter as interpreter
 from tests.processes.client import launch as launch
 from tests.processes.client import run as run
 from tests.processes.client import share as share

@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.processes.interpreter import write_interpreter
+
 ROOT = Path(__file__).resolve().parents[2]
 SOCKETS = tempfile.TemporaryDirectory(prefix="hfcomp-servers-")
 NUMBERS = itertools.count()
@@ -113,6 +115,11 @@ def launch(
     shared |= {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "TOKENIZERS_PARALLELISM": "false"}
     ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(processes)]
     return [start(words, env={**env, **shared, **own}, cwd=cwd) for own in ranks]
+
+
+def interpreter() -> str:
+    """For the variable PYTHON_EXEC: what launchers then start as `python` is forked as well; see `interpreter.py`."""
+    return write_interpreter(f"{SOCKETS.name}/python{next(NUMBERS)}", _server(dict(os.environ)))
 
 
 def free_port() -> int:

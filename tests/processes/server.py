@@ -98,6 +98,7 @@ def become(words: list[str], environment: dict[str, str], folder: str) -> None:
     """Environment and search path of an interpreter that starts with these words."""
     os.environ.clear()
     os.environ.update(environment)
+    sys.executable = environment.get("PYTHON_EXEC", sys.executable)  # torchrun reads it, accelerate does not
     os.chdir(folder)
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)

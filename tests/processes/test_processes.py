@@ -49,3 +49,26 @@ def test_a_group_has_the_variables_of_torchrun():
     code = "import os; print(os.environ['RANK'], os.environ['WORLD_SIZE'], os.environ['MASTER_PORT'])"
     said = [process.communicate(60)[0].split() for process in processes.launch(2, ["-c", code], env=os.environ)]
     assert [one[:2] for one in said] == [["0", "2"], ["1", "2"]] and said[0][2] == said[1][2]
+
+
+@pytest.mark.parametrize("end", ["sys.exit(3)", "os.kill(os.getpid(), 9)"])
+def test_what_launchers_start_is_forked_and_ends_as_an_interpreter_does(end, tmp_path):
+    said = [
+        subprocess.run([program, "-u", "-c", f"{CODE}; {end}", "a"], capture_output=True, text=True, cwd=tmp_path)
+        for program in (processes.interpreter(), sys.executable)
+    ]
+    fork, own = ((one.returncode, one.stdout, one.stderr) for one in said)
+    assert fork == own == (3 if "exit" in end else -9, f"__main__ ['a'] {tmp_path} None\n", "e\n")
+
+
+def test_a_signal_to_what_a_launcher_started_ends_the_fork():
+    code = "import time; print('here', flush=True); time.sleep(60)"
+    with subprocess.Popen([processes.interpreter(), "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "here\n"
+        process.terminate()
+        assert process.wait(10) == -15
+
+
+def test_a_process_starts_others_by_the_interpreter_of_its_environment():
+    done = processes.run(["-c", "import sys; print(sys.executable)"], env=os.environ | {"PYTHON_EXEC": "/mine"})
+    assert done.stdout == "/mine\n"

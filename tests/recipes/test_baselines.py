@@ -18,10 +18,12 @@ from hfcomp.experiments.recipes import read_recipe, recipe_files, recipes_folder
 from tests import tiny
 from tests.trainers.group_rows import in_groups
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 SMALL = [
     *("--dataset_rows", "64", "--batch_size", "8", "--max_steps", "2", "--evaluation_items", "5"),
     *("--logging_steps", "1", "--save_strategy", "no", "--disable_tqdm", "true"),
-    *("--controls", "none"),
+    *("--controls", "none", "--page", "false"),
 ]
 RECIPES = {
     "hard_negatives": {"hard_negative_accuracy"},

@@ -17,6 +17,8 @@ from hfcomp.experiments.program import run
 from hfcomp.experiments.recipes import read_recipe
 from tests import tiny
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 NAMES = ["--column_names", "image=filepath,caption=title"]
 
 

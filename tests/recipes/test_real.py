@@ -12,6 +12,8 @@ import torch
 from hfcomp.experiments import program
 from hfcomp.experiments.recipes import read_recipe
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 
 @pytest.fixture(scope="module")
 def folder(clip, tmp_path_factory):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,14 +75,22 @@ class SandboxData:
     def remote(self, folders: Folders) -> BenchmarkData:
         """The rows."""
         from hfcomp import sandbox
-        from hfcomp.data.loading import undecoded
 
-        rows = undecoded(getattr(sandbox, self.function)(self.rows, self.seed, **self.options))
-        rows = rows.add_column("item", column_values(rows, "image_id"))
+        rows = _rows(self.function, self.rows, self.seed, tuple(self.options.items()))
         options = [f"{name}={value}" for name, value in self.options.items()]
         place = f"the sandbox: {self.function}({', '.join(map(str, (self.rows, self.seed, *options)))})"
         prompts = sandbox.zero_shot_prompts() if self.function == "zero_shot_set" else {}
         return BenchmarkData(self.reshape(rows) if self.reshape else rows, Origin(place), prompts=prompts)
+
+
+@lru_cache(maxsize=16)
+def _rows(function: str, number: int, seed: int, options: tuple[tuple[str, Any], ...]) -> Dataset:
+    """The rows of `SandboxData`, which several benchmarks share, with their images as they are stored."""
+    from hfcomp import sandbox
+    from hfcomp.data.loading import undecoded
+
+    rows = undecoded(getattr(sandbox, function)(number, seed, **dict(options)))
+    return rows.add_column("item", column_values(rows, "image_id"))
 
 
 def sandbox_benchmarks(items: int = ITEMS, seed: int = 0) -> tuple[Benchmark, ...]:

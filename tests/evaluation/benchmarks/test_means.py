@@ -25,6 +25,8 @@ from tests.evaluation.benchmarks.composition.test_winoground import raw
 from tests.evaluation.benchmarks.retrieval.test_retrieval import FLICKR30K, karpathy
 from tests.evaluation.webdatasets import encoded, write_set
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 COMPOSITIONAL, GENERAL = "Im et al. 2026, Table 2", "Im et al. 2026, Table 3"
 # SugarCrepe, SCpp-I2T, SCpp-T2I, WG-txt, WG-img, WG-grp, M.Avg
 TABLE_2 = """
@@ -172,9 +174,8 @@ def test_stored_results_have_it_and_name_what_it_lacks(results, tmp_path):
 def test_a_recipe_is_judged_by_it_or_says_why_it_has_none(folder, tmp_path, whole):
     names = ["sugarcrepe", "sugarcrepe_pp", *["winoground"] * whole]
     data = [f"{name}={folder / name}" for name in ("val2017", *names)]
-    small = (
-        "--dataset_rows 32 --batch_size 8 --max_steps 1 --disable_tqdm true --save_strategy no --controls same-batch"
-    )
+    small = "--dataset_rows 32 --batch_size 8 --max_steps 1 --disable_tqdm true --save_strategy no"
+    small += " --controls same-batch --page false"
     scored = ["--evaluation", "benchmarks", "--evaluation_benchmarks", *names, "--evaluation_data", *data]
     primary = ["--primary", f"{COMPOSITIONAL}: compositional mean"] if whole else []
     run(read_recipe("slipform", [*small.split(), *scored, *primary, "--output_dir", str(tmp_path / "run")]))
