@@ -1,4 +1,4 @@
-"""Long work of the main process alone, on two processes whose collectives wait for two seconds only."""
+"""Long work of the main process alone, on two processes whose collectives wait for a few seconds only."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ import torch.distributed as dist
 from hfcomp.distributed import OtherProcessFailed, on_main_process
 
 rank, port = int(sys.argv[1]), sys.argv[2]
-wait = datetime.timedelta(seconds=2)
-store = dist.TCPStore("127.0.0.1", int(port), 2, is_master=rank == 0)  # which waits longer for both to come
-dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=wait)
+wait = datetime.timedelta(seconds=4)
+dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2, timeout=wait)
 
 def slow():
     assert rank == 0, "computed on another process"
-    time.sleep(4.5)
+    time.sleep(9)
     return {"rows": [1, 2]}
 
 def broken():
     raise ValueError("row 7 is damaged")
 
-print(on_main_process(slow, every=0.25))
+print(on_main_process(slow, every=0.5))
 try:
-    on_main_process(broken, every=0.25)
+    on_main_process(broken, every=0.5)
 except (ValueError, OtherProcessFailed) as error:
     print(type(error).__name__, error)
 """
