@@ -138,7 +138,7 @@ def test_rows_are_sorted_by_margin_of_captions_or_images(opened, scored):
     }
     assert numbers(shown) == [*sorted(by_images, key=lambda row: -by_images[row]), 2, 5]  # those without come last
     first = shown.locator("article").first
-    assert ("right" if max(by_images.values()) > 0 else "wrong") in first.locator(".verdict").nth(1).inner_text()
+    expect(first.locator(".verdict").nth(1)).to_contain_text("right" if max(by_images.values()) > 0 else "wrong")
     shown.select_option("#unit", "logit")
     about, row = held(scored[1], "about"), numbers(shown)[0]
     expected = about["models"][1]["scale"] * rows[row]["scores"][1][0] + about["models"][1]["bias"]
