@@ -93,14 +93,16 @@ class StreamedRows(torch.utils.data.IterableDataset):
         """Rows, each with a number under `row`, counted as they are read."""
         # here and not when loaded: rows are decoded in the process that reads them, which may be a worker
         add_repositories(self.dataset._token_per_repo_id)
+        # a data set of its own: workers share the number of the pass, and two that count it up at once do so twice
+        dataset = self.dataset.select_columns(self.dataset.column_names)
         worker = get_worker_info()
         first, step = (worker.id, worker.num_workers) if worker else (0, 1)
         read, skip = 0, self._batches_to_skip(worker)
         for epoch in count():
-            self.dataset.set_epoch(epoch)
+            dataset.set_epoch(epoch)
             rows = batches = 0
             batch: list[dict[str, Any]] = []
-            for row in self.dataset:
+            for row in dataset:
                 number = first + step * (read + rows)
                 batch.append({"row": number, SKIPPED: True} if skip else self._drawn({"row": number, **row}))
                 rows += 1

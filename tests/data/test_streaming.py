@@ -48,6 +48,12 @@ def test_workers_share_the_shards_and_a_worker_too_many_rests():
     assert len({row["row"] for batch in batches for row in batch}) == 16
 
 
+def test_a_pass_counts_for_the_worker_that_reads_it_alone():
+    """`datasets` shares the number of the pass between workers, and adds to it in two steps."""
+    rows = streamed()
+    assert len(names(rows, 24)) == 24 and rows.dataset.epoch == 0
+
+
 def test_fewer_rows_than_a_batch_are_refused():
     with pytest.raises(ValueError, match="the streamed set has 3 rows, fewer than one batch of 4 .*Lower batch_size"):
         next(iter(streamed(3)))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
+import signal
 import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
@@ -40,6 +43,8 @@ def survive_kills(start: Callable[[Path], BaseProcess], folder: Path, *, kills: 
         if process.is_alive():
             process.kill()
             process.join()
+            with contextlib.suppress(ProcessLookupError):  # no group of its own
+                os.killpg(process.pid, signal.SIGKILL)
             found.append(len(list((folder / str(number)).rglob(f"{UNFINISHED}/[0-9]*.json"))))
         else:
             assert builds.hashes(_ended(process, folder / str(number))) == expected[0], (seed, number)

@@ -38,6 +38,7 @@ def make_again(*, word: str):
 
 def build_in_stages(folder: Path, num_workers: int) -> None:
     local.START_METHOD = "fork"  # a quick start of workers, in this process alone
+    os.setsid()  # forked workers hold one another's pipes open: killed with this process, as they would not end
     stages = [
         *builds.loud_stages(),
         Stage("again", make_again, {"word": "once"}),
