@@ -243,7 +243,7 @@ def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, mon
         return of_arm(self, start, where, *rest)
 
     of_arm = Arm.train
-    monkeypatch.setattr(saving, "save_report", lambda *_: None)
+    monkeypatch.setattr(saving, "save_report", lambda *_, **__: None)
     monkeypatch.setattr(Arm, "train", train)
     monkeypatch.setattr(study_module, "write_table", stored)
     for _ in range(2):
