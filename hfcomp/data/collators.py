@@ -134,9 +134,8 @@ class CompositionalCollator:
             batch |= fields
             if not self.concept_tokens:
                 found = [one.text for part in concepts for one in part]
-                places = {text: place for place, text in enumerate(dict.fromkeys(found))}
-                parts["concept_input_ids"], cut = self.tokenizer(list(places))
-                batch["concept_text_index"] = torch.tensor([places[text] for text in found], dtype=torch.long)
+                texts, batch["concept_text_index"] = listed_once(found)
+                parts["concept_input_ids"], cut = self.tokenizer(texts)
                 cut_of = torch.tensor(cut, dtype=torch.long)[batch["concept_text_index"]]
                 truncated.index_add_(0, _present(fields["concept_image_index"]), cut_of)
         length = self.tokenizer.length(row for part in parts.values() for row in part)
@@ -187,6 +186,12 @@ class CompositionalCollator:
                 mask[index, slot, tokens] = True
                 shortened[index] += not whole
         return mask.flatten(0, 1), shortened
+
+
+def listed_once(texts: Sequence[str]) -> tuple[list[str], torch.Tensor]:
+    """The texts without repetitions, in the order in which they come first, and each given one's place among them."""
+    places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    return list(places), torch.tensor([places[text] for text in texts], dtype=torch.long)
 
 
 def exact_collator(collator: Any) -> Any:

@@ -73,7 +73,7 @@ COUNTED_KEYS = ("row", "truncated", "tiny", "uncached", "cut_concepts", "shorten
 """Keys of a batch that the trainer counts and does not hand to the model."""
 # What is encoded, and what comes with the batch as a loss reads it.
 _CONCEPTS = ("concept_input_ids", "concept_text_index", "concept_token_mask")
-_ENCODED = ("input_ids", "pixels", "negative_input_ids", *_CONCEPTS)
+_ENCODED = ("input_ids", "text_index", "pixels", "negative_input_ids", *_CONCEPTS)
 BATCH_KEYS = (*COUNTED_KEYS, *_ENCODED, *(name for name, field in FIELDS.items() if field.in_batch))
 # What the model makes, and what transformers' Trainer would take for its own: a user's collator cannot take the names.
 RESERVED_KEYS = (*(name for name, field in FIELDS.items() if not field.in_batch), "rows", "labels", "return_loss")

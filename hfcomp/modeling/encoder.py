@@ -31,9 +31,9 @@ class DualEncoder(nn.Module, metaclass=own_help(nn.Module)):
         required_features: names of the fields of [`Features`] that the loss reads; only these are computed.
         image_mean: mean of the image processor, three channels.
         image_std: standard deviation of the image processor, three channels.
-        rescale_factor: what one uint8 step is worth, usually 1/255.
+        rescale_factor: value of one uint8 step, usually 1/255.
         mini_batch_size: images (and texts) encoded at a time, their activations recomputed in backward; `None`
-            encodes all at once and keeps them. Same loss and gradient, a fraction of the memory.
+            encodes all at once. Same loss and gradient, less memory.
 
     Raises:
         ValueError: for an unknown name in `required_features`.
@@ -118,6 +118,7 @@ class DualEncoder(nn.Module, metaclass=own_help(nn.Module)):
         negative_input_ids: torch.Tensor | None = None,
         concept_input_ids: torch.Tensor | None = None,
         concept_token_mask: torch.Tensor | None = None,
+        text_index: torch.Tensor | None = None,
         concept_text_index: torch.Tensor | None = None,
         **fields: torch.Tensor,
     ) -> Features:
@@ -128,11 +129,12 @@ class DualEncoder(nn.Module, metaclass=own_help(nn.Module)):
             pixels: the `B` images and behind them the negative images that exist: a tensor `[M, 3, H, W]`, or an
                 object with `len()` and `slice_to(start, stop, device)`. uint8 is normalised here.
             negative_input_ids: the negative captions that exist, `[n, L]`, row by row.
-            concept_input_ids: the concepts that exist, `[c, L]`, image by image; each is encoded as a text.
-            concept_text_index: `[c]`, where equal concepts are listed once: the row of each in `concept_input_ids`.
+            concept_input_ids: the concepts that exist, `[c, L]`, image by image.
             concept_token_mask: `[B * max_concepts, L]` bool, in place of `concept_input_ids`: the tokens of the
                 caption that make up each concept; see [`hfcomp.modeling.tokens.encode_phrases`].
-            fields: masks, kinds, ratings and ids, by the names of [`Features`]; passed on as they are.
+            text_index: `[B]`, the row of each caption in `input_ids`, if those list equal ones once.
+            concept_text_index: `[c]`, likewise of concepts.
+            fields: masks, kinds, ratings and ids of [`Features`], passed on.
 
         Raises:
             TypeError: for a name that no batch has.
@@ -143,13 +145,15 @@ class DualEncoder(nn.Module, metaclass=own_help(nn.Module)):
         output: dict[str, Any] = {
             name: value for name, value in fields.items() if name in self.required_features or FIELDS[name].always
         }
-        output |= self._image_fields(pixels, len(input_ids), fields.get("negative_image_mask"))
+        size = len(input_ids if text_index is None else text_index)
+        output |= self._image_fields(pixels, size, fields.get("negative_image_mask"))
         texts = {
             "text_embeds": input_ids,
             "negative_text_embeds": negative_input_ids,
             "concept_embeds": concept_input_ids,
         }
-        output |= self._text_fields(texts, concept_token_mask, fields, concept_text_index)
+        repeated = {"text_embeds": text_index, "concept_embeds": concept_text_index}
+        output |= self._text_fields(texts, concept_token_mask, fields, repeated)
         if "logit_scale" in self.required_features:
             output["logit_scale"] = self.plain.logit_scale.exp().squeeze()
         if "logit_bias" in self.required_features:
@@ -190,7 +194,7 @@ class DualEncoder(nn.Module, metaclass=own_help(nn.Module)):
         texts: dict[str, Any],
         concept_token_mask: torch.Tensor | None,
         batch: dict[str, torch.Tensor],
-        concept_text_index: torch.Tensor | None = None,
+        repeated: dict[str, torch.Tensor | None],
     ) -> dict[str, Any]:
         parts = {name: ids for name, ids in texts.items() if name in self.required_features}
         phrases = None
@@ -202,13 +206,13 @@ class DualEncoder(nn.Module, metaclass=own_help(nn.Module)):
         if not parts:
             return {}
         fields = self._encode_texts(parts, phrases)
+        for name, places in repeated.items():
+            if name in fields and places is not None:
+                fields[name] = fields[name].index_select(0, places)
         if "negative_text_embeds" in fields:
             fields["negative_text_embeds"] = scatter_rows(fields["negative_text_embeds"], batch["negative_text_mask"])
         if "concept_embeds" in fields:
-            exists = batch["concept_image_index"] >= 0
-            found = fields["concept_embeds"]
-            if phrases is None and concept_text_index is not None:
-                found = found.index_select(0, concept_text_index)
+            exists, found = batch["concept_image_index"] >= 0, fields["concept_embeds"]
             fields["concept_embeds"] = (
                 scatter_rows(found, exists) if phrases is None else found.masked_fill(~exists.unsqueeze(-1), 0)
             )

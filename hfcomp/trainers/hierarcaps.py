@@ -13,7 +13,7 @@ from datasets import List, Value
 from torch import nn
 from transformers.utils import logging
 
-from hfcomp.data.collators import CompositionalCollator
+from hfcomp.data.collators import CompositionalCollator, listed_once
 from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.concepts.chains import CHAINABLE, chain_of, draw_negatives, text_of
 from hfcomp.data.image_ids import IMAGE_ID, image_key
@@ -88,10 +88,11 @@ class HierarCapsConfig(CompositionalConfig):
 
 
 class ChainCollator(CompositionalCollator):
-    """Turns rows into a batch of texts: `input_ids [W B, L]`, of each row the empty text, its chain and its negatives.
+    """Turns rows into a batch of texts: of each row the empty text, its chain and its negatives.
 
-    Of a chain of `C` columns, `W` is `1 + 2 C`. Missing texts are encoded as empty, and belong to no row in
-    `concept_image_index [W B]`, which is -1 for them and the row's place in the batch for all others. Images are not
+    Rows share the empty text and many others: `input_ids [n, L]` lists each once, and `text_index [W B]` says where;
+    `W` is `1 + 2 C` with a chain of `C` columns. A missing text has the place of the empty one, and belongs to no row
+    in `concept_image_index [W B]`, which is -1 for it and the row's place in the batch for all others. Images are not
     decoded. The batch also holds `row [B]` and `truncated [B]`.
 
     Args:
@@ -111,15 +112,17 @@ class ChainCollator(CompositionalCollator):
         """A batch of `len(rows)` rows; see the class."""
         names = [row.get("row", index) for index, row in enumerate(rows)]
         laid_out = [self._texts_of(row, name) for row, name in zip(rows, names, strict=True)]
-        ids, truncated = self.tokenizer([text or "" for texts in laid_out for text in texts])
-        index = [[-1 if text is None else place for text in texts] for place, texts in enumerate(laid_out)]
+        texts, text_index = listed_once([text or "" for texts in laid_out for text in texts])
+        ids, truncated = self.tokenizer(texts)
+        owners = [[-1 if text is None else place for text in texts] for place, texts in enumerate(laid_out)]
         streamed = {LEFT_OUT: torch.tensor([row[LEFT_OUT] for row in rows])} if LEFT_OUT in rows[0] else {}
         return {
             **streamed,
             "row": torch.tensor(names, dtype=torch.long),
-            "truncated": torch.tensor(truncated, dtype=torch.long).view(len(rows), -1).sum(1),
+            "truncated": torch.tensor(truncated, dtype=torch.long)[text_index].view(len(rows), -1).sum(1),
             "input_ids": self.tokenizer.pad(ids, self.tokenizer.length(ids)),
-            "concept_image_index": torch.tensor(index, dtype=torch.long).flatten(),
+            "text_index": text_index,
+            "concept_image_index": torch.tensor(owners, dtype=torch.long).flatten(),
         }
 
     def _texts_of(self, row: dict[str, Any], name: int) -> list[str | None]:
@@ -201,9 +204,10 @@ class HierarCapsTrainer(CompositionalTrainer):
 
     def gather_features(self, model: nn.Module, inputs: dict[str, Any]) -> Features:
         """As in [`CompositionalTrainer`]; texts are in the order of the collator, with those of before training."""
-        return super().gather_features(
-            model, {**inputs, "reference_text_embeds": self._before_training(inputs["input_ids"])}
-        )
+        start = self._before_training(inputs["input_ids"])
+        if "text_index" in inputs:
+            start = start.index_select(0, inputs["text_index"])
+        return super().gather_features(model, {**inputs, "reference_text_embeds": start})
 
     def evaluation_outputs(self, local: Features, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
         """Angles `[B, C - 1]` towards the next text and towards the negative; NaN without a triplet."""
@@ -239,7 +243,7 @@ class HierarCapsTrainer(CompositionalTrainer):
         return by_row[0, 0], by_row[:, 1:].split(size, dim=1), there[:, 1:].split(size, dim=1)
 
     def _before_training(self, input_ids: torch.Tensor) -> torch.Tensor:
-        """The features of a batch's texts by the frozen copy, `[n, D]`."""
+        """The features of texts `[n, L]` by the frozen copy, `[n, D]`."""
         self.start.to(input_ids.device)
         size = self.args.mini_batch_size or len(input_ids)
         with torch.no_grad(), torch.autocast(input_ids.device.type, enabled=False):

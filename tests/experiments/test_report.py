@@ -40,7 +40,11 @@ def printed(lines: list[dict], width: int = 80, **changes) -> str:
     return whole(lines, width, **changes).partition("\nmodel: ")[0]
 
 
-def whole(lines: list[dict], width: int = 80, folder: Path = Path("runs/slipform"), **changes) -> str:
+# not a run's: paths of files that are there are printed too, in lines that are not folded
+NO_FOLDER = Path("not-there/slipform")
+
+
+def whole(lines: list[dict], width: int = 80, folder: Path = NO_FOLDER, **changes) -> str:
     console = Console(file=io.StringIO(), width=width)
     assert not console.is_terminal
     render_terminal(run_report(lines, stages(), facts(**changes), brief=True, folder=folder), console)

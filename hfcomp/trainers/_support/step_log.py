@@ -12,7 +12,8 @@ import torch
 from hfcomp.data.columns import COUNTED_KEYS
 from hfcomp.distributed import gather, gather_sizes, sum_over_processes
 
-TEXT_KEYS = ("input_ids", "negative_input_ids", "concept_input_ids")
+# With what says where each is, if equal ones are listed once.
+TEXT_KEYS = {"input_ids": "text_index", "negative_input_ids": None, "concept_input_ids": "concept_text_index"}
 LOGGED_UNLESS_ZERO = {
     "tiny": "tiny_images",
     "uncached": "uncached_images",
@@ -46,10 +47,9 @@ class StepLog:
         if "negative_image_mask" in inputs:
             counted["negative_images"] = inputs["negative_image_mask"].sum()
         counted["images_encoded"] = len(inputs["pixels"]) if "pixels" in inputs else 0
-        texts = {key: len(inputs[key]) for key in TEXT_KEYS if key in inputs}
-        if "concept_text_index" in inputs:  # processes have other repeats: counted, though one encoding serves them
-            texts["concept_input_ids"] = len(inputs["concept_text_index"])
-        counted["texts_encoded"] = sum(texts.values())
+        # processes have other repeats: counted, though one encoding serves them
+        listed = [inputs.get(index, inputs[key]) for key, index in TEXT_KEYS.items() if key in inputs]
+        counted["texts_encoded"] = sum(map(len, listed))
         for key, value in counted.items():
             self._counts[key] = self._counts.get(key, 0) + value
 
