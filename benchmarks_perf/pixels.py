@@ -4,7 +4,8 @@ HFCOMP_REAL_DATA=FOLDER python benchmarks_perf/pixels.py [--images 192] [--round
 
 All read the same JPEG files from memory, in batches of 32, in turns. `transformers` decodes each with Pillow and calls
 CLIPImageProcessorPil, as a collator of transformers does: float pixels, normalised. `hfcomp` gives uint8, which the
-model normalises on its device; how far pixels differ is printed: not at all, except `reduced_jpeg`. `store` is one
+model normalises on its device; how far pixels differ is printed: not at all, except `reduced_jpeg` and
+`transformers, torchvision`, the other processor of transformers, which is there if torchvision is. `store` is one
 as `hfcomp build pixels` makes it, in a temporary folder, whose images are found by their content. With workers, a
 DataLoader does the same in processes of its own, and CPU time is that of all processes.
 
@@ -31,7 +32,8 @@ import numpy as np
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader
-from transformers import CLIPImageProcessorPil
+from transformers import CLIPImageProcessor, CLIPImageProcessorPil
+from transformers.utils import is_torchvision_available
 
 from hfcomp.data.pixels import PixelTransform
 from hfcomp.data.pixels.keys import ImageKeys
@@ -63,6 +65,13 @@ def enlarged(path: Path, short_side: int) -> bytes:
 def by_transformers(processor: Any, files: Sequence[bytes]) -> torch.Tensor:
     images = [Image.open(io.BytesIO(file)).convert("RGB") for file in files]
     return processor(images=images, return_tensors="pt")["pixel_values"]
+
+
+def with_torchvision() -> dict[str, Any]:
+    """transformers' other processor, where it is installed."""
+    if not is_torchvision_available():
+        return {}
+    return {"transformers, torchvision": partial(by_transformers, CLIPImageProcessor())}
 
 
 def by_reader(reader: ImageReader, files: Sequence[bytes]) -> torch.Tensor:
@@ -119,6 +128,7 @@ def main() -> None:
         store = PixelStore(Path(folder) / "store", transform)
         readers = {
             "transformers": partial(by_transformers, processor),
+            **with_torchvision(),
             "hfcomp": partial(by_reader, ImageReader(transform)),
             "hfcomp, reduced_jpeg": partial(by_reader, ImageReader(transform, shortest_side=max(transform.size))),
             "hfcomp, store": partial(by_reader, ImageReader(transform, store=store)),
@@ -143,7 +153,9 @@ def compare(readers: dict[str, Any], transform: PixelTransform, files: Sequence[
 def report(runs: dict[tuple[str, int], list[tuple[float, float]]], number: int, threads: int) -> None:
     """Prints the table, and ends with an error where the goal is missed."""
     print(f"\n{number} photographs, batches of {BATCH}, {threads} thread{'s' * (threads > 1)}, medians over rounds")
-    print("reader                workers   CPU ms  images/CPU s  images/s (wall)  of transformers' CPU time (spread)")
+    print(
+        "reader                    workers  CPU ms  images/CPU s  images/s (wall)  of transformers' CPU time (spread)"
+    )
     missed = False
     for (name, workers), rounds in runs.items():
         cpu = statistics.median(one for one, _ in rounds) / number
@@ -152,7 +164,7 @@ def report(runs: dict[tuple[str, int], list[tuple[float, float]]], number: int, 
         ratio = statistics.median(ratios)
         missed |= name == "hfcomp" and ratio > GOAL
         spread = f"{ratio:5.2f} ({np.min(ratios):.2f} to {np.max(ratios):.2f})"
-        print(f"{name:22}{workers:6}{1000 * cpu:10.2f}{1 / cpu:14.0f}{1 / wall:17.0f}{spread:>27}")
+        print(f"{name:26}{workers:6}{1000 * cpu:10.2f}{1 / cpu:14.0f}{1 / wall:17.0f}{spread:>27}")
     if missed:
         raise SystemExit("missed")
 

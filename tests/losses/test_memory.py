@@ -2,7 +2,9 @@
 
 import importlib
 import inspect
+import json
 import pkgutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +16,8 @@ from torch.utils._pytree import tree_leaves
 from hfcomp import losses
 from hfcomp.losses._ops import chunks
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks_perf"))
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks_perf"
+sys.path.append(str(BENCHMARKS))
 from loss_cases import LOSSES, Batch
 
 ROWS, WIDTH = 64, 4
@@ -62,6 +65,14 @@ def test_largest_tensor_is_linear_in_rows(function, monkeypatch):
     # N x N would grow by 16; a chunk does not grow, what is O(N) grows by 4
     assert many <= max(LIMITS["CPU_ELEMENTS"], 4 * few)
     assert many <= (4 * ROWS) ** 2 / 4
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+def test_freed_chunks_are_used_again():
+    """Small numbers kept from each of 128 chunks took 480 MB: matrices of a later chunk fitted nowhere between them."""
+    words = ["--rows", "8192", "--losses", "concept_loss", "--here"]
+    done = subprocess.run([sys.executable, BENCHMARKS / "loss_memory.py", *words], capture_output=True, check=True)
+    assert json.loads(done.stdout)["gigabytes"] < 0.2
 
 
 def test_a_whole_matrix_is_found():

@@ -110,21 +110,25 @@ class _RowSums(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         gradients = [torch.zeros_like(x) if wanted else x.new_empty(0) for x in (rows, columns, scale, bias)]
         others = [x.detach().requires_grad_(wanted) for x in (columns, scale, bias)]
-        sums = []
         # masks and terms make about eight matrices
         chunk = chunk_rows(rows, 8 * len(columns))
-        for part in list(parts(len(rows), chunk)) or [slice(0, 0)]:
+        chunks = list(parts(len(rows), chunk)) or [slice(0, 0)]
+        sums: list[Tensor] = []
+        for place, part in enumerate(chunks):
             some = rows[part].detach().requires_grad_(wanted)
             with torch.set_grad_enabled(wanted):
-                sums.append(terms(logits(some, *others), *masks(part)))
+                of_part = terms(logits(some, *others), *masks(part))
             if wanted:
-                of_rows, *of_others = torch.autograd.grad(sums[-1][0], [some, *others])
+                of_rows, *of_others = torch.autograd.grad(of_part[0], [some, *others])
                 gradients[0][part] = of_rows
                 for gathered, found in zip(gradients[1:], of_others, strict=True):
                     gathered += found
-                sums[-1] = tuple(x.detach() for x in sums[-1])
+            # a tensor of its own for each number would stay between freed matrices, whose place then fits no other
+            sums = sums or [x.new_empty(len(chunks)) for x in of_part]
+            for gathered, found in zip(sums, of_part, strict=True):
+                gathered[place] = found.detach()
         ctx.save_for_backward(*gradients)
-        total, *more = (torch.stack(values).sum(0) for values in zip(*sums, strict=True))
+        total, *more = (values.sum() for values in sums)
         ctx.mark_non_differentiable(*more)
         return total, *more
 
