@@ -4,14 +4,15 @@ HFCOMP_REAL_DATA=FOLDER python benchmarks_perf/pixels.py [--images 192] [--round
 
 All read the same JPEG files from memory, in batches of 32, in turns. `transformers` decodes each with Pillow and calls
 CLIPImageProcessorPil, as a collator of transformers does: float pixels, normalised. `hfcomp` gives uint8, which the
-model normalises on its device; how far pixels differ is printed: not at all, except `reduced_jpeg` and
-`transformers, torchvision`, the other processor of transformers, which is there if torchvision is. `store` is one
+model normalises on its device; how far pixels differ is printed: not at all, except `reduced_jpeg`. `store` is one
 as `hfcomp build pixels` makes it, in a temporary folder, whose images are found by their content. With workers, a
 DataLoader does the same in processes of its own, and CPU time is that of all processes.
 
-CPU seconds, not wall time: a busy machine changes them little. Ratios are of the same round, their spread is over
-rounds. `--short_side 480` enlarges the photographs first: those of `HFCOMP_REAL_DATA` have a short side of 256, and
-half of it is less than the model's 224. Enlarged photographs are smoother than real ones of that size.
+Where torchvision is installed, CLIPImageProcessor, which resizes by it, takes turns too, and hfcomp's reader with that
+processor is compared with it. CPU seconds, not wall time: a busy machine changes them little. Ratios are of the same
+round, their spread is over rounds. `--short_side 480` enlarges the photographs first: those of `HFCOMP_REAL_DATA` have
+a short side of 256, and half of it is less than the model's 224. Enlarged photographs are smoother than real ones of
+that size.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from hfcomp.data.pixels.store import PixelStore
 from hfcomp.data.pixels.store_writer import StoreWriter
 
 BATCH = 32
+TORCHVISION = ", torchvision"
 GOAL = 1.0
 """Of the CPU time of transformers, at most."""
 
@@ -67,11 +69,8 @@ def by_transformers(processor: Any, files: Sequence[bytes]) -> torch.Tensor:
     return processor(images=images, return_tensors="pt")["pixel_values"]
 
 
-def with_torchvision() -> dict[str, Any]:
-    """transformers' other processor, where it is installed."""
-    if not is_torchvision_available():
-        return {}
-    return {"transformers, torchvision": partial(by_transformers, CLIPImageProcessor())}
+def peer_of(name: str) -> str:
+    return f"transformers{TORCHVISION if name.endswith(TORCHVISION) else ''}"
 
 
 def by_reader(reader: ImageReader, files: Sequence[bytes]) -> torch.Tensor:
@@ -128,11 +127,15 @@ def main() -> None:
         store = PixelStore(Path(folder) / "store", transform)
         readers = {
             "transformers": partial(by_transformers, processor),
-            **with_torchvision(),
             "hfcomp": partial(by_reader, ImageReader(transform)),
             "hfcomp, reduced_jpeg": partial(by_reader, ImageReader(transform, shortest_side=max(transform.size))),
             "hfcomp, store": partial(by_reader, ImageReader(transform, store=store)),
         }
+        if is_torchvision_available():
+            other = CLIPImageProcessor()
+            readers[f"transformers{TORCHVISION}"] = partial(by_transformers, other)
+            reader = ImageReader(PixelTransform.from_processor(other))
+            readers[f"hfcomp{TORCHVISION}"] = partial(by_reader, reader)
         compare(readers, transform, files)
         runs = {(name, workers): [] for workers in args.workers for name in readers}
         for _ in range(args.rounds):
@@ -144,8 +147,8 @@ def main() -> None:
 def compare(readers: dict[str, Any], transform: PixelTransform, files: Sequence[bytes]) -> None:
     """Prints how far pixels differ from those of transformers, in steps of 1/255."""
     mean, std = (torch.tensor(values)[:, None, None] for values in (transform.mean, transform.std))
-    expected = (readers["transformers"](files) * std + mean) * 255
-    for name in [name for name in readers if name != "transformers"]:
+    for name in [name for name in readers if name != peer_of(name)]:
+        expected = (readers[peer_of(name)](files) * std + mean) * 255
         found = (readers[name](files).float() - expected).abs()
         print(f"{name}: pixels differ by {found.mean():.3f} of 255 on average, {found.max():.1f} at most")
 
@@ -160,9 +163,9 @@ def report(runs: dict[tuple[str, int], list[tuple[float, float]]], number: int, 
     for (name, workers), rounds in runs.items():
         cpu = statistics.median(one for one, _ in rounds) / number
         wall = statistics.median(one for _, one in rounds) / number
-        ratios = [own / base for (own, _), (base, _) in zip(rounds, runs["transformers", workers], strict=True)]
+        ratios = [own / base for (own, _), (base, _) in zip(rounds, runs[peer_of(name), workers], strict=True)]
         ratio = statistics.median(ratios)
-        missed |= name == "hfcomp" and ratio > GOAL
+        missed |= name in ("hfcomp", f"hfcomp{TORCHVISION}") and ratio > GOAL
         spread = f"{ratio:5.2f} ({np.min(ratios):.2f} to {np.max(ratios):.2f})"
         print(f"{name:26}{workers:6}{1000 * cpu:10.2f}{1 / cpu:14.0f}{1 / wall:17.0f}{spread:>27}")
     if missed:

@@ -37,6 +37,7 @@ OBJECTIVES = {
     "CLEAR GLASS": ("ClearGlassTrainer", {"groups_per_batch": 2}),
     "CLEAR GLASS released": ("ClearGlassReleasedTrainer", {"groups_per_batch": 2}),
     "text alignment": ("TextAlignmentTrainer", {"allow_levels": True}),
+    "HierarCaps": ("HierarCapsTrainer", {"chain_columns": ["generalised_caption", "caption"]}),
     "sigmoid": ("InfoNCETrainer", {"sigmoid": True}),
     "Cement, sigmoid": ("CementTrainer", {}),
 }

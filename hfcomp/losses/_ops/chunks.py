@@ -71,6 +71,29 @@ def parts(rows: int, chunk: int) -> Iterator[slice]:
         yield slice(start, min(start + chunk, rows))
 
 
+class ChunkSums:
+    """Sums of scalars over chunks, in one tensor for each.
+
+    A tensor of its own for each number would lie between the freed matrices of two chunks, whose place then fits no
+    later one: memory grew with the square of the rows.
+    """
+
+    def __init__(self, chunks: int) -> None:
+        self._chunks, self._place = chunks, 0
+        self._values: list[Tensor] = []
+
+    def add(self, *numbers: Tensor) -> None:
+        """Add a chunk's numbers, [] each."""
+        self._values = self._values or [x.new_empty(self._chunks) for x in numbers]
+        for values, number in zip(self._values, numbers, strict=True):
+            values[self._place] = number.detach()
+        self._place += 1
+
+    def totals(self) -> tuple[Tensor, ...]:
+        """Return the sums over all chunks, [] each."""
+        return tuple(values.sum() for values in self._values)
+
+
 def check_first_derivative() -> None:
     """Raise inside a backward pass that is recorded, to be differentiated again.
 

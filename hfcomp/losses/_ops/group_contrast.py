@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hfcomp.losses._ops.chunks import check_first_derivative, chunk_rows, exp_difference, parts
+from hfcomp.losses._ops.chunks import ChunkSums, check_first_derivative, chunk_rows, exp_difference, parts
 from hfcomp.losses._ops.group_members import Members, SharedImages
 from hfcomp.losses._ops.items import nan_without
 
@@ -87,13 +87,13 @@ def mean_over_groups(terms: Terms, keys: Tensor, *members: Tensor, count: Tensor
 def count_compared(query: Members, keys: Members, left_out: LeftOut | None) -> Tensor:
     """Return how many anchors of all groups meet another group, [] long; arguments as in `contrast_groups`."""
     groups = torch.arange(len(keys.mask), device=keys.mask.device)
-    found = []
+    found = groups.new_zeros(())
     for part in parts(len(groups), _groups_at_once(query.embedding, query.mask.shape[1] * keys.mask.numel())):
         meets = keys.mask & (groups[part, None, None, None] != groups[:, None])
         if left_out is not None:
             meets = meets & ~left_out(groups[part])
-        found.append((query.mask[part] & meets.flatten(2).any(2)).sum())
-    return torch.stack(found).sum()
+        found += (query.mask[part] & meets.flatten(2).any(2)).sum()
+    return found
 
 
 def _groups_at_once(members: Tensor, work: int) -> int:
@@ -218,15 +218,16 @@ class _GroupSums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, terms: Terms, chunk: int, keys: Tensor, *members: Tensor) -> tuple[Tensor, ...]:
         gradients = [torch.zeros_like(keys), *map(torch.empty_like, members)]
-        sums = []
-        for part in list(parts(len(members[0]), chunk)) or [slice(0, 0)]:
+        chunks = list(parts(len(members[0]), chunk)) or [slice(0, 0)]
+        sums = ChunkSums(len(chunks))
+        for part in chunks:
             loss, hits, of_keys, *of_members = terms(part, keys, *(x[part] for x in members))
-            sums.append((loss, hits))
+            sums.add(loss, hits)
             gradients[0] += of_keys
             for gathered, found in zip(gradients[1:], of_members, strict=True):
                 gathered[part] = found
         ctx.save_for_backward(*gradients)
-        total, hits = (torch.stack(values).sum(0) for values in zip(*sums, strict=True))
+        total, hits = sums.totals()
         ctx.mark_non_differentiable(hits)
         return total, hits
 

@@ -78,12 +78,12 @@ def contrast_joint(
 
 def _count_compared(mask: Tensor, shared: SharedImages | None) -> Tensor:
     """Return how many joint vectors of all groups [G, N] meet the centroid of another group, [] long."""
-    size, found = mask.shape[1], [mask.new_zeros((), dtype=torch.long)]
     groups, there = torch.arange(len(mask), device=mask.device), mask.any(1)
+    size, found = mask.shape[1], groups.new_zeros(())
     for part in parts(len(mask), chunk_rows(mask, 8 * size * max(len(mask), size))):
         meets = (there & (groups[part, None] != groups)).unsqueeze(1).expand(-1, size, -1)
         if shared is not None:
             meets = meets & ~shared.of_groups(groups[part])
         members = (meets & mask[part].unsqueeze(2)).float()
-        found.append((members @ members.mT > 0).sum())
-    return torch.stack(found).sum()
+        found += (members @ members.mT > 0).sum()
+    return found

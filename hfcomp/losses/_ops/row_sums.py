@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hfcomp.losses._ops.chunks import check_first_derivative, chunk_rows, parts
+from hfcomp.losses._ops.chunks import ChunkSums, check_first_derivative, chunk_rows, parts
 from hfcomp.losses._ops.contrast import log_sum_exp
 from hfcomp.losses._ops.cross_attention import attended_cosines
 
@@ -111,10 +111,9 @@ class _RowSums(torch.autograd.Function):
         gradients = [torch.zeros_like(x) if wanted else x.new_empty(0) for x in (rows, columns, scale, bias)]
         others = [x.detach().requires_grad_(wanted) for x in (columns, scale, bias)]
         # masks and terms make about eight matrices
-        chunk = chunk_rows(rows, 8 * len(columns))
-        chunks = list(parts(len(rows), chunk)) or [slice(0, 0)]
-        sums: list[Tensor] = []
-        for place, part in enumerate(chunks):
+        chunks = list(parts(len(rows), chunk_rows(rows, 8 * len(columns)))) or [slice(0, 0)]
+        sums = ChunkSums(len(chunks))
+        for part in chunks:
             some = rows[part].detach().requires_grad_(wanted)
             with torch.set_grad_enabled(wanted):
                 of_part = terms(logits(some, *others), *masks(part))
@@ -123,12 +122,9 @@ class _RowSums(torch.autograd.Function):
                 gradients[0][part] = of_rows
                 for gathered, found in zip(gradients[1:], of_others, strict=True):
                     gathered += found
-            # a tensor of its own for each number would stay between freed matrices, whose place then fits no other
-            sums = sums or [x.new_empty(len(chunks)) for x in of_part]
-            for gathered, found in zip(sums, of_part, strict=True):
-                gathered[place] = found.detach()
+            sums.add(*of_part)
         ctx.save_for_backward(*gradients)
-        total, *more = (values.sum() for values in sums)
+        total, *more = sums.totals()
         ctx.mark_non_differentiable(*more)
         return total, *more
 
