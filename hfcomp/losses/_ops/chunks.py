@@ -75,7 +75,7 @@ class ChunkSums:
     """Sums of scalars over chunks, in one tensor for each.
 
     A tensor of its own for each number would lie between the freed matrices of two chunks, whose place then fits no
-    later one: memory grew with the square of the rows.
+    later one: memory would grow with the square of the rows.
     """
 
     def __init__(self, chunks: int) -> None:
