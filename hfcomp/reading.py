@@ -88,6 +88,16 @@ def check_place(place: str | PathLike[str], needed_by: str = "") -> None:
         raise ValueError(f"{needed_by}{': ' if needed_by else ''}{place}: no such folder.")
 
 
+def check_dataset_place(name: str) -> None:
+    """Raises for a name that is neither a file or folder nor a possible Hub id.
+
+    Raises:
+        FileNotFoundError: naming it.
+    """
+    if not os.path.exists(name) and not may_be_hub_id(name):
+        raise FileNotFoundError(f"there is no file or folder {name!r}; relative paths start at {os.getcwd()!r}.")
+
+
 def expand_variables(value: str, name: str) -> str:
     """A value of a field of paths, with `$NAME` and `${NAME}` replaced by environment variables.
 

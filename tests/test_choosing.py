@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.experiments.recipes import recipes_folder
+from hfcomp.experiments.recipe_files import recipes_folder
 from hfcomp.fields import columns_of
 from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.c2lip import C2LIPTrainer

@@ -11,7 +11,7 @@ import pytest
 import hfcomp
 import hfcomp.losses
 from hfcomp.data.columns import COLUMNS
-from hfcomp.experiments.recipes import recipes_folder
+from hfcomp.experiments.recipe_files import recipes_folder
 from hfcomp.fields import FIELDS
 from hfcomp.trainers.config import OPTIMISATION, CompositionalConfig
 

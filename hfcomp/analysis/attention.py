@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from hfcomp.data.pixels import PixelTransform
-from hfcomp.evaluation.encoding.embed import Embedder
-from hfcomp.evaluation.encoding.evaluated_model import NOT_FINITE
-from hfcomp.modeling import encode_image_tokens
+if TYPE_CHECKING:
+    from hfcomp.data.pixels import PixelTransform
+    from hfcomp.evaluation.encoding.embed import Embedder
 
 Box = tuple[float, float, float, float]
 """Left, top, right and bottom, as fractions of an image's width and height."""
@@ -59,6 +58,11 @@ def token_cosines(embedder: Embedder, image: Image.Image, phrases: Sequence[str]
     Source:
         C2LIP (arXiv 2603.25722), Eqs. 4 and 5, Figure 2.
     """
+    import torch
+
+    from hfcomp.evaluation.encoding.evaluated_model import NOT_FINITE
+    from hfcomp.modeling import encode_image_tokens
+
     check_phrases(phrases)
     box = seen_box(embedder.transform, image.size)
     texts = embedder.texts(phrases).vectors.astype(np.float64)

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from hfcomp.analysis.group_figure import draw_groups
 from hfcomp.analysis.joint_embeddings import joint_embeddings
+from hfcomp.analysis.level_benchmarks import BENCHMARKS, LEVEL_ROWS, MAGIC, SANDBOX_LEVELS
 from hfcomp.analysis.level_figure import draw_levels, lines_by_level
-from hfcomp.evaluation.benchmarks.papers.hierarcaps import HIERARCAPS_LEVELS
-from hfcomp.evaluation.benchmarks.papers.magic import MAGIC
-from hfcomp.evaluation.benchmarks.sandbox import LEVEL_ROWS, SANDBOX_LEVELS, SandboxData
+from hfcomp.evaluation.benchmarks.sandbox import SandboxData
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.encoding.models import named_models, open_embedder
@@ -35,7 +34,6 @@ logger = logging.getLogger(__name__)
 
 MOST_PAIRS = 40  # of a group in the picture: more would hide each other
 LEVELS_FIGURE, GROUPS_FIGURE = "levels.png", "groups.png"
-BENCHMARKS = {one.name: one for one in (SANDBOX_LEVELS, MAGIC, HIERARCAPS_LEVELS)}
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, Literal
+from pathlib import PurePosixPath
+from typing import Any
 
 from tqdm.auto import tqdm
 
-from hfcomp.annotation.captions import CONCEPTS, editable_keywords
+from hfcomp.annotation.candidate_options import CandidateOptions
+from hfcomp.annotation.captions import editable_keywords
 from hfcomp.data.annotations.project import Project
 from hfcomp.data.annotations.records import Item
 from hfcomp.data.image_ids import IMAGE_ID, image_key
@@ -24,7 +24,6 @@ from hfcomp.data.urls import UrlAccess, current_access, open_named, url_access
 from hfcomp.generation.cards import source_license
 from hfcomp.generation.local_files import check_local_files
 from hfcomp.generation.magic.image_rows import CAPTION, image_rows
-from hfcomp.generation.options import CaptionOptions
 from hfcomp.generation.sources import read_captioned_rows
 from hfcomp.parsing.captions import caption_problem
 
@@ -34,35 +33,6 @@ OTHER_ITEM = "the id of an earlier candidate, but another image or other caption
 _IMAGE = "image"
 _STARTS = {b"\xff\xd8\xff": "jpg", b"\x89PNG": "png"}
 """First bytes of files that are copied as they are, as every browser shows them, with their endings."""
-
-
-@dataclass(kw_only=True)
-class CandidateOptions(CaptionOptions):
-    """Candidates.
-
-    Attributes:
-        concepts: comma-separated.
-        any_license: also images whose licence forbids adaptation, or is unknown.
-        seed: of their order.
-    """
-
-    what: ClassVar[str] = "candidates"
-    output: Path = field(default=Path(), init=False)
-    captions: Literal["longest", "all"] = field(default="longest", init=False)  # image_rows reads whole lists
-    shard_size: int = field(default=1, init=False)
-    executor: Literal["local"] = field(default="local", init=False)
-    num_workers: int = field(default=1, init=False)
-    gpus_per_worker: float | None = field(default=None, init=False)
-    only_adaptable: bool = field(default=True, init=False)
-    concepts: tuple[str, ...] = CONCEPTS
-    any_license: bool = False
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        wrong = [name for name in self.concepts if name not in CONCEPTS]
-        if wrong or not self.concepts:
-            raise ValueError(f"concepts: found {', '.join(self.concepts)!r}, expected some of {', '.join(CONCEPTS)}.")
 
 
 def add_candidates(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hfcomp.cli.options import add_fields
+from hfcomp.cli.places import check_datasets, check_folders
 
 USAGE = "SET [SET ...], as in high=DIR low=DIR, or magic DIR"
 SUMMARY = "concreteness, hardness and similarity of hard negative pairs; or a hierarchy of concepts as a page"
@@ -28,16 +29,18 @@ def main(arguments: Sequence[str]) -> None:
     if arguments[:1] == [MAGIC]:
         _analyze_magic(arguments[1:])
         return
-    from hfcomp.analysis.pairs.analyze import PAIRS_FILE, analyze
     from hfcomp.analysis.pairs.options import AnalyzeOptions
+
+    given = vars(parser().parse_args(arguments))
+    sets = given.pop("sets")
+    options = AnalyzeOptions(**given)
+    check_datasets(sets)
+    from hfcomp.analysis.pairs.analyze import PAIRS_FILE, analyze
     from hfcomp.analysis.pairs.pictures import PICTURES
     from hfcomp.reporting.saving import PAGE_FILE, REPORT_FILE
     from hfcomp.statistics.results import RESULTS_FILE
     from hfcomp.writing import check_free_folder, locked
 
-    given = vars(parser().parse_args(arguments))
-    sets = given.pop("sets")
-    options = AnalyzeOptions(**given)
     files = [RESULTS_FILE, PAIRS_FILE, REPORT_FILE, PAGE_FILE, *PICTURES]
     check_free_folder(options.output_dir, options.overwrite, written=files)
     with locked(options.output_dir):
@@ -45,11 +48,14 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _analyze_magic(arguments: Sequence[str]) -> None:
-    from hfcomp.analysis.hierarchy.analyze import HierarchyOptions, analyze_hierarchy
+    from hfcomp.analysis.hierarchy.options import HierarchyOptions
     from hfcomp.writing import locked
 
     given = vars(magic_parser().parse_args(arguments))
     folder, options = given.pop("folder"), HierarchyOptions(**given)
+    check_folders([folder])
+    from hfcomp.analysis.hierarchy.analyze import analyze_hierarchy
+
     with locked(options.output_dir):
         page = analyze_hierarchy(folder, options, progress=sys.stderr.isatty())
     print(f"page: {page} ({page.stat().st_size / 1e6:.1f} MB)")
@@ -57,7 +63,7 @@ def _analyze_magic(arguments: Sequence[str]) -> None:
 
 def magic_parser() -> argparse.ArgumentParser:
     """The command line of `hfcomp analyze magic`; what is not given is left to the fields of `HierarchyOptions`."""
-    from hfcomp.analysis.hierarchy.analyze import HierarchyOptions
+    from hfcomp.analysis.hierarchy.options import HierarchyOptions
 
     found = argparse.ArgumentParser(
         prog=f"hfcomp analyze {MAGIC}",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hfcomp.cli.options import add_fields
 
 if TYPE_CHECKING:
-    from hfcomp.annotation.candidates import CandidateOptions
+    from hfcomp.annotation.candidate_options import CandidateOptions
     from hfcomp.annotation.serve_options import ServeOptions
     from hfcomp.data.annotations.project import Project
 
@@ -50,6 +50,8 @@ def _serve(arguments: Sequence[str]) -> None:
     given = vars(parser().parse_args(arguments))
     folder, candidates = given.pop("project"), _candidate_options(given)
     options = ServeOptions(**given)
+    if candidates is None:
+        _check_project(folder)
     from hfcomp.annotation.app.server import check_access, check_port
 
     password = options.password()
@@ -121,13 +123,21 @@ def closing_project(folder: Path, *, lease_seconds: float = 900.0, is_new: bool 
     Raises:
         ValueError: for a folder that is not a project.
     """
-    from hfcomp.data.annotations.project import DATABASE, Project
+    from hfcomp.data.annotations.project import Project
 
-    if not is_new and not (folder / DATABASE).is_file():
-        raise ValueError(f"{folder} has no {DATABASE}: it is not an annotation project. Begin one with --source.")
+    if not is_new:
+        _check_project(folder)
     project = Project(folder, lease_seconds=lease_seconds)
     with closing(project.decisions):
         yield project
+
+
+def _check_project(folder: Path) -> None:
+    """Raises ValueError for a folder that is not a project."""
+    from hfcomp.data.annotations.project import DATABASE
+
+    if not (folder / DATABASE).is_file():
+        raise ValueError(f"{folder} has no {DATABASE}: it is not an annotation project. Begin one with --source.")
 
 
 def _print_progress(arguments: Sequence[str]) -> None:
@@ -139,11 +149,13 @@ def _print_progress(arguments: Sequence[str]) -> None:
 
 
 def _draft(arguments: Sequence[str]) -> None:
-    from hfcomp.annotation.automatic.drafting import draft
     from hfcomp.annotation.automatic.options import DraftOptions
 
     given = vars(draft_parser().parse_args(arguments))
     folder, options = given.pop("project"), DraftOptions(**given)
+    _check_project(folder)
+    from hfcomp.annotation.automatic.drafting import draft
+
     with closing_project(folder) as project:
         draft(project, options, log=_log, progress=sys.stderr.isatty())
 
@@ -175,7 +187,7 @@ def draft_parser() -> argparse.ArgumentParser:
 
 def parser() -> argparse.ArgumentParser:
     """The command line of the page; what is not given is left to the fields of the options."""
-    from hfcomp.annotation.candidates import CandidateOptions
+    from hfcomp.annotation.candidate_options import CandidateOptions
     from hfcomp.annotation.serve_options import ServeOptions
 
     found = argparse.ArgumentParser(
@@ -193,7 +205,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _candidate_options(given: dict[str, Any]) -> CandidateOptions | None:
     """The options of the candidates, taken out of those that were given; None without a source."""
-    from hfcomp.annotation.candidates import CandidateOptions
+    from hfcomp.annotation.candidate_options import CandidateOptions
 
     names = [field.name for field in fields(CandidateOptions) if field.name in given]
     found = {name: given.pop(name) for name in names}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hfcomp.cli.options import add_device
+from hfcomp.cli.places import check_models
 
 USAGE = "MODEL [MODEL] --image FILE --text PHRASE"
 SUMMARY = "where each model's image tokens attend for a phrase, and the difference"
@@ -21,15 +22,16 @@ def main(arguments: Sequence[str]) -> None:
         OSError: for a file that cannot be read or written.
         ImportError: when the figure cannot be drawn; the table is printed before.
     """
-    from hfcomp.analysis.attention_results import compare_attention
-    from hfcomp.reporting.terminal import render_terminal
-
     options = parser().parse_intermixed_args(arguments)
+    check_models(options.models)
     for option, path, suffix in (("--output", options.output, ".png"), ("--values", options.values, ".json")):
         if path is not None and (path.suffix.lower() != suffix or path.is_dir()):
             raise ValueError(f"{option}: found {path}, expected the name of a {suffix} file.")
     if not Path(options.image).is_file():
         raise FileNotFoundError(f"--image: {options.image} does not exist; relative paths start at {os.getcwd()!r}.")
+    from hfcomp.analysis.attention_results import compare_attention
+    from hfcomp.reporting.terminal import render_terminal
+
     settings = {"temperature": options.temperature, "device": options.device}
     results = compare_attention(options.models, options.image, options.text, **settings)
     render_terminal(results.report())

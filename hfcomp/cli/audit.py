@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from hfcomp.cli.options import add_fields
+from hfcomp.cli.places import check_datasets
 
 USAGE = 'DATASET [--model ID] [--fail_if "blind>60"]'
 SUMMARY = "blind rules, probes, copies, overlap and false negatives of a benchmark or set, with a status for CI"
@@ -24,6 +25,8 @@ def main(arguments: Sequence[str]) -> None:
         OSError: for a file that cannot be read or written.
     """
     given = vars(parser().parse_args(arguments))
+    if ":" not in given["dataset"]:  # a benchmark in a module
+        check_datasets([given["dataset"]])
     from hfcomp.analysis.audit.audit import audit
     from hfcomp.analysis.audit.limits import parse_limits
     from hfcomp.analysis.audit.options import AuditOptions

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hfcomp.cli.options import add_fields
+from hfcomp.cli.places import check_datasets, check_folders
 
 if TYPE_CHECKING:
     from hfcomp.generation.build import BuiltSet
     from hfcomp.generation.options import BuildOptions
-    from hfcomp.generation.pixels import PixelOptions
+    from hfcomp.generation.pixel_options import PixelOptions
 
 USAGE = (
     "negatives|concepts|neighbours|concretebatch|magic|inpaintcoco|pixels --source DATASET --output DIR, or verify DIR"
@@ -43,13 +44,15 @@ def main(arguments: Sequence[str]) -> None:
         SystemExit: where the build was interrupted, or a stage failed, after its traceback.
     """
     from hfcomp.cli.publishing import built_and_pushed, take_push
-    from hfcomp.generation.build import KINDS
-    from hfcomp.generation.pixels import PixelOptions
+    from hfcomp.generation.kinds import KINDS
+    from hfcomp.generation.pixel_options import PixelOptions
 
     given = vars(parser().parse_args(arguments))
     what = given.pop("what")
     if what == "verify":
+        check_folders([given["folder"]])
         return _verify(given["folder"])
+    check_datasets([given["source"]])
     if what == PixelOptions.what:
         return _build_pixels(PixelOptions(**given))
     push = take_push(given, KINDS[what])
@@ -153,8 +156,8 @@ class _Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """The command line; what is not given is left to the fields of `hfcomp.generation.options`."""
     from hfcomp.cli.publishing import PublishOptions
-    from hfcomp.generation.build import KINDS
-    from hfcomp.generation.pixels import PixelOptions
+    from hfcomp.generation.kinds import KINDS
+    from hfcomp.generation.pixel_options import PixelOptions
 
     found = argparse.ArgumentParser(
         prog="hfcomp build", description="Builds data sets for training.", allow_abbrev=False

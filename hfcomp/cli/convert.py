@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.cli.options import add_fields
+from hfcomp.cli.places import check_datasets
 
 USAGE = "SOURCE --output DIR [--pretrained TAG] [--to open_clip | --to llava --llava MODEL]"
 SUMMARY = "open_clip, NegCLIP, CE-CLIP and similar checkpoints as plain CLIPModel folders, back, or into a LLaVA"
@@ -20,13 +21,14 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         ValueError: as `hfcomp.modeling.conversion` does, or for options of one direction in the other.
     """
-    from hfcomp.modeling.conversion import ConversionOptions, convert_checkpoint, export_llava, export_open_clip
-
     options = vars(parser().parse_args(arguments))
     source, folder, target = options.pop("source"), options.pop("output"), options.pop("to")
     llava = options.pop("llava", None)
     if (llava is None) == (target == LLAVA):
         raise ValueError(f"--to {LLAVA} and --llava MODEL belong together: the model whose image tower is replaced.")
+    check_datasets([source])
+    from hfcomp.modeling.conversion import ConversionOptions, convert_checkpoint, export_llava, export_open_clip
+
     if target == TRANSFORMERS:
         record = convert_checkpoint(source, folder, ConversionOptions(**options))
     elif options:
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The command line; what is not given is left to `ConversionOptions`."""
-    from hfcomp.modeling.conversion import ConversionOptions
+    from hfcomp.modeling.conversion.options import ConversionOptions
 
     found = argparse.ArgumentParser(
         prog="hfcomp convert",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.cli.options import add_device, add_page, add_tie, add_url_options, names_of, take_page
+from hfcomp.cli.places import check_models
 
 USAGE = "MODEL [MODEL ...] --suite compositional|general|all, or --benchmarks A,B"
 SUMMARY = "any models of the Hub or in folders, side by side; --list names the benchmarks"
@@ -29,9 +30,10 @@ def main(arguments: Sequence[str]) -> None:
         from hfcomp.cli.list_benchmarks import main as list_benchmarks
 
         return list_benchmarks(arguments)
-    from hfcomp.distributed import OtherProcessFailed
-
     options = vars(parser().parse_intermixed_args(arguments))
+    check_models(options["models"])
+    from hfcomp.distributed import OtherProcessFailed  # with torch: a wrong option is reported before
+
     try:
         failed = _evaluate(options, shlex.join(["hfcomp", "evaluate", *arguments]))
     except OtherProcessFailed as error:

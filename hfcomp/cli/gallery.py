@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.cli.options import add_fields
+from hfcomp.cli.places import check_datasets
 
 USAGE = "DATASET [--models A B], or DATASET --apply marks.json --output DIR"
 SUMMARY = "pairs side by side as one HTML page, with scores, filters and marks; and the set without dropped rows"
@@ -24,6 +25,7 @@ def main(arguments: Sequence[str]) -> None:
     """
     given = vars(parser().parse_args(arguments))
     name, output = given.pop("dataset"), given.pop("output", None)
+    check_datasets([name])
     if "apply" in given:
         _apply(name, given.pop("apply"), output, given)
         return

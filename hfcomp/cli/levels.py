@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hfcomp.cli.options import add_device, names_of
+from hfcomp.cli.places import check_models
 
 USAGE = "MODEL [MODEL ...] [--data DIR]"
 SUMMARY = "accuracy by level of abstraction and joint embeddings by group, drawn"
@@ -21,13 +22,14 @@ def main(arguments: Sequence[str]) -> None:
         ValueError: as `evaluate_levels`, or for an output folder that is in use or holds results.
         OSError: for a file that cannot be read or written.
     """
+    options = vars(parser().parse_intermixed_args(arguments))
+    check_models(options["models"])
     from hfcomp.analysis.levels import GROUPS_FIGURE, LEVELS_FIGURE, evaluate_levels
     from hfcomp.evaluation.evaluation_results import FILES, print_evaluation
     from hfcomp.evaluation.protocols.level_choice import Count
     from hfcomp.schemas import convert
     from hfcomp.writing import check_free_folder, locked
 
-    options = vars(parser().parse_intermixed_args(arguments))
     folder, overwrite = options.pop("output_dir"), options.pop("overwrite")
     candidates = [convert(word, Count, "--candidates") for word in names_of(options.pop("candidates"))]
     check_free_folder(folder, overwrite, written=[*FILES, LEVELS_FIGURE, GROUPS_FIGURE])
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The command line; its options but the last two are those of `evaluate_levels`."""
-    from hfcomp.analysis.levels import BENCHMARKS, LEVEL_ROWS, MAGIC, SANDBOX_LEVELS
+    from hfcomp.analysis.level_benchmarks import BENCHMARKS, LEVEL_ROWS, MAGIC, SANDBOX_LEVELS
 
     found = argparse.ArgumentParser(
         prog="hfcomp levels",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hfcomp.cli.options import add_device, add_url_options, names_of
+from hfcomp.cli.places import check_models
 
 USAGE = "BASE TUNED --alpha X|--sweep --output_dir DIR"
 SUMMARY = "a model between a base and a tuned one (WiSE-FT): at a point given, or the best by a rule"
@@ -20,20 +21,21 @@ def main(arguments: Sequence[str]) -> None:
         ValueError: for options that do not fit, models that do not fit each other, or an output folder in use.
         OSError: for a file that cannot be read or written.
     """
-    from hfcomp.evaluation.spec import parse_folders
-    from hfcomp.merging.merge import MODEL_FOLDER, WRITTEN, SweepOptions, merge, merge_by_sweep
-    from hfcomp.merging.models import RECORD_FILE
-    from hfcomp.writing import check_free_folder, locked
-
     known = parser()
     given = vars(known.parse_args(arguments))
     base, tuned, folder, alpha, sweep, overwrite = (
         given.pop(name) for name in ("base", "tuned", "output_dir", "alpha", "sweep", "overwrite")
     )
+    changed = [name for name, value in given.items() if value != known.get_default(name)]
+    if changed and not sweep:
+        raise ValueError(f"--{changed[0]} only applies to --sweep. Remove it, or use --sweep instead of --alpha.")
+    check_models((base, tuned))
+    from hfcomp.evaluation.spec import parse_folders
+    from hfcomp.merging.merge import MODEL_FOLDER, WRITTEN, SweepOptions, merge, merge_by_sweep
+    from hfcomp.merging.models import RECORD_FILE
+    from hfcomp.writing import check_free_folder, locked
+
     if not sweep:
-        for name, value in given.items():
-            if value != known.get_default(name):
-                raise ValueError(f"--{name} only applies to --sweep. Remove it, or use --sweep instead of --alpha.")
         check_free_folder(folder, overwrite, written=[RECORD_FILE], whole=True)
         with locked(folder):
             merge(base, tuned, alpha, folder)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.generation.options import BuildOptions
-from hfcomp.hub.datasets import PushOptions, check_repository, push_built_sets
+from hfcomp.hub.options import PushOptions
 
 Folders = Path | Mapping[str, Path]
 TARGET = "push_to_hub"
@@ -72,6 +72,8 @@ def built_and_pushed(build: Callable[[], Folders], push: PushOptions | None) -> 
     if push is None:
         build()
         return
+    from hfcomp.hub.datasets import check_repository, push_built_sets
+
     check_repository(push)
     folders = build()
     try:

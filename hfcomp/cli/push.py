@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hfcomp.cli.options import add_fields
+from hfcomp.cli.places import check_folders
 
 USAGE = "RUN --repo NAME [--private] [--revision BRANCH] [--model controls/plain]"
 SUMMARY = "a trained model with processor, card and results to the Hub; the same command resumes a broken upload"
@@ -18,16 +19,17 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         ValueError: as `hfcomp.hub.models.push_model`.
     """
-    from hfcomp.hub.models import ModelPushOptions, push_model
-
     options = vars(parser().parse_args(arguments))
     folder = options.pop("folder")
+    check_folders([folder])
+    from hfcomp.hub.models import ModelPushOptions, push_model
+
     push_model(folder, ModelPushOptions(**options), log=lambda line: print(line, flush=True))
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line; what is not given is left to the fields of `hfcomp.hub.models.ModelPushOptions`."""
-    from hfcomp.hub.models import ModelPushOptions
+    from hfcomp.hub.options import ModelPushOptions
 
     found = argparse.ArgumentParser(
         prog="hfcomp push",

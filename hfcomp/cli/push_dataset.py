@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hfcomp.cli.options import add_fields
+from hfcomp.cli.places import check_folders
 
 USAGE = "DIR --repo NAME, or CONFIG=DIR CONFIG=DIR --repo NAME"
 SUMMARY = "a built data set, verified, to the Hub; the same command resumes a broken upload"
@@ -18,16 +19,17 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         ValueError: as `hfcomp.hub.datasets.push_built_sets`, or for two folders of one name.
     """
-    from hfcomp.hub.datasets import PushOptions, push_built_sets
-
     options = vars(parser().parse_args(arguments))
     folders = folders_of(options.pop("folders"))
+    check_folders([folders] if isinstance(folders, Path) else folders.values())
+    from hfcomp.hub.datasets import PushOptions, push_built_sets
+
     push_built_sets(folders, PushOptions(**options), log=lambda line: print(line, flush=True))
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line; what is not given is left to the fields of `hfcomp.hub.datasets.PushOptions`."""
-    from hfcomp.hub.datasets import PushOptions
+    from hfcomp.hub.options import PushOptions
 
     found = argparse.ArgumentParser(
         prog="hfcomp push-dataset",

@@ -16,14 +16,27 @@ def main(arguments: Sequence[str]) -> None:
         return
     if not words or words[0].startswith("-"):
         raise ValueError(f"hfcomp train needs a recipe first: {USAGE}. `hfcomp train --help` lists the recipes.")
+    _check_names(words)
     from hfcomp.experiments.command import main as run
 
     run(words[0], words[1:])
 
 
+def _check_names(words: Sequence[str]) -> None:
+    """Raises for a recipe, dataset or model that does not exist, before torch is loaded."""
+    from hfcomp.cli.places import option_values
+    from hfcomp.experiments.recipe_files import check_place, find_recipe
+
+    for name in (words[0], *option_values(words, "config")):
+        find_recipe(name)
+    for field in ("dataset", "model"):
+        for value in option_values(words, field):
+            check_place(field, value)
+
+
 def _recipes() -> str:
     """The recipes that are shipped, one line for each method."""
-    from hfcomp.experiments.recipes import recipe_files, recipes_folder
+    from hfcomp.experiments.recipe_files import recipe_files, recipes_folder
 
     methods: dict[str, list[str]] = {}
     for path in recipe_files(recipes_folder()):

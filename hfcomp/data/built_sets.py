@@ -19,6 +19,7 @@ MANIFEST = "manifest.json"
 SET_ASIDE_FILE = "set_aside.jsonl"
 PLAN = "plan.json"
 DATA = "data"
+ROWS_PER_SHARD = 1000
 TRAIN = "train"
 """The split of a set, unless its plan names another."""
 Step = Literal["targets", "captions", "images"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from hfcomp.data.formats.image_folders import captioned_splits, is_captioned_fol
 from hfcomp.data.formats.tables import READERS, reader_of, tables_of_images
 from hfcomp.data.urls import add_repositories
 from hfcomp.data.views import View, choose_view, read_views
-from hfcomp.reading import may_be_hub_id
+from hfcomp.reading import check_dataset_place
 
 
 def load_source(name: str, *, split: str = "train", config: str | None = None, **kwargs: Any) -> Dataset:
@@ -170,8 +169,7 @@ def _part(name: str, loaded: Dataset | DatasetDict, split: str) -> Dataset:
 def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any]) -> Dataset:
     """One split of a folder or a set of the Hub; `datasets` may also prepare the configuration's others."""
     if not Path(name).exists():
-        if not may_be_hub_id(name):
-            raise FileNotFoundError(f"there is no file or folder {name!r}; relative paths start at {os.getcwd()!r}.")
+        check_dataset_place(name)
         add_repositories([name])
     try:
         return _load(name, name, config, split=split, **kwargs)

@@ -19,7 +19,8 @@ from hfcomp.evaluation.evaluator import Evaluator, Loaded, load_benchmark
 from hfcomp.evaluation.items.scored_images import scored_images
 from hfcomp.evaluation.spec import Average, Benchmark, data_folders, parse_folders
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig
-from hfcomp.experiments.recipes import Recipe, check_place
+from hfcomp.experiments.recipe_files import check_place
+from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
 from hfcomp.modeling import load_config, load_processor
 from hfcomp.modeling.random_clip import RANDOM_CLIPS, check_vocabulary, write_random_clip

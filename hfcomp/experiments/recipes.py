@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import sys
 from argparse import ArgumentError, ArgumentParser, Namespace
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -22,12 +21,9 @@ from pydantic import AfterValidator, Field
 from hfcomp.data.known_names import parse_column_names
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.experiments.origin import Origin, read_origin, train_command
-from hfcomp.reading import may_be_hub_id, nearest, parse_json, read_yaml, shipped_folder
+from hfcomp.experiments.recipe_files import OPTIONS, find_recipe, plan_of, top_level_keys
+from hfcomp.reading import nearest, parse_json, read_yaml
 from hfcomp.schemas import convert, members, parse
-
-SWEEP, STUDY, SEARCH = "sweep", "study", "search"
-PLAN_KEYS = {"variants": SWEEP, "accuracy": STUDY, "ranges": SEARCH}  # each in files of that kind alone
-OPTIONS = {SWEEP: "report", STUDY: "report", SEARCH: "search"}
 
 
 def _check_steps(steps: int) -> int:
@@ -60,66 +56,6 @@ REFUSED = {
         ("hub_strategy", "hub_always_push"), "has no meaning: a run is pushed once, when it is finished. Leave it out."
     ),
 }
-
-
-def recipes_folder() -> Path:
-    """The folder of the recipes, inside the installed package or beside it in a clone."""
-    return shipped_folder("recipes", "*/*.yaml")
-
-
-def recipe_files(folder: Path) -> list[Path]:
-    """The recipes in a folder of them, without the YAML files of sweeps, studies and searches."""
-    return [path for path in sorted(folder.glob("*/*.yaml")) if "objective" in _keys(path)]
-
-
-def find_recipe(name: str) -> Path:
-    """The YAML file of a recipe: a path, `method` (its sandbox) or `method/file`."""
-    if Path(name).is_file():
-        return Path(name)
-    folder, stem = recipes_folder(), name.removesuffix(".yaml")
-    for candidate in (folder / f"{stem}.yaml", folder / stem / "sandbox.yaml"):
-        if candidate.is_file():
-            return candidate
-    files = recipe_files(folder)
-    known = [path.parent.name for path in files if path.stem == "sandbox"]
-    known += [f"{path.parent.name}/{path.stem}" for path in files if path.stem != "sandbox"]
-    there = "no such file, and no recipe of that name" if name.endswith(".yaml") else "no such recipe"
-    there = f"a folder, and {there}" if Path(name).is_dir() else there
-    raise FileNotFoundError(f"{name}: {there}.{nearest(name, known)} Known: {', '.join(known)}.")
-
-
-def find_plan(recipe: str, name: str, option: str) -> Path:
-    """The YAML file of a plan that `report` or `search` names: a path, or a name beside the recipe's files."""
-    if Path(name).is_file():
-        return Path(name)
-    folder = Path(recipe).parent if Path(recipe).is_file() else recipes_folder() / recipe.partition("/")[0]
-    known = {path.stem: path for path in sorted(folder.glob("*.yaml")) if OPTIONS.get(plan_of(_keys(path))) == option}
-    if (stem := name.removesuffix(".yaml")) in known:
-        return known[stem]
-    listed = f"Known: {', '.join(known)}." if known else "It has none."
-    raise FileNotFoundError(f"{name}: no such {option} of {recipe}.{nearest(name, known)} {listed} Or pass a file.")
-
-
-def plan_of(keys: Collection[str]) -> str:
-    """The kind of plan that a file with these keys is, or an empty string."""
-    return next((kind for key, kind in PLAN_KEYS.items() if key in keys), "")
-
-
-def _keys(path: Path) -> set[str]:
-    """The keys of a file as they begin its lines: to list files, of which one may be damaged."""
-    return set(re.findall(r"^(\w+):", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE))
-
-
-def check_place(field: str, value: str | None) -> None:
-    """Refuses a path without a file or folder, before anybody asks the Hub for it."""
-    if value is None or "://" in value or Path(value).exists():
-        return
-    below_folder = "/" in value and Path(value).parts[0] in os.listdir()
-    if below_folder or "\\" in value or not may_be_hub_id(value):
-        raise FileNotFoundError(
-            f"{field}={value}: no such file or folder. If another recipe leaves it there, run that one first; else "
-            f"correct --{field}."
-        )
 
 
 @dataclass(frozen=True)
@@ -255,7 +191,7 @@ def _build(trainer: type, given: dict[str, Any], where: str, left_out: tuple[str
 
 def _for_other_models(recipe: Path) -> str:
     """The name of a recipe beside this one that is not of the sandbox."""
-    beside = [path for path in sorted(recipe.parent.glob("*.yaml")) if "objective" in _keys(path)]
+    beside = [path for path in sorted(recipe.parent.glob("*.yaml")) if "objective" in top_level_keys(path)]
     others = [path for path in beside if read_yaml(path).get("dataset") != SANDBOX]
     return f"{recipe.parent.name}/{others[-1].stem}" if others else "slipform/vit_b32_coco"
 

@@ -28,7 +28,6 @@ from hfcomp.evaluation.encoding.models import check_device
 from hfcomp.generation.cards import DEFAULT, Source, chained_manifest, count_tables, source_license, write_card
 from hfcomp.generation.concepts import concept_inputs
 from hfcomp.generation.concretebatch.chain import (
-    ConcreteBatchOptions,
     build_chains,
     check_output,
     commands,
@@ -37,6 +36,7 @@ from hfcomp.generation.concretebatch.chain import (
     summary_table,
     unrated_tables,
 )
+from hfcomp.generation.concretebatch.options import ConcreteBatchOptions
 from hfcomp.generation.inpaintcoco.options import InpaintCocoOptions
 from hfcomp.generation.inpaintcoco.source import inpaintcoco_inputs
 from hfcomp.generation.licenses import license_stages
@@ -60,8 +60,6 @@ INPUTS: dict[type[BuildOptions], Callable[[Any, Log], BuildInputs]] = {
     InpaintCocoOptions: inpaintcoco_inputs,
 }
 """What is built at once, by the class of the options."""
-KINDS = {kind.what: kind for kind in (*INPUTS, ConcreteBatchOptions, MagicOptions)}
-"""All that is built, by name."""
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def write_card(
         sets: the manifests by configuration, the first of which is the default: those of a chain of builds, of which
             the last made the set. The only one, `default`, is in the folder itself, others in folders of their names.
         source: what they were made of.
-        what: was built, one of `hfcomp.generation.build.KINDS`.
+        what: was built, one of `hfcomp.generation.kinds.KINDS`.
         command: that made it, without what is of this machine; several are a line each.
         facts: tables about what is in it.
     """

@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from hfcomp.data.built_sets import ROWS_PER_SHARD
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import DEFAULT_TIMEOUT
 from hfcomp.generation.executors import ExecutorName, Workers
-from hfcomp.generation.runner import ROWS_PER_SHARD
 from hfcomp.parsing import DEFAULT_PARSER
 
 # Fields that say where, how and how far a set is built, and not what is in its rows.

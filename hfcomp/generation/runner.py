@@ -16,7 +16,7 @@ from datasets import Dataset, Features, Image
 from tqdm.auto import tqdm
 
 from hfcomp import __version__
-from hfcomp.data.built_sets import TRAIN
+from hfcomp.data.built_sets import ROWS_PER_SHARD, TRAIN
 from hfcomp.generation.executors import ExecutorName, Workers, make_shards
 from hfcomp.generation.manifest import Plan, close_build, open_build
 from hfcomp.generation.shards import COUNTS, KEPT, RESERVED, ROW, SET_ASIDE, Batch, Job, Stage, StageError
@@ -24,7 +24,6 @@ from hfcomp.writing import locked
 
 __all__ = ["COUNTS", "ROW", "SET_ASIDE", "Batch", "Build", "Stage", "StageError", "run_stages"]
 
-ROWS_PER_SHARD = 1000
 _FINGERPRINT_ROWS = 1000
 
 

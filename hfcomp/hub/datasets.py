@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,26 +26,14 @@ from hfcomp.data.licenses import LICENSE, allows_adaptation
 from hfcomp.data.views import VIEWS, read_views
 from hfcomp.generation.build import verify_set
 from hfcomp.hub.dataset_cards import SetFolders, card_path, set_card
-from hfcomp.hub.repositories import Repository, RepositoryOptions
+from hfcomp.hub.options import PushOptions
+from hfcomp.hub.repositories import Repository
 
 KIND = "dataset"
 _OURS = re.compile(rf"((?:[\w-]+/)?)(?:data/(?:train|test)-\d{{5}}-of-\d{{5}}\.parquet|{MANIFEST}|{SET_ASIDE_FILE})")
 _OF_PARTS = (VIEWS, HIERARCHY)
 _SHOWN = 3
 Log = Callable[[str], None]
-
-
-@dataclass(kw_only=True)
-class PushOptions(RepositoryOptions):
-    """Data set.
-
-    Attributes:
-        card: README.md whose text and metadata come first, as dataset_builders/negatives/README.md.
-        allow_unknown_licenses: push rows without a known licence too; you know that all may be published.
-    """
-
-    card: Path | None = None
-    allow_unknown_licenses: bool = False
 
 
 def push_built_sets(

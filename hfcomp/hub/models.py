@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,9 @@ from transformers import AutoConfig
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.encoding.cache_files import size_text
 from hfcomp.hub.model_files import CARD, RUN_FILES, ModelFolder, check_model, is_model_file, model_files
+from hfcomp.hub.options import ModelPushOptions
 from hfcomp.hub.pushed import ADVICE, check_replaceable, record_push
-from hfcomp.hub.repositories import Repository, RepositoryOptions
+from hfcomp.hub.repositories import Repository
 from hfcomp.reporting.cards.card import PLACE
 from hfcomp.reporting.cards.metadata import card_metadata
 from hfcomp.run_folders import METHOD_FOLDER
@@ -26,19 +26,6 @@ LOADING = f"""from transformers import AutoModel, AutoProcessor
 model = AutoModel.from_pretrained("{PLACE}")
 processor = AutoProcessor.from_pretrained("{PLACE}")"""
 Log = Callable[[str], None]
-
-
-@dataclass(kw_only=True)
-class ModelPushOptions(RepositoryOptions):
-    """Model.
-
-    Attributes:
-        model: its folder in that of a run, as controls/plain (default: method).
-        force: replace what others committed; the history keeps it.
-    """
-
-    model: str | None = None
-    force: bool = False
 
 
 def push_model(

@@ -11,6 +11,7 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 from huggingface_hub.utils import validate_repo_id
 from huggingface_hub.utils.sha import git_hash
 
+from hfcomp.hub.options import RepositoryOptions
 from hfcomp.hub.refusals import one_line_refusals
 
 Kind = Literal["model", "dataset"]
@@ -18,23 +19,6 @@ TITLES: dict[Kind, str] = {"model": "model", "dataset": "data set"}
 MAIN = "main"
 # Files that are uploaded before the next ones begin: what an interrupted push has not to send again.
 FILES_AT_A_TIME = 16
-
-
-@dataclass(kw_only=True)
-class RepositoryOptions:
-    """Repository.
-
-    Attributes:
-        repo: id on the Hub, as my-org/my-name.
-        private: a new repository is private; a public one that exists is refused.
-        revision: branch to push to, made from main where it is missing (default: main).
-        dry_run: check everything, list what would be sent, and send nothing.
-    """
-
-    repo: str
-    private: bool = False
-    revision: str | None = None
-    dry_run: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from transformers import TrainingArguments
 
 from hfcomp.experiments.command import main, recipe_help
 from hfcomp.experiments.experiment_config import ExperimentConfig
-from hfcomp.experiments.recipes import recipe_files, recipes_folder
+from hfcomp.experiments.recipe_files import recipe_files, recipes_folder
 from hfcomp.trainers.cement import CementConfig
 
 

@@ -11,7 +11,8 @@ import pytest
 import hfcomp
 from hfcomp.experiments import recipes
 from hfcomp.experiments.experiment_config import PATH_FIELDS
-from hfcomp.experiments.recipes import RecipeFile, find_recipe, read_recipe, recipe_files, recipes_folder
+from hfcomp.experiments.recipe_files import find_recipe, recipe_files, recipes_folder
+from hfcomp.experiments.recipes import RecipeFile, read_recipe
 from hfcomp.reading import expand_variables
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer

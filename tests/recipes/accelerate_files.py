@@ -7,7 +7,7 @@ from typing import Any
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils.launch import prepare_multi_gpu_env
 
-from hfcomp.experiments.recipes import recipes_folder
+from hfcomp.experiments.recipe_files import recipes_folder
 
 FOLDER = recipes_folder() / "accelerate"
 

@@ -14,7 +14,8 @@ from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.experiments.arm import method_arm
 from hfcomp.experiments.data import training_rows
 from hfcomp.experiments.program import run
-from hfcomp.experiments.recipes import read_recipe, recipe_files, recipes_folder
+from hfcomp.experiments.recipe_files import recipe_files, recipes_folder
+from hfcomp.experiments.recipes import read_recipe
 from tests import tiny
 from tests.trainers.group_rows import in_groups
 

@@ -8,7 +8,8 @@ import pytest
 
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.means import MEANS
-from hfcomp.experiments.recipes import read_recipe, recipes_folder
+from hfcomp.experiments.recipe_files import recipes_folder
+from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.studies.plan_files import read_plan
 
 README = (recipes_folder() / "slipform" / "README.md").read_text()

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from hfcomp.experiments.origin import value_sources
-from hfcomp.experiments.recipes import read_recipe, recipe_files, recipes_folder
+from hfcomp.experiments.recipe_files import recipe_files, recipes_folder
+from hfcomp.experiments.recipes import read_recipe
 from hfcomp.reporting.cards.values import PLUMBING, whose
 
 RECIPES = recipe_files(recipes_folder())

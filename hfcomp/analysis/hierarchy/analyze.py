@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from hfcomp.analysis.hierarchy.members import read_members
+from hfcomp.analysis.hierarchy.options import HierarchyOptions
 from hfcomp.analysis.hierarchy.page import concepts_page
 from hfcomp.generation.magic.graph.file import read_hierarchy
 from hfcomp.generation.magic.graph.tables import hierarchy_tables
@@ -15,25 +15,6 @@ from hfcomp.reporting.terminal import render_terminal
 from hfcomp.writing import check_free_folder, write_text
 
 PAGE, REPORT = "concepts.html", "report.md"
-
-
-@dataclass(kw_only=True)
-class HierarchyOptions:
-    """Output.
-
-    Attributes:
-        output_dir: receives concepts.html and report.md.
-        overwrite: replace them.
-        thumbnails: pictures of each concept.
-    """
-
-    output_dir: Path = Path("runs/concepts")
-    overwrite: bool = False
-    thumbnails: int = 8
-
-    def __post_init__(self) -> None:
-        if self.thumbnails < 0:
-            raise ValueError(f"thumbnails: found {self.thumbnails}, expected 0 or more.")
 
 
 def analyze_hierarchy(folder: Path, options: HierarchyOptions, *, progress: bool = False) -> Path:

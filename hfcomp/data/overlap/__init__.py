@@ -6,24 +6,6 @@
 * `image_hashes`, `hash_store`: hashes that identify photographs however they were saved, kept on disk.
 """
 
-from hfcomp.data.overlap.guard import (
-    COLUMNS,
-    FIX,
-    Overlap,
-    ScoredImages,
-    find_overlap,
-    known_names,
-    without_known_images,
-    without_overlap,
-)
+from hfcomp._lazy import attach
 
-__all__ = [
-    "COLUMNS",
-    "FIX",
-    "Overlap",
-    "ScoredImages",
-    "find_overlap",
-    "known_names",
-    "without_known_images",
-    "without_overlap",
-]
+__all__, __getattr__, __dir__ = attach(__name__)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hfcomp.evaluation.encoding.cells import is_missing
 from hfcomp.evaluation.encoding.content import image_key, text_key
-from hfcomp.evaluation.encoding.embed import Indexed
+
+if TYPE_CHECKING:
+    from hfcomp.evaluation.encoding.embed import Indexed
 
 WIDTH = 64
 
@@ -49,6 +51,8 @@ class BlindEncoder:
 
 
 def _index(keys: Sequence[bytes | None], vector: Callable[[bytes, int], NDArray[np.float32]]) -> Indexed:
+    from hfcomp.evaluation.encoding.embed import Indexed  # with torch; --help lists the encoders without it
+
     number: dict[bytes, int] = {}
     vectors = []
     for row, key in enumerate(keys):

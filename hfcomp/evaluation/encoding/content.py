@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from hfcomp.data.images import decode_image
-from hfcomp.data.tokenizing import vocabulary
 from hfcomp.evaluation.encoding.cache import KEY_BYTES
 from hfcomp.evaluation.encoding.cells import Crop, Fitted, Inset, box_digest
 
 
 def processor_facts(processor: Any) -> dict[str, Any]:
     """How images become pixels and texts tokens, apart from lengths and padding, which are hfcomp's."""
+    from hfcomp.data.tokenizing import vocabulary  # with torch, which keys do not need
+
     settings = json.loads(processor.image_processor.to_json_string())
     words = digest(vocabulary(processor.tokenizer).encode()).hex()
     return {

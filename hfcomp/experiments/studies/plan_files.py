@@ -10,18 +10,8 @@ from typing import Any
 
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.pushing import refuse_push
-from hfcomp.experiments.recipes import (
-    OPTIONS,
-    SEARCH,
-    STUDY,
-    SWEEP,
-    Recipe,
-    RecipeFile,
-    check_known,
-    find_plan,
-    plan_of,
-    split_options,
-)
+from hfcomp.experiments.recipe_files import OPTIONS, SEARCH, STUDY, SWEEP, find_plan, plan_of
+from hfcomp.experiments.recipes import Recipe, RecipeFile, check_known, split_options
 from hfcomp.experiments.studies.embeddings import check_source
 from hfcomp.experiments.studies.plans import SearchPlan, SweepPlan, TradeoffPlan
 from hfcomp.experiments.study import evaluation_settings

@@ -13,21 +13,31 @@ folder: the targets need a processor, the captions a language model's server, th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 from datasets import Dataset, Features, Image, Value
 
 from hfcomp.checksums import read_checked
-from hfcomp.data.built_sets import ONE_LICENSE, STEPS, STEPS_FOLDER, Step, is_build, read_manifest, step_folder
+from hfcomp.data.built_sets import (
+    ONE_LICENSE,
+    ROWS_PER_SHARD,
+    STEPS,
+    STEPS_FOLDER,
+    Step,
+    is_build,
+    read_manifest,
+    step_folder,
+)
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.licenses import LICENSE
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.negatives.columns import RATED_WORDS
 from hfcomp.generation.chains import joined
 from hfcomp.generation.concretebatch.negative_captions import caption_stage
-from hfcomp.generation.concretebatch.targets import TargetOptions, is_old, ratings_path, target_inputs
+from hfcomp.generation.concretebatch.options import CONFIGS, ConcreteBatchOptions
+from hfcomp.generation.concretebatch.targets import is_old, ratings_path, target_inputs
 from hfcomp.generation.concretebatch.text_targets import (
     KEYWORD_READS,
     UNRATED,
@@ -37,13 +47,12 @@ from hfcomp.generation.concretebatch.text_targets import (
     most_frequent,
     unrated_words,
 )
-from hfcomp.generation.images.options import ImageOptions
 from hfcomp.generation.images.stage import READS as IMAGE_READS
 from hfcomp.generation.images.stage import image_stages
 from hfcomp.generation.licenses import license_stages
 from hfcomp.generation.manifest import begun_plan, refuse_others
-from hfcomp.generation.options import WriterOptions, command_line
-from hfcomp.generation.runner import ROWS_PER_SHARD, Build, run_stages, source_facts
+from hfcomp.generation.options import command_line
+from hfcomp.generation.runner import Build, run_stages, source_facts
 from hfcomp.generation.shards import SET_ASIDE, SOURCE_ROW, Stage
 from hfcomp.generation.sources import BuildInputs, Log, output_features, read_captioned_rows
 from hfcomp.generation.text_negatives import make_captions
@@ -65,48 +74,8 @@ from hfcomp.parsing.captions import script_problem
 from hfcomp.reporting.report import Table
 from hfcomp.writing import LOCK_FILE, write_json
 
-CONFIGS: dict[str, Mode] = {"high_concreteness": "high", "low_concreteness": "low", "random": "random"}
-"""The configurations and the mode of selection of each: the paper's D_hc, D_lc and D_wo."""
 COMMANDS = "commands.json"
 MADE = {name: NEGATIVE_FEATURES[name] for name in (*COLUMN_NAMES, RATED_WORDS)}
-
-
-@dataclass(kw_only=True)
-class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
-    """Pairs of negative caption and negative image, chosen by concreteness (ConcretePlant).
-
-    Attributes:
-        configs: of high_concreteness, low_concreteness and random; the first there is of these is the set's default.
-        until: the last step that is run.
-        grammar_model: refuse negative captions that this causal language model finds ungrammatical.
-        grammar_tolerance: nats per token that a negative may lose.
-    """
-
-    what: ClassVar[str] = "concretebatch"
-    captions: Literal["longest", "all"] = field(default="longest", init=False)  # a row has one negative image
-    configs: tuple[str, ...] = ("high_concreteness",)
-    until: Step = "images"
-    grammar_model: str | None = None
-    grammar_tolerance: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in self.configs:
-            if name not in CONFIGS or self.configs.count(name) > 1:
-                raise ValueError(f"configs: found {name!r}, expected some of {', '.join(CONFIGS)}, each once.")
-        if not self.configs:
-            raise ValueError(f"configs: found none, expected some of {', '.join(CONFIGS)}.")
-        self.check_ratings()  # of random too: the margin of its pairs depends on them
-        if self.grammar_tolerance is not None and not self.grammar_model:
-            raise ValueError("--grammar_tolerance needs --grammar_model, such as openai-community/gpt2.")
-        if self.until != "targets":
-            self.check_writer("--writer transformers with a small --llm, or --writer substitute, which needs no model")
-        if self.executor == "ray" and self.until == "images" and self.image_dtype == "auto":
-            raise ValueError("--executor ray needs --image_dtype, such as float16: this machine may have no GPU.")
-
-    def runs(self, step: Step) -> bool:
-        """Whether a step is to be run."""
-        return STEPS.index(step) <= STEPS.index(self.until)
 
 
 @dataclass(frozen=True)

@@ -12,72 +12,23 @@ Three parts, so that neither shards nor processes change a target:
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from datasets import Dataset, Features, Image, Value
 from huggingface_hub.constants import HF_HOME
 
 from hfcomp.checksums import file_hash
 from hfcomp.data.publishing import without_local_paths
+from hfcomp.generation.concretebatch.options import TargetOptions
 from hfcomp.generation.concretebatch.text_targets import TARGET_FEATURES, make_targets
-from hfcomp.generation.options import CaptionOptions
 from hfcomp.generation.shards import SOURCE_ROW, Stage
 from hfcomp.generation.sources import BuildInputs, Log
 from hfcomp.generation.text_negatives import make_captions
 from hfcomp.negatives.concreteness import HOW_TO_GET
 from hfcomp.negatives.ratings_file import download_ratings
-from hfcomp.negatives.targets import Choice, Lookup, Mode, Prepositions, balanced_categories
-from hfcomp.parsing import DEFAULT_PARSER, cached_parser
-
-
-@dataclass(kw_only=True)
-class TargetOptions(CaptionOptions):
-    """Target words of negatives (Concrete Jungle).
-
-    Attributes:
-        order: top_k picks the category among the k, category_first before them, sample not at all; by default top_k
-            for high, else sample.
-        top_k: words that are drawn from; by default 3, for low 8.
-        rating_temperature: of the softmax of ratings; 1 as in the paper.
-        lookup: rate a word or the two-word expression that it is part of first.
-        prepositions: specific leaves out at, by, in and on.
-        attribute_share: of rows without a relation; the others change objects.
-        seed: of all draws.
-        parser: spacy:NAME or rules.
-        concreteness_ratings: your file of the ratings of Brysbaert et al. 2014.
-        download_ratings: show the licence of the ratings (CC BY-NC-ND 3.0) and download them to the cache.
-    """
-
-    order: Literal["top_k", "category_first", "sample"] | None = None
-    top_k: int | None = None
-    rating_temperature: float = 1.0
-    lookup: Lookup = "expression_first"
-    prepositions: Prepositions = "specific"
-    attribute_share: float = 0.5
-    seed: int = 0
-    parser: str = DEFAULT_PARSER
-    concreteness_ratings: str | None = None
-    download_ratings: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.rating_temperature < math.inf:
-            raise ValueError(f"rating_temperature: found {self.rating_temperature}, expected a number above 0.")
-        balanced_categories([], attribute_share=self.attribute_share)
-        if self.concreteness_ratings and self.download_ratings:
-            raise ValueError("--concreteness_ratings and --download_ratings are given; expected one of them.")
-
-    def choice(self, mode: Mode) -> Choice:
-        """How the targets of a caption are chosen."""
-        return Choice.of(mode, order=self.order, k=self.top_k, temperature=self.rating_temperature)
-
-    def check_ratings(self) -> None:
-        """Raises ValueError where no ratings are named."""
-        if not self.concreteness_ratings and not self.download_ratings:
-            raise ValueError(f"expected --concreteness_ratings FILE or --download_ratings. {HOW_TO_GET}")
+from hfcomp.negatives.targets import Mode
+from hfcomp.parsing import cached_parser
 
 
 def target_inputs(options: TargetOptions, mode: Mode, source: Dataset, log: Log) -> BuildInputs:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-from hfcomp.generation.executors.local import make_locally
-from hfcomp.generation.manifest import Record
-from hfcomp.generation.shards import Job
+if TYPE_CHECKING:  # options name an executor, and the command line knows them before datasets is loaded
+    from hfcomp.generation.manifest import Record
+    from hfcomp.generation.shards import Job
 
 ExecutorName = Literal["local", "ray"]
 
@@ -56,4 +56,6 @@ def make_shards(job: Job, missing: Sequence[int], workers: Workers) -> Iterator[
         from hfcomp.generation.executors.ray import make_on_ray
 
         return make_on_ray(job, missing, workers.number, workers.gpus)
+    from hfcomp.generation.executors.local import make_locally
+
     return make_locally(job, missing, workers.number)

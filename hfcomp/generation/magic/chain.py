@@ -44,14 +44,14 @@ from hfcomp.data.loading import load_training_set
 from hfcomp.data.views import View, write_views
 from hfcomp.generation.chains import beside
 from hfcomp.generation.licenses import license_stages
-from hfcomp.generation.magic.encoders import CAPTIONS, CaptionsEncoder, ConceptEncoder, SentenceEncoder
+from hfcomp.generation.magic.encoders import CaptionsEncoder, ConceptEncoder, SentenceEncoder
 from hfcomp.generation.magic.graph.building import build_hierarchy
 from hfcomp.generation.magic.graph.file import read_hierarchy, write_hierarchy
 from hfcomp.generation.magic.graph.hierarchy import Concept, Hierarchy
 from hfcomp.generation.magic.graph.splits import draw_test_images
 from hfcomp.generation.magic.image_rows import CAPTION, ImageRows, image_rows
 from hfcomp.generation.magic.making import make_source
-from hfcomp.generation.magic.options import MagicOptions
+from hfcomp.generation.magic.options import CAPTIONS, MagicOptions
 from hfcomp.generation.magic.stages import CONCEPT, GENERALISED, concept_stage, generalised_stage
 from hfcomp.generation.manifest import refuse_others, totals
 from hfcomp.generation.runner import Build, run_stages

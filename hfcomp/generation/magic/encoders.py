@@ -10,12 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.generation.magic.options import CAPTIONS
 from hfcomp.generation.sources import model_facts
 
-DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
-"""Our choice; the paper names none."""
-CAPTIONS = "captions"
-"""The encoder that needs no model."""
 DIMENSIONS = 32
 """Of `CaptionsEncoder`. Our choice."""
 

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, get_args
 
-from hfcomp.generation.magic.encoders import CAPTIONS, DEFAULT_ENCODER
 from hfcomp.generation.magic.graph.settings import GraphSettings
 from hfcomp.generation.options import CaptionOptions, LanguageModelOptions
 
 MagicStep = Literal["concepts", "hierarchy", "captions", "parts"]
 MAGIC_STEPS: tuple[MagicStep, ...] = get_args(MagicStep)
+DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+"""Our choice; the paper names none."""
+CAPTIONS = "captions"
+"""The encoder that needs no model."""
 TAXONOMY: Literal["taxonomy"] = "taxonomy"
 """The writer that needs no language model."""
 GRAPH_FIELDS = tuple(one.name for one in fields(GraphSettings))

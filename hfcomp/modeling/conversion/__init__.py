@@ -5,8 +5,6 @@ list. What a checkpoint does not hold, the activation above all, is recorded wit
 nothing does.
 """
 
-from hfcomp.modeling.conversion.convert import RECORD_FILE, ConversionOptions, convert_checkpoint
-from hfcomp.modeling.conversion.export import export_open_clip
-from hfcomp.modeling.conversion.llava import export_llava
+from hfcomp._lazy import attach
 
-__all__ = ["RECORD_FILE", "ConversionOptions", "convert_checkpoint", "export_llava", "export_open_clip"]
+__all__, __getattr__, __dir__ = attach(__name__)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import transformers
@@ -16,6 +15,7 @@ from hfcomp.checksums import file_hash
 from hfcomp.modeling.conversion import clip_layout, siglip_layout, tokenizers
 from hfcomp.modeling.conversion.activations import Activation, clip_activation, siglip_activation
 from hfcomp.modeling.conversion.checkpoint_file import Checkpoint, read_checkpoint
+from hfcomp.modeling.conversion.options import ConversionOptions
 from hfcomp.modeling.conversion.preprocessing import image_processor, preprocessing
 from hfcomp.modeling.conversion.weight_table import Weight, source_names, to_transformers
 from hfcomp.modeling.sentence_transformers_files import write_sentence_transformers_files
@@ -23,31 +23,6 @@ from hfcomp.modeling.weight_checks import check_same, refuse
 from hfcomp.writing import check_free_folder, replacing_folder, write_json
 
 RECORD_FILE = "conversion.json"
-
-
-@dataclass(frozen=True)
-class ConversionOptions:
-    """What a checkpoint does not say.
-
-    Attributes:
-        model: open_clip's name of the architecture, such as ViT-B-32-quickgelu.
-        pretrained: open_clip's tag of the weights that training started from, such as openai or laion2b_s34b_b79k. It
-            says the activation and the preprocessing.
-        activation: of both towers, where nothing else says it or what says it is wrong.
-        head_width: width of the image tower's attention heads, where neither a configuration nor the tower says it.
-        state: key of the weights to take from a file that holds several, such as state_dict_ema.
-        prefix: of the names of the model to take from a file that holds several, such as student.
-        processor: folder or Hub id whose tokenizer the model was trained with (default: the one beside the checkpoint,
-            else OpenAI's, or Google's).
-    """
-
-    model: str | None = None
-    pretrained: str | None = None
-    activation: Literal["quick_gelu", "gelu", "gelu_pytorch_tanh"] | None = None
-    head_width: int | None = None
-    state: str | None = None
-    prefix: str | None = None
-    processor: str | None = None
 
 
 class Parts(NamedTuple):

@@ -17,7 +17,8 @@ import yaml
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.command import main
 from hfcomp.experiments.experiment_config import ExperimentConfig
-from hfcomp.experiments.recipes import find_plan, read_recipe, recipes_folder
+from hfcomp.experiments.recipe_files import find_plan, recipes_folder
+from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.studies import search as search_module
 from hfcomp.experiments.studies import search_report
 from hfcomp.experiments.studies.plan_files import Search, read_plan

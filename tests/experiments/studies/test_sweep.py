@@ -14,7 +14,7 @@ import yaml
 from scipy import stats
 
 from hfcomp.experiments.arm import Arm
-from hfcomp.experiments.recipes import find_plan
+from hfcomp.experiments.recipe_files import find_plan
 from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.experiments.studies.plans import SweepPlan
 from hfcomp.experiments.studies.sweep import run_sweep

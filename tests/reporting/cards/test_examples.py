@@ -12,7 +12,8 @@ from huggingface_hub import ModelCard
 
 from hfcomp.data.publishing import ABSOLUTE, TOKEN, without_local_paths
 from hfcomp.experiments import program
-from hfcomp.experiments.recipes import read_recipe, recipe_files, recipes_folder
+from hfcomp.experiments.recipe_files import recipe_files, recipes_folder
+from hfcomp.experiments.recipes import read_recipe
 from tests.hub.card_rules import card_errors
 from tests.reporting.cards import examples
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import hfcomp.trainers
-from hfcomp.experiments.recipes import recipe_files, recipes_folder
+from hfcomp.experiments.recipe_files import recipe_files, recipes_folder
 from hfcomp.reading import read_yaml
 from hfcomp.reporting.cards.methods import class_names, find_method
 from hfcomp.trainers.base import CompositionalTrainer
