@@ -39,7 +39,7 @@ def check_folders(folders: Iterable[Path]) -> None:
     """Raises FileNotFoundError for a folder that does not exist."""
     for folder in folders:
         if not folder.is_dir():
-            raise FileNotFoundError(f"there is no folder {str(folder)!r}; relative paths start at {os.getcwd()!r}.")
+            raise FileNotFoundError(f"{folder} is not a folder; relative paths start at {os.getcwd()!r}.")
 
 
 def _place(word: str) -> str:

@@ -15,7 +15,6 @@ from peft import LoraConfig, get_peft_model
 from PIL import Image
 from transformers import AutoModel, AutoProcessor, CLIPImageProcessorPil, SiglipImageProcessorPil
 
-from hfcomp.analysis import attention as module
 from hfcomp.analysis.attention import (
     TokenCosines,
     attention,
@@ -78,7 +77,7 @@ def test_phrases_need_words(siglip, phrases, match):
 
 def test_broken_weights_are_refused(clip, monkeypatch):
     monkeypatch.setattr(
-        module, "encode_image_tokens", lambda *_: (torch.ones(1, 16), torch.full((1, 4, 16), math.nan))
+        "hfcomp.modeling.encode_image_tokens", lambda *_: (torch.ones(1, 16), torch.full((1, 4, 16), math.nan))
     )
     with pytest.raises(ValueError, match="NaN or infinite"):
         token_cosines(Embedder(clip, device="cpu"), tiny.image(0), PHRASES)
@@ -157,7 +156,9 @@ def test_images_without_room_for_patches_are_refused(clip):
 
 def test_pixels_beyond_the_last_whole_patch_are_not_covered(monkeypatch):
     transform = PixelTransform.from_processor(SiglipImageProcessorPil(size={"height": 40, "width": 56}))
-    monkeypatch.setattr(module, "encode_image_tokens", lambda *_: (torch.ones(1, 1), torch.arange(6.0).view(1, 6, 1)))
+    monkeypatch.setattr(
+        "hfcomp.modeling.encode_image_tokens", lambda *_: (torch.ones(1, 1), torch.arange(6.0).view(1, 6, 1))
+    )
     embedder = SimpleNamespace(
         transform=transform,
         texts=lambda phrases: SimpleNamespace(vectors=np.ones((1, 1))),

@@ -70,7 +70,6 @@ def test_progress_prints_the_tables(project, capsys):
         (["progress", "nowhere"], "nowhere has no annotations.sqlite"),
         (["draft", "nowhere"], "nowhere has no annotations.sqlite"),
         (["nowhere", "--limit", "3"], "--limit: candidates are chosen only with --source"),
-        (["nowhere", "--host", "0.0.0.0"], "needs a password"),
         (["nowhere", "--concept", "shape"], "concept: found 'shape'"),
         (["nowhere", "--lease_minutes", "0"], "lease_minutes: found 0"),
     ],
@@ -81,6 +80,13 @@ def test_mistakes_are_one_line(words, message, tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match=re.escape(message)):
         main(["annotate", *words])
     assert not any(tmp_path.iterdir())
+
+
+def test_another_host_needs_a_password(tmp_path, monkeypatch):
+    Project(tmp_path / "empty").decisions.close()
+    monkeypatch.delenv(PASSWORD, raising=False)
+    with pytest.raises(SystemExit, match="needs a password"):
+        main(["annotate", str(tmp_path / "empty"), "--host", "0.0.0.0"])
 
 
 @pytest.mark.parametrize(("words", "kind"), [([], "no item"), (["--concept", "size"], "no item of the concept size")])

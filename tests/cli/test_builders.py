@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.cli import builders, publishing
+from hfcomp.cli import builders
 from hfcomp.generation.concretebatch.chain import ConcreteBatchOptions
 from hfcomp.generation.options import NegativeOptions
 
@@ -24,8 +24,8 @@ def run(monkeypatch):
         def check(options) -> None:
             assert not built, "the repository is checked before the build"
 
-        monkeypatch.setattr(publishing, "check_repository", check)
-        monkeypatch.setattr(publishing, "push_built_sets", lambda *given: pushed.append(given))
+        monkeypatch.setattr("hfcomp.hub.datasets.check_repository", check)
+        monkeypatch.setattr("hfcomp.hub.datasets.push_built_sets", lambda *given: pushed.append(given))
         build = lambda given: built.append(given) or given["output"]  # noqa: E731
         builders.build_and_push([*WORDS, *words], kind, build, card=CARD)
         return built[0], pushed
@@ -69,8 +69,8 @@ def test_a_push_that_fails_leaves_the_set_and_the_command_that_pushes_it(monkeyp
     def fail(*_):
         raise ValueError("data set me/set was not pushed: 503.")
 
-    monkeypatch.setattr(publishing, "check_repository", lambda options: None)
-    monkeypatch.setattr(publishing, "push_built_sets", fail)
+    monkeypatch.setattr("hfcomp.hub.datasets.check_repository", lambda options: None)
+    monkeypatch.setattr("hfcomp.hub.datasets.push_built_sets", fail)
     words = [*WORDS, "--push_to_hub", "me/set", "--private"]
     with pytest.raises(ValueError, match=r"the set is built, but .* was not pushed: 503") as raised:
         builders.build_and_push(words, NegativeOptions, lambda given: {"a": Path("out/a")}, card=CARD)

@@ -263,7 +263,7 @@ def test_an_unfinished_run_and_what_is_no_run_are_refused(run, tmp_path, clip):
     assert "Models there: controls/plain, method." in refused(run, "--model", "control/plain")
     (run / "finished").unlink()
     assert "is an unfinished run: it has no file 'finished'. Give the command that started it again" in refused(run)
-    assert "is not a folder. Pass the folder of a run or of a model." in refused(tmp_path / "nowhere")
+    assert "nowhere is not a folder; relative paths start at" in refused(tmp_path / "nowhere")
     assert "Models there: mine/controls/plain, mine/method" in refused(run.parent)
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "manifest.json").write_text("{}")
