@@ -63,6 +63,8 @@ def parser() -> argparse.ArgumentParser:
     named = "by name (see --list), package.module:NAME, or a file or folder of your own"
     add("--benchmarks", type=names_of, default=[], metavar="A,B", help=named)
     add("--column_names", metavar="OURS=YOURS", help="columns of your own files, as image=filepath,caption=title")
+    own_split = "Split of your own files, for example train[90%%:] (default: test, or the only one)"
+    add("--split", metavar="SPLIT", help=own_split)
     add("--data_dir", type=Path, metavar="DIR", help="folder with a sub-folder for each benchmark's data")
     add("--data", action="append", default=[], metavar="NAME=DIR", help="folder of one benchmark's data")
     words = f"blind scorers as further models: {', '.join(BLIND)}; none: leave the section of blind rules out"
@@ -152,7 +154,9 @@ def _write_pairs(path: Path, overwrite: bool, options: Mapping[str, Any]) -> boo
     if options["models"] or options["scores"]:
         raise ValueError("--write_pairs lists pairs and scores nothing: leave out MODEL and --scores.")
     check_free_file(path, overwrite, option="write_pairs")
-    chosen = choose_benchmarks(options["suite"], options["benchmarks"], options["column_names"], print)
+    chosen = choose_benchmarks(
+        options["suite"], options["benchmarks"], options["column_names"], print, split=options["split"]
+    )
     folders = data_folders(options["data"], options["data_dir"], option="data")
     with url_access(UrlAccess.asked(options["allow_urls"], options["url_timeout"])):
         evaluator = load_benchmarks(chosen, folders, print)

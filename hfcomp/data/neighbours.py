@@ -81,6 +81,22 @@ class Neighbours:
         return int((self.near < 0).all(axis=1).sum())
 
 
+def check_batch_images(images: int, batch_size: int, number: int, setting: str) -> None:
+    """Raises ValueError for fewer images than one batch shows.
+
+    Args:
+        images: Number of images in the training set.
+        batch_size: Rows of a global batch, without their neighbors.
+        number: Neighbors of each row.
+        setting: Name of the setting of the batch size, for the error.
+    """
+    if images < batch_size * (1 + number):
+        raise ValueError(
+            f"the training set has {images} images, fewer than the {batch_size * (1 + number)} of a batch of "
+            f"{batch_size} rows with {number} neighbours each. Lower {setting}: {images // (1 + number)} rows fit."
+        )
+
+
 def _numbers(values: Iterable[Any]) -> dict[Any, int]:
     numbers: dict[Any, int] = {}
     for value in values:
@@ -118,11 +134,7 @@ class NeighbourOrder(torch.utils.data.Sampler[int]):
         self.seed, self.epoch = seed, 0
         self.brought = self.unrelated = 0
         images = int(neighbours.image.max()) + 1
-        if images < batch_size * (1 + number):
-            raise ValueError(
-                f"the training set has {images} images, fewer than the {batch_size * (1 + number)} of a batch of "
-                f"{batch_size} rows with {number} neighbours each. Lower per_device_train_batch_size."
-            )
+        check_batch_images(images, batch_size, number, "per_device_train_batch_size")
         self._rows = np.argsort(neighbours.image, kind="stable")
         self._start = np.searchsorted(neighbours.image[self._rows], np.arange(images + 1))
 

@@ -15,6 +15,7 @@ from hfcomp.evaluation.blind.combined import Compared, combine_blind
 from hfcomp.evaluation.blind.results import read_blind
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.items.item_scores import joined, of_model
+from hfcomp.evaluation.own_titles import unify_own_titles
 from hfcomp.evaluation.stored import Stored, averages_of_lines, listed, model_facts, read_stored, stated_items
 from hfcomp.reading import nearest
 from hfcomp.statistics.outcomes import Outcomes
@@ -54,6 +55,7 @@ def compare(
     compared_to = _reference(reference, stored)
     unchecked = dict.fromkeys(one.folder for one in stored if stated_items(one.results) is None)
     notes = [f"{folder}: its results name no hash of the items, which are not checked" for folder in unchecked]
+    stored = unify_own_titles(stored, notes)
     titles = _titles(stored, benchmarks, notes)
     stored = [replace(one, outcomes=one.outcomes.select(benchmark=titles)) for one in stored]
     for title in titles:
@@ -155,7 +157,7 @@ def _titles(stored: Sequence[Stored], wanted: Sequence[str], notes: list[str]) -
             owners = listed([one.name for one, own in zip(stored, has, strict=True) if title in own])
             notes.append(f"{title} is not compared: only {owners} has it")
     if not shared:
-        parts = [f"{one.file} has {listed(own)}" for one, own in zip(stored, has, strict=True)]
+        parts = dict.fromkeys(f"{one.file} has {listed(own)}" for one, own in zip(stored, has, strict=True))
         raise ValueError(f"no benchmark in common: {'; '.join(parts)}. Evaluate all models on the same ones.")
     return shared
 

@@ -54,6 +54,7 @@ def evaluate(
     data: Mapping[str, str | Path] | None = None,
     data_dir: str | Path | None = None,
     column_names: Mapping[str, str] | None = None,
+    split: str | None = None,
     blind: str | Sequence[str] = (),
     blind_captions: str | Path | None = None,
     scores: Mapping[str, str | Path] | None = None,
@@ -89,6 +90,7 @@ def evaluate(
         data: folders by name of a benchmark or a set of images, as in `{"val2017": "coco/val2017"}`.
         data_dir: a folder with a sub-folder for each of the others. What is in neither comes from the Hub.
         column_names: names of columns in your own files and folders among the benchmarks, hfcomp's name first.
+        split: The split of your own files and folders, for example `train[90%:]`; by default `test`, or the only one.
         blind: scorers that look at nothing as further models: `constant`, `random`, `shorter`. Blind rules are scored
             without it, see `hfcomp.evaluation.blind.rules`; `none` switches them off.
         blind_captions: what the bigram model among them is counted on, without what a benchmark uses: a file, a
@@ -113,7 +115,7 @@ def evaluate(
     if batch_size < 1:
         raise ValueError(f"batch_size: found {batch_size}, expected 1 or more.")
     check_tie(tie)
-    chosen = choose_benchmarks(suite, _listed(benchmarks), column_names, log)
+    chosen = choose_benchmarks(suite, _listed(benchmarks), column_names, log, split=split)
     folders = data_folders(data, data_dir, option="data")
     asked = _read_models(models, scores or {}, reference, _listed(blind), blind_captions, folders)
     check_device(device)
@@ -222,9 +224,11 @@ def choose_benchmarks(
     named: Sequence[str | Benchmark],
     column_names: Mapping[str, str] | None,
     log: Callable[[str], None],
+    *,
+    split: str | None = None,
 ) -> list[Benchmark]:
     """The benchmarks of a suite, then those that are named; logs what the suite leaves out."""
-    chosen = [*(known.suite(suite) if suite else []), *known.find_benchmarks(named, column_names)]
+    chosen = [*(known.suite(suite) if suite else []), *known.find_benchmarks(named, column_names, split)]
     if not chosen:
         raise ValueError("name the benchmarks: --suite compositional, or --benchmarks sugarcrepe,winoground (--list).")
     if suite:

@@ -15,6 +15,7 @@ from transformers import AutoProcessor
 from hfcomp.data.loading import TrainingRows
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.evaluator import InFull
+from hfcomp.experiments.batch import fit_batch
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
 from hfcomp.run_folders import ADAPTER_FOLDER
@@ -79,8 +80,8 @@ class Arm:
         whole_batches = config.dataloader_drop_last and self.trainer_class.check_epoch is ObjectiveHooks.check_epoch
         if whole_batches and not isinstance(self.rows, IterableDataset) and len(self.rows) < self.batch_size:
             raise ValueError(
-                f"the training set has {len(self.rows)} rows, fewer than one batch of {self.batch_size}. Lower "
-                "batch_size, or pass more rows."
+                f"the training set has {len(self.rows)} rows, fewer than one batch of {self.batch_size}. Pass "
+                f"--batch_size {len(self.rows)} or less, or more rows."
             )
         return lacking
 
@@ -106,6 +107,7 @@ class Arm:
 
 def method_arm(recipe: Recipe, rows: Dataset | None, *, name: str | None = None) -> Arm:
     """The method's own arm, without rows only to be checked; its name is the method's unless another is given."""
+    recipe = fit_batch(recipe, rows)
     config, arguments = recipe.trainer_class.config_class, recipe.trainer_arguments
     # of the method's objective: a control of another class has other defaults, and would be trained otherwise
     chosen = {one.name: one.default for one in fields(config) if one.name in OPTIMISATION}

@@ -20,6 +20,7 @@ from hfcomp.data.sources import load_source
 from hfcomp.distributed import first_process_first
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import default_folder
+from hfcomp.experiments.batch import check_batch, fit_batch
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
@@ -69,6 +70,8 @@ def load_rows(
         log=log,
         progress=session.state.is_main_process and not recipe.trainer_arguments.get("disable_tqdm"),
     )
+    fit_batch(recipe, rows, log)
+    check_batch(recipe, rows)
     with first_process_first():
         return _with_hard_images(recipe, rows, log)
 

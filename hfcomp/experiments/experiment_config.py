@@ -60,6 +60,9 @@ class ExperimentConfig(Strict):
     """'sandbox', a folder or file, or a Hub id with the column contract."""
     batch_size: PositiveInt
     """Rows of the contrastive batch, over all processes."""
+    max_batch_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Largest fraction of the training images that one batch may show, neighbors included: the recipe's batch_size is
+    lowered to it. A batch_size on the command line is kept."""
     model: str | None = None
     """Hub id or folder. Unset: a model without a download, as `fresh_model` says."""
     fresh_model: Literal[*SANDBOX_MODELS, *RANDOM_MODELS] = SANDBOX

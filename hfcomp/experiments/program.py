@@ -16,6 +16,7 @@ from hfcomp.evaluation.blind.results import BlindResults
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.items.shown_items import ItemImages, item_browser
 from hfcomp.experiments.arm import Arm, check_rows, method_arm
+from hfcomp.experiments.batch import fit_batch
 from hfcomp.experiments.blind import score_blind_rules
 from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images
 from hfcomp.experiments.data import load_rows
@@ -64,10 +65,12 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     check, has_primary = partial(check_primary, recipe.experiment), recipe.experiment.primary is not None
     if has_primary:
         on_main_process(lambda: evaluate.check_names(check))
-    method = method_arm(recipe, load_rows(recipe, session, [*evaluate.images, *(guard.images if guard else ())]))
-    check_rows([method], session)
+    rows = load_rows(recipe, session, [*evaluate.images, *(guard.images if guard else ())])
+    recipe = fit_batch(recipe, rows)
+    method = method_arm(recipe, rows)
     names = recipe.experiment.controls
     controls = control_arms(names, method, asked="controls" in recipe.given, log=session.log)
+    check_rows([method, *controls], session)
 
     def wants_more(folder: Path) -> bool:
         return wants_guard(recipe, folder) or (push is not None and push.is_missing(folder))

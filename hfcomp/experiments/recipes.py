@@ -10,7 +10,7 @@ import os
 import sys
 from argparse import ArgumentError, ArgumentParser, Namespace
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -64,7 +64,8 @@ class Recipe:
 
     `given` are all fields that the file, the command line or a plan sets, for `config.yaml`; `experiment` and
     `trainer_arguments` are those of our config and of the trainer's. `left_out` are fields that were given and that
-    another objective than the file's does not have. `origin` says where the values come from, for cards.
+    another objective than the file's does not have. `origin` says where the values come from, for cards. `chosen` are
+    fields that the command line or a plan sets.
     """
 
     experiment: ExperimentConfig
@@ -73,6 +74,7 @@ class Recipe:
     given: dict[str, Any]
     left_out: tuple[str, ...] = ()
     origin: Origin = Origin()
+    chosen: frozenset[str] = frozenset()
 
     @property
     def folder(self) -> Path:
@@ -142,7 +144,9 @@ class RecipeFile:
         if objective is not None:
             kept = {name: value for name, value in given.items() if name in hints}
             given = convert_fields({**kept, "objective": objective}, hints, where)
-        return _build(trainer, given, where, left_out, read_origin(self.path, self.command, self.overridden))
+        origin = read_origin(self.path, self.command, self.overridden)
+        chosen = frozenset(self.overridden).union(*changes.values())
+        return replace(_build(trainer, given, where, left_out, origin), chosen=chosen)
 
     def refuse_overridden(self, names: Iterable[str], where: str) -> None:
         """Refuses fields that a plan sets and the command line too."""

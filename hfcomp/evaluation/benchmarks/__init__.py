@@ -26,7 +26,7 @@ def benchmarks() -> dict[str, Benchmark]:
 
 
 def find_benchmarks(
-    names: Iterable[str | Benchmark], column_names: Mapping[str, str] | None = None
+    names: Iterable[str | Benchmark], column_names: Mapping[str, str] | None = None, split: str | None = None
 ) -> list[Benchmark]:
     """Benchmarks by name: of the package, `package.module:NAME` of your own, or a file, folder or id of your own data.
 
@@ -36,19 +36,24 @@ def find_benchmarks(
     Args:
         names: as above.
         column_names: of your own data, contract name to its own.
+        split: The split of your own data; see [`own_benchmark`].
 
     Raises:
         ValueError: for a name that nobody has, with the nearest; an object that is not a Benchmark; or names of
             columns without own data.
     """
     names = list(names)
-    if column_names and not any(isinstance(name, str) and _is_own(name) for name in names):
-        raise ValueError(
-            "column_names names columns of your own files or folders, and no benchmark is one. Add it to benchmarks, "
-            "or leave column_names out."
-        )
+    own = any(isinstance(name, str) and _is_own(name) for name in names)
+    for option, value in (("column_names", column_names), ("split", split)):
+        if value and not own:
+            raise ValueError(
+                f"{option} applies to your own files or folders, and no benchmark is one. Add it to benchmarks, or "
+                f"leave {option} out."
+            )
     found = [
-        one for name in names for one in ([name] if isinstance(name, Benchmark) else _resolve(name, column_names))
+        one
+        for name in names
+        for one in ([name] if isinstance(name, Benchmark) else _resolve(name, column_names, split))
     ]
     return list({id(one): one for one in found}.values())
 
@@ -68,7 +73,7 @@ def _is_own(name: str) -> bool:
     return name not in benchmarks() and is_place(name) and not (":" in name and not Path(name).exists())
 
 
-def _resolve(name: str, column_names: Mapping[str, str] | None) -> list[Benchmark]:
+def _resolve(name: str, column_names: Mapping[str, str] | None, split: str | None) -> list[Benchmark]:
     known = benchmarks()
     if name in known:
         return [known[name]]
@@ -78,7 +83,7 @@ def _resolve(name: str, column_names: Mapping[str, str] | None) -> list[Benchmar
     if ":" in name and not Path(name).exists():
         return [_import(name)]
     if _is_own(name):
-        return [own_benchmark(name, column_names=column_names)]
+        return [own_benchmark(name, column_names=column_names, split=split)]
     raise ValueError(
         f"unknown benchmark {name!r}.{nearest(name, known)} `hfcomp evaluate --list` lists them; your own is "
         "package.module:NAME, or a file or folder with your data."
