@@ -1,4 +1,4 @@
-"""One title for one dataset of the user's own: a recipe calls its held-out rows `own`, an evaluation names the file."""
+"""One title for one dataset: a recipe calls its own held-out rows `own`, an evaluation names the file."""
 
 from __future__ import annotations
 
