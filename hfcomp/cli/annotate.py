@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hfcomp.cli.options import add_fields
+from hfcomp.reading import check_place
 
 if TYPE_CHECKING:
     from hfcomp.annotation.candidate_options import CandidateOptions
@@ -50,6 +51,8 @@ def _serve(arguments: Sequence[str]) -> None:
     given = vars(parser().parse_args(arguments))
     folder, candidates = given.pop("project"), _candidate_options(given)
     options = ServeOptions(**given)
+    for name in ("segmenter", "inpainter"):  # loaded when the first annotator asks for them
+        check_place(getattr(options, name), f"--{name}")
     if candidates is None:
         _check_project(folder)
     from hfcomp.annotation.app.server import check_access, check_port
@@ -153,6 +156,8 @@ def _draft(arguments: Sequence[str]) -> None:
 
     given = vars(draft_parser().parse_args(arguments))
     folder, options = given.pop("project"), DraftOptions(**given)
+    for name in ("segmenter", "inpainter"):  # loaded when the first annotator asks for them
+        check_place(getattr(options, name), f"--{name}")
     _check_project(folder)
     from hfcomp.annotation.automatic.drafting import draft
 

@@ -56,7 +56,14 @@ def parser() -> argparse.ArgumentParser:
     add("--text", required=True, action="append", metavar="PHRASE", help="may be given several times")
     add("--temperature", type=float, default=1.0, help="of the attention; below 1 sharper (default: 1)")
     add("--map", choices=QUANTITIES, default=QUANTITIES[0], help="what colours show (default: attention)")
-    add("--output", type=Path, default=Path("attention.png"), metavar="PNG", help="(default: attention.png)")
+    add(
+        "--output",
+        "--output_dir",
+        type=Path,
+        default=Path("attention.png"),
+        metavar="PNG",
+        help="(default: attention.png)",
+    )
     add("--values", type=Path, metavar="JSON", help="write the maps as numbers there")
     add_device(found)
     return found

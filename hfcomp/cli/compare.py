@@ -50,7 +50,13 @@ def parser() -> argparse.ArgumentParser:
     add("--benchmarks", type=names_of, default=[], metavar="A,B", help=known)
     add("--common", action="store_true", help="compare on the items that all have; count the others")
     add("--published", action="store_true", help="show published numbers of the models beside the measured ones")
-    add("--output_dir", type=Path, metavar="DIR", help="write report.md, report.html and results.json there")
+    add(
+        "--output_dir",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="write report.md, report.html and results.json there",
+    )
     add("--overwrite", action="store_true", help="replace results that are in the output folder")
     add_page(found)
     return found

@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     words = "file of weights (.safetensors, .pt, .pth, .bin, .ckpt), folder or Hub id"
     found.add_argument("source", metavar="SOURCE", help=words)
     words = "output folder; replaced if a previous conversion wrote it"
-    found.add_argument("--output", type=Path, required=True, metavar="DIR", help=words)
+    found.add_argument("--output", "--output_dir", type=Path, required=True, metavar="DIR", help=words)
     found.add_argument(
         "--to",
         choices=(TRANSFORMERS, OPEN_CLIP, LLAVA),

@@ -77,7 +77,7 @@ def parser() -> argparse.ArgumentParser:
     add("--reference", metavar="MODEL", help="what differences refer to; by default the first model")
     add_tie(found, "wrong", "wrong")
     add("--published", action="store_true", help="show published numbers of the models beside the measured ones")
-    add("--output_dir", type=Path, metavar="DIR", help="default: runs/evaluation-<models>")
+    add("--output_dir", "--output", type=Path, metavar="DIR", help="default: runs/evaluation-<models>")
     add_page(found)
     add("--overwrite", action="store_true", help="replace results that are in the output folder")
     add("--cache", type=Path, default=True, metavar="DIR", help=f"of embeddings (default: {default_folder()})")

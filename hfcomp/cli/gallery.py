@@ -77,7 +77,13 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("dataset", metavar="DATASET", help="folder, file or Hub id, or sandbox for the built-in world")
     add = found.add_argument
-    add("--output", type=Path, metavar="PATH", help="page (default: gallery.html); with --apply the new set's folder")
+    add(
+        "--output",
+        "--output_dir",
+        type=Path,
+        metavar="PATH",
+        help="page (default: gallery.html); with --apply the new set's folder",
+    )
     add("--apply", type=Path, metavar="FILE", help="marks.json that the page saved")
     words = "with --apply: copy image files from outside the set's folder too"
     add("--allow_outside_files", action="store_true", help=words)

@@ -62,6 +62,13 @@ def parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=0, help="of all draws (default: 0)")
     add("--batch_size", type=int, default=128, help="images or texts at a time (default: 128)")
     add_device(found)
-    add("--output_dir", type=Path, default=Path("runs/levels"), metavar="DIR", help="(default: runs/levels)")
+    add(
+        "--output_dir",
+        "--output",
+        type=Path,
+        default=Path("runs/levels"),
+        metavar="DIR",
+        help="(default: runs/levels)",
+    )
     add("--overwrite", action="store_true", help="replace results in the output folder")
     return found

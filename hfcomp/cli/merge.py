@@ -64,7 +64,12 @@ def parser() -> argparse.ArgumentParser:
     point.add_argument("--alpha", type=float, metavar="X", help="0 is BASE, 1 is TUNED")
     point.add_argument("--sweep", action="store_true", help="score 11 points, choose one by a rule")
     found.add_argument(
-        "--output_dir", type=Path, required=True, metavar="DIR", help="output folder, of the model or of the sweep"
+        "--output_dir",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="output folder, of the model or of the sweep",
     )
     found.add_argument("--overwrite", action="store_true", help="replace what an earlier merge wrote there")
     sweep = found.add_argument_group("of a sweep")

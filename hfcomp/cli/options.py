@@ -17,6 +17,10 @@ Group = argparse.ArgumentParser | argparse._ArgumentGroup
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
 
 
+OUTPUTS = ("--output", "--output_dir")
+"""Both names of the place where a command writes, whichever its help shows."""
+
+
 def add_device(group: Group) -> None:
     """Adds `--device`."""
     group.add_argument("--device", help="such as cpu or cuda:1; by default a GPU where there is one")
@@ -98,7 +102,8 @@ def add_fields(
             reading = _reading(hints[name])
             if name in listed:
                 reading |= {"nargs": "+", "action": _Joined, "metavar": "NAME"}
-            group.add_argument(f"--{name}", **settings | reading)
+            names = sorted(OUTPUTS, key=f"--{name}".__ne__) if f"--{name}" in OUTPUTS else [f"--{name}"]
+            group.add_argument(*names, dest=name, **settings | reading)
 
 
 class _Joined(argparse.Action):

@@ -75,7 +75,14 @@ def parser() -> argparse.ArgumentParser:
     known = f"default: {','.join(BENCHMARKS)}"
     add("--benchmarks", type=names_of, default=list(BENCHMARKS), metavar="A,B", help=known)
     add("--data_dir", type=Path, metavar="DIR", help="folder with a sub-folder for each benchmark's data")
-    add("--output_dir", type=Path, default=Path("runs/reproduced"), metavar="DIR", help="default: runs/reproduced")
+    add(
+        "--output_dir",
+        "--output",
+        type=Path,
+        default=Path("runs/reproduced"),
+        metavar="DIR",
+        help="default: runs/reproduced",
+    )
     add("--page", type=Path, metavar="FILE", help=f"where the page goes (default: {PAGE} in the output folder)")
     add("--overwrite", action="store_true", help="replace an earlier page and earlier results")
     add("--batch_size", type=int, default=128, help="images or texts at a time (default: 128)")

@@ -273,7 +273,7 @@ def too_few_negatives(row: int, found: int | None, number: int) -> str:
     entries = "nothing" if found is None else f"{found} entries"
     return (
         f"column 'negative_captions', row {row}: found {entries}, expected {number}. Every row needs the same number; "
-        f"pad with empty strings (they are masked) or set num_negatives={found or 0}."
+        f"pad with empty strings (they are masked) or set num_negatives={found or 0} (--num_negatives {found or 0})."
     )
 
 

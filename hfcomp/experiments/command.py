@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
+import torch
 import yaml
 from datasets import disable_progress_bars
 from pydantic_core import PydanticUndefined
@@ -17,7 +18,7 @@ from hfcomp.errors import FLAG, one_line_errors
 from hfcomp.experiments.dry_run import DryRun
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.program import run
-from hfcomp.experiments.recipes import read_file, read_recipe, split_options
+from hfcomp.experiments.recipes import Recipe, read_file, read_recipe, split_options
 from hfcomp.experiments.studies.plan_files import Search, Sweep, Tradeoff, read_plan
 from hfcomp.experiments.studies.search import run_search
 from hfcomp.experiments.studies.sweep import run_sweep
@@ -60,10 +61,21 @@ def main(name: str, arguments: Sequence[str] | None = None) -> None:
             return
         kind = DryRun if options.dry_run else Study
         if options.report is None and options.search is None:
-            run(read_recipe(name, words), kind)
+            run(read_recipe(name, words + (_without_half(read_recipe(name, words)) if options.dry_run else [])), kind)
             return
         plan = read_plan(name, words)
+        if options.dry_run and (changes := _without_half(plan.recipe)):
+            plan = read_plan(name, words + changes)
         {Sweep: run_sweep, Tradeoff: run_tradeoff, Search: run_search}[type(plan)](plan, kind)
+
+
+def _without_half(recipe: Recipe) -> list[str]:
+    """Overrides that let a machine without a GPU plan a run that will train in bf16 or fp16 elsewhere."""
+    half = [] if torch.accelerator.is_available() else [one for one in ("bf16", "fp16") if recipe.given.get(one)]
+    if half and not recipe.given.get("use_cpu"):
+        print(f"no GPU is visible here: the dry run times fp32 on the CPU, not {half[0]}")
+        return [word for one in half for word in (f"--{one}", "false")]
+    return []
 
 
 def recipe_help(name: str, arguments: Sequence[str] = (), *, everything: bool = False) -> str:

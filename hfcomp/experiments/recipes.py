@@ -302,6 +302,7 @@ def _overrides(arguments: Sequence[str], hints: Mapping[str, Any]) -> dict[str, 
         if word.startswith("--"):
             name, joined, value = word[2:].partition("=")
             name = name.replace("-", "_")
+            name = "output_dir" if name == "output" else name  # as other commands call it too
             found[name] = [value] if joined else []
         elif not found:
             raise ValueError(f"command line: {word!r} belongs to no field; overrides are --field value.")
@@ -312,11 +313,18 @@ def _overrides(arguments: Sequence[str], hints: Mapping[str, Any]) -> dict[str, 
     return convert_fields(values, hints, "command line", dashes="--")
 
 
+def _bracketed(word: str) -> list[str]:
+    """The entries of a list in brackets, as help and YAML show it; another word is a list of its own."""
+    if not (word.startswith("[") and word.endswith("]")):
+        return [word]
+    return [entry.strip().strip("\"'") for entry in word[1:-1].split(",") if entry.strip()]
+
+
 def _spelled(name: str, words: list[str], hint: Any) -> Any:
     """The value that words of the command line spell: a list where the field takes one alone, a mapping as JSON."""
     kinds = [get_origin(kind) or kind for kind in members(hint)]
     if words and list in kinds and (len(words) > 1 or kinds == [list]):
-        return words
+        return _bracketed(words[0]) if len(words) == 1 else words
     if not words and bool in kinds:
         return True
     if len(words) != 1:

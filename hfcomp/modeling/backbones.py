@@ -70,6 +70,8 @@ def load_config(model: str | Path) -> Any:
     if folder.is_dir() and not (folder / "config.json").is_file():
         models = sorted(path.parent.name for path in folder.glob("*/config.json"))
         hint = f" Did you mean a folder in it: {', '.join(models)}?" if models else " Expected the folder of a model."
+        if (folder / "open_clip_config.json").is_file():
+            hint = f" It is an open_clip folder. Convert it: hfcomp convert {place} --output {place}-transformers"
         raise ValueError(f"{place}: there is no config.json.{hint}")
     config = AutoConfig.from_pretrained(place, trust_remote_code=False, **options)
     check_model_type(config)
