@@ -1,0 +1,41 @@
+"""Fresh files for tests that follow advice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests import tiny
+
+ROWS = 8
+CAPTIONS = ("a red cube on a blue ball", "a green cone on a white ring", "a dog on the large table")
+
+
+@pytest.fixture
+def photographs(tmp_path) -> Path:
+    """A CSV file whose columns have other names, beside its images."""
+    folder = tmp_path / "photographs"
+    folder.mkdir()
+    lines = ["file,text"]
+    for row in range(ROWS):
+        tiny.image(row).save(folder / f"{row}.png")
+        lines.append(f"{row}.png,{CAPTIONS[row % len(CAPTIONS)]} {row}")
+    (folder / "rows.csv").write_text("\n".join([*lines, ""]))
+    return folder / "rows.csv"
+
+
+@pytest.fixture
+def pairs_file(tmp_path) -> Path:
+    """JSON lines with images beside them, captions and a negative caption each."""
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    lines = []
+    for row in range(ROWS):
+        tiny.image(row).save(folder / f"{row}.png")
+        text = f"{CAPTIONS[row % len(CAPTIONS)]} {row}"
+        negatives = [text.replace(" a ", " another ")]
+        lines.append({"image": f"{row}.png", "caption": text, "negative_captions": negatives})
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return folder / "rows.jsonl"
