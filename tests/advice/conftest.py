@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hfcomp import cli
+from hfcomp.experiments import study
 from tests import tiny
 
 ROWS = 8
@@ -39,3 +41,24 @@ def pairs_file(tmp_path) -> Path:
         lines.append({"image": f"{row}.png", "caption": text, "negative_captions": negatives})
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)))
     return folder / "rows.jsonl"
+
+
+class Begins(Exception):
+    """A run that would take its folder now: everything that is checked before has passed."""
+
+
+@pytest.fixture
+def train_begins(monkeypatch, tmp_path):
+    """Gives `hfcomp train` words, and wants it to come as far as its folder; of a dry run nothing else is done."""
+
+    def take(*words, **options):
+        raise Begins
+
+    def begins(*words: object) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(study, "run_folder", take)
+            with pytest.raises(Begins):
+                cli.main(["train", *map(str, words)])
+
+    monkeypatch.chdir(tmp_path)
+    return begins

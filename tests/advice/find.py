@@ -21,7 +21,7 @@ VERBS = (
     "update|upgrade|use|wait|wrap|write"
 )
 IMPERATIVE = re.compile(
-    rf"(?:^|[,;:.(] |\b(?:or|and|instead|first|then|please|also|do not|else|which) )(?:{VERBS})\b(?![:=_,.])",
+    rf"(?:^|[,;:.({{}}] |\b(?:or|and|instead|first|then|please|also|do not|else|which) )(?:{VERBS})\b(?![:=_,.])",
     re.IGNORECASE,
 )
 COMMANDS = r"`hfcomp [^`]*`(?:,? (?:and|or) `hfcomp [^`]*`)*"
@@ -40,7 +40,7 @@ PRONOUN = re.compile(
 )
 SHARED = 8
 """Characters of a sentence that a fragment has at least, if it begins or ends in another one."""
-HOLE_FIELD = re.compile(r"\{\}=|--\{\}")
+HOLE_FIELD = re.compile(r"\{\}=|--\{\}|\b(?:leave|omit|lower|raise) (?:out )?\{\}", re.IGNORECASE)
 
 
 class Suggestion(NamedTuple):
@@ -94,7 +94,7 @@ def is_suggestion(sentence: str, message: str, names: frozenset[str]) -> bool:
     if not (IMPERATIVE.search(sentence) or IMPLIED.search(sentence)):
         return False
     advice = _advising_part(sentence)
-    if COMMAND.search(advice) or OPTION.search(advice) or CALL.search(advice) or names_field(advice, names):
+    if HOLE_FIELD.search(advice) or COMMAND.search(advice) or OPTION.search(advice) or CALL.search(advice) or names_field(advice, names):
         return True
     return bool(PRONOUN.search(advice)) and (
         bool(OPTION.search(message) or HOLE_FIELD.search(message)) or names_field(message, names)
