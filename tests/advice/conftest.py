@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import datasets
 import pytest
 
 from hfcomp import cli
@@ -41,6 +42,15 @@ def pairs_file(tmp_path) -> Path:
         lines.append({"image": f"{row}.png", "caption": text, "negative_captions": negatives})
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)))
     return folder / "rows.jsonl"
+
+
+@pytest.fixture
+def splits(tmp_path) -> Path:
+    """16 rows to train on and 8 others to score, with negatives and negative images, as a folder of a data set."""
+    rows = tiny.pairs(24, ragged=False)
+    parts = {"train": rows.select(range(16)), "test": rows.select(range(16, 24))}
+    datasets.DatasetDict(parts).save_to_disk(tmp_path / "splits")
+    return tmp_path / "splits"
 
 
 class Begins(Exception):

@@ -14,7 +14,7 @@ from transformers import TrainingArguments
 from tests.advice.messages import Message, messages, trees
 
 VERBS = (
-    "add|annotate|ask|audit|build|call|change|check|choose|close|compare|convert|copy|correct|create|cut|declare|delete|"
+    "add|annotate|ask|audit|begin|build|cast|crop|pad|number|reduce|call|change|check|choose|close|compare|convert|copy|correct|create|cut|declare|delete|"
     "download|drop|encode|evaluate|exclude|fix|freeze|generate|give|hide|increase|install|keep|leave|limit|load|lower|"
     "make|map|merge|move|name|omit|open|pass|post-process|publish|push|put|raise|reinstall|reload|remove|rename|repeat|"
     "replace|rescale|restore|resume|rotate|run|save|score|set|shorten|show|split|start|store|switch|train|try|unset|"
@@ -94,7 +94,13 @@ def is_suggestion(sentence: str, message: str, names: frozenset[str]) -> bool:
     if not (IMPERATIVE.search(sentence) or IMPLIED.search(sentence)):
         return False
     advice = _advising_part(sentence)
-    if HOLE_FIELD.search(advice) or COMMAND.search(advice) or OPTION.search(advice) or CALL.search(advice) or names_field(advice, names):
+    if (
+        HOLE_FIELD.search(advice)
+        or COMMAND.search(advice)
+        or OPTION.search(advice)
+        or CALL.search(advice)
+        or names_field(advice, names)
+    ):
         return True
     return bool(PRONOUN.search(advice)) and (
         bool(OPTION.search(message) or HOLE_FIELD.search(message)) or names_field(message, names)

@@ -139,7 +139,9 @@ def test_merge(advice, clip, tmp_path, monkeypatch):
     cli.main([*words, str(tmp_path / "point"), "--alpha", "0.4"])
     swept = []
     monkeypatch.setattr("hfcomp.merging.merge.merge_by_sweep", lambda *given, **options: swept.append(given[2].device))
-    cli.main([*words, str(tmp_path / "swept"), "--sweep", "--device", "cpu"])  # whole ones are in tests/cli/test_merge.py
+    cli.main(
+        [*words, str(tmp_path / "swept"), "--sweep", "--device", "cpu"]
+    )  # whole ones are in tests/cli/test_merge.py
     assert swept == ["cpu"]
 
 
