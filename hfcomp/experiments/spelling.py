@@ -11,6 +11,7 @@ SPELLINGS = {
     r"\bper_device_train_batch_size\b": "batch_size",
     r"\bdraw_captions=True\b": "captions=drawn",
     r"\bdraw_captions\b": "captions",
+    r"(?<!\w)--split\b": "--dataset_split, --evaluation_split",
     r"\bcolumn_names=\{'(\w+)': '([^']*)'\}": r"--column_names \1='\2'",
 }
 

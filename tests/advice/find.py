@@ -21,7 +21,7 @@ VERBS = (
     "update|upgrade|use|wait|wrap|write"
 )
 IMPERATIVE = re.compile(
-    rf"(?:^|[,;:.({{}}] |\b(?:or|and|instead|first|then|please|also|do not|else|which) )(?:{VERBS})\b(?![:=_,.])",
+    rf"(?:^|[,;:.({{}}] |\b(?:or|and|instead|first|then|please|also|do not|else|which) )(?:{VERBS})\b(?![:=_,.]| of )",
     re.IGNORECASE,
 )
 COMMANDS = r"`hfcomp [^`]*`(?:,? (?:and|or) `hfcomp [^`]*`)*"
@@ -32,7 +32,7 @@ IMPLIED = re.compile(
 COMMAND = re.compile(r"\bhfcomp [a-z{]|\bmake [a-z-]+`|`[^`]* --|\brecipes/\w+\.py")
 OPTION = re.compile(r"(?<![\w-])--[a-z{]")
 CALL = re.compile(r"\b[A-Za-z_][\w.]*\((?!s\))")
-PLAIN_AFTER = r"(?:leave|leave out|omit|set|pass|lower|raise|without|or|and|unset|choose|use) "
+PLAIN_AFTER = r"(?:leave|leave out|omit|set|pass|lower|raise|without|unset|choose|use) "
 PRONOUN = re.compile(
     r"\b(?:leave|omit|remove|lower|raise|correct|pass|set|change|drop|give)(?: out)? (?:it|them|one|another|one of "
     r"\w+|a smaller|fewer|neither|both)\b",
