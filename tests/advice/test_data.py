@@ -135,7 +135,7 @@ def test_drawn_captions(advice):
     flat = several.add_column("negative_captions", [["a cone"], ["a ring"]])
     advice.of(check_drawn_captions, flat, ["negative_captions"])
     check_drawn_captions(flat.remove_columns("negative_captions"), ["caption"])
-    images = several.add_column("negative_image", [tiny.image(2), tiny.image(3)], feature=datasets.Image())
+    images = rows(caption=dataset["texts"][:], negative_image=[tiny.image(2), tiny.image(3)])
     advice.of(check_drawn_captions, images, ["negative_image"])
     check_drawn_captions(images.remove_columns("negative_image"), ["caption"])
     empty = rows(caption=[["a cube", "cubes"], []])
