@@ -100,3 +100,13 @@ def model_folder(request) -> Path:
 def pairs() -> datasets.Dataset:
     """20 rows with 2 negative captions and concepts; some lack a negative image, a negative caption or a rating."""
     return tiny.pairs(20, concepts=True)
+
+
+@pytest.fixture
+def advice(request, capsys):
+    """Provokes the messages that the test's markers `follows` name; every one has to appear."""
+    from tests.advice.markers import Advice  # which imports the command line
+
+    found = Advice(request, capsys)
+    yield found
+    assert not found.left, f"no message had {[fragment for _, fragment in found.left]}"

@@ -219,13 +219,13 @@ def texts_of_row(row: dict[str, Any], name: int, num_negatives: int) -> list[str
 def _caption(caption: Any, row: int) -> str:
     if isinstance(caption, list | tuple):
         raise ValueError(
-            f"column 'caption', row {row}: found a list of {len(caption)}, expected one text. Choose one, e.g. "
-            "dataset.map(lambda row: {'caption': row['caption'][0]}), or give every caption a row of its own."
+            f"column 'caption', row {row}: found a list of {len(caption)}, expected one text. Give every caption a "
+            "row of its own, or choose one in Python: dataset.map(lambda row: {'caption': row['caption'][0]})."
         )
     if not isinstance(caption, str) or not caption.strip() or lone_surrogate(caption) >= 0:
         raise ValueError(
-            f"column 'caption', row {row}: found {caption!r}, expected a text. Remove such rows first, e.g. "
-            "dataset.filter(lambda row: row['caption'] and row['caption'].strip())."
+            f"column 'caption', row {row}: found {caption!r}, expected a text. Remove such rows from the file, or in "
+            "Python: dataset.filter(lambda row: row['caption'] and row['caption'].strip())."
         )
     return caption
 
@@ -271,9 +271,10 @@ def too_few_negatives(row: int, found: int | None, number: int) -> str:
         number: the negatives per row that are read.
     """
     entries = "nothing" if found is None else f"{found} entries"
+    fewer = f" or set num_negatives={found}" if found else ""
     return (
         f"column 'negative_captions', row {row}: found {entries}, expected {number}. Every row needs the same number; "
-        f"pad with empty strings (they are masked) or set num_negatives={found or 0} (--num_negatives {found or 0})."
+        f"pad with empty strings (they are masked){fewer}."
     )
 
 
@@ -289,19 +290,19 @@ def _list_of(row: dict[str, Any], column: str, name: int, *, text: bool = True) 
         found = f"the text {values!r}" if isinstance(values, str) else repr(values)
         raise ValueError(
             f"column '{column}', row {name}: found {found}, expected a list of {kind}. "
-            f"Put it into a list: dataset.map(lambda row: {{'{column}': [row['{column}']]}})."
+            f"Put it into a list, in Python: dataset.map(lambda row: {{'{column}': [row['{column}']]}})."
         )
     for index, value in enumerate(values):
         fits = isinstance(value, str) if text else isinstance(value, Real) and not isinstance(value, bool)
         if value is not None and not fits:
             raise ValueError(
                 f"column '{column}', row {name}, entry {index}: found {value!r}, expected one of a list of {kind}. "
-                "Correct it with dataset.map, or use null for an unknown value."
+                "Correct it in the file, or use null for an unknown value."
             )
         if text and value is not None and lone_surrogate(value) >= 0:
             raise ValueError(
                 f"column '{column}', row {name}, entry {index}: found {value!r}, expected a text. It has a lone "
-                "surrogate, which tokenizers cannot encode: correct it with dataset.map, or remove the row with "
+                "surrogate, which tokenizers cannot encode: correct the row in its file, or in Python remove it with "
                 "dataset.filter."
             )
     return list(values)

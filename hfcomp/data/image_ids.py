@@ -86,7 +86,7 @@ def image_key(value: Any, row: int) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral | str):
         raise ValueError(
             f"column {IMAGE_ID!r}, row {row}: found {value!r}, expected a text or a whole number, equal for rows of "
-            f"one image, or null. Correct it with dataset.map, or remove it: dataset.remove_columns({IMAGE_ID!r})."
+            f"one image, or null. Correct it in the file, or in Python: dataset.remove_columns({IMAGE_ID!r})."
         )
     return int.from_bytes(blake2b(str(value).encode(), digest_size=8).digest(), "big") >> 1
 
@@ -104,8 +104,8 @@ def shared_rows(values: Sequence[Any]) -> int:
     if len(number) == 1 and len(values) > 1:
         raise ValueError(
             f"column {IMAGE_ID!r}: all {len(values):,} rows have the value {values[0]!r}, so no row would be a "
-            "negative of another. Give rows of different images different values, or remove the column: "
-            f"dataset.remove_columns({IMAGE_ID!r}). A recipe with captions: all fills the column with row indices: "
-            "use a data set with several images."
+            "negative of another. Give rows of different images different values, or remove the column, in Python "
+            f"with dataset.remove_columns({IMAGE_ID!r}). A recipe with captions: all fills the column with row "
+            "indices: use a data set with several images."
         )
     return sum(count for count in number.values() if count > 1)

@@ -55,8 +55,8 @@ def read_value(name: str, value: Any, row: int) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise ValueError(
-            f"column {field.column!r}, row {row}: found {value!r}, expected a number. Correct it with dataset.map, or "
-            "remove the row with dataset.filter."
+            f"column {field.column!r}, row {row}: found {value!r}, expected a number. Correct it in the file, or "
+            "remove the row, in Python with dataset.filter."
         ) from None
 
 
@@ -69,7 +69,7 @@ def _rating(rating: float, row: int) -> float:
     if not math.isnan(rating) and not 1 <= rating <= 5:
         raise ValueError(
             f"column 'negative_concreteness', row {row}: found {rating!r}, expected 1 (abstract) to 5 (concrete). "
-            "Rescale the ratings with dataset.map, or use null for an unknown value."
+            "Rescale the ratings in the file, or use null for an unknown value."
         )
     return float(rating)
 

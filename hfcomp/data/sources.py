@@ -188,4 +188,4 @@ def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any
 
 def _no_split(name: str, split: str, splits: Iterable[str]) -> str:
     known = ", ".join(splits)
-    return f"{name} has no split {split!r}; it has: {known}. Choose one: --split, or a recipe's dataset_split."
+    return f"{name} has no split {split!r}; it has: {known}. Choose one with --split."

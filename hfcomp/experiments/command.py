@@ -19,6 +19,7 @@ from hfcomp.experiments.dry_run import DryRun
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.program import run
 from hfcomp.experiments.recipes import Recipe, read_file, read_recipe, split_options
+from hfcomp.experiments.spelling import recipe_spelling
 from hfcomp.experiments.studies.plan_files import Search, Sweep, Tradeoff, read_plan
 from hfcomp.experiments.studies.search import run_search
 from hfcomp.experiments.studies.sweep import run_sweep
@@ -53,7 +54,7 @@ def main(name: str, arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not sys.stderr.isatty():  # in a file they are no bars but lines
         disable_progress_bars()
-    with one_line_errors(traceback_wanted=FLAG in words):
+    with one_line_errors(traceback_wanted=FLAG in words), recipe_spelling():
         words = [word for word in words if word != FLAG]
         options, _ = split_options(words)
         if options.help or options.help_all:

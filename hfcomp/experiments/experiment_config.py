@@ -181,8 +181,8 @@ class ExperimentConfig(Strict):
                     raise ValueError(f"{name} {why} leave {name} out.")
         if self.hard_images and not self.model and self.fresh_model not in SANDBOX_MODELS:
             raise ValueError(
-                f"hard_images={self.hard_images} needs a trained base, as random weights find no neighbours. Pass "
-                "--model, or leave hard_images out."
+                f"hard_images={self.hard_images} needs a trained base: random weights find no neighbours. Pass "
+                "--model, or set hard_images and num_neighbours to 0."
             )
         if self.evaluation.endswith("benchmarks") and not self.evaluation_benchmarks:
             raise ValueError(

@@ -112,7 +112,7 @@ def _with_keywords(benchmarks: Iterable[Benchmark], needed: str = "") -> Iterato
         except NoKeyword as error:
             if benchmark.name == "sandbox_keywords" and needed:
                 raise ValueError(
-                    f"no caption of the sandbox holds a keyword of {needed!r}. Pass a keyword_table of its words, "
+                    f"no caption of the sandbox holds a keyword of {needed!r}. Pass a --keyword_table of its words, "
                     "such as recipes/hard_negatives/sandbox_keywords.yaml."
                 ) from error
 

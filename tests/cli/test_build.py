@@ -319,7 +319,7 @@ def test_mistakes_with_concepts_end_in_a_line_and_leave_nothing(with_phrases, tm
         (["--column_names", "image_id=text"], "has no column 'caption'; it has: .*--column_names caption="),
         (["--column_names", "caption=photo_id"], "column 'caption' holds .*expected texts or lists of texts"),
         (["--columns", "nowhere"], "--columns needs the column 'nowhere'"),
-        (["--split", "test"], "has no split 'test'; .* Choose one: --split"),
+        (["--split", "test"], "has no split 'test'; .* Choose one with --split"),
         (["--grammar_tolerance", "1"], "--grammar_tolerance needs --grammar_model"),
         (["--false_negative_margin", "1"], "--false_negative_margin needs --false_negative_model"),
         (["--fill_model", "x"], "--fill_model needs the kind mask"),

@@ -56,7 +56,7 @@ def check_hfcomp(words: Sequence[str]) -> None:
     module = import_module(f"hfcomp.cli.{name.replace('-', '_')}")
     if "--list" in rest:
         module = import_module("hfcomp.cli.list_benchmarks")
-    parse = _parser_of(module, rest)
+    parse = parser_of(module, rest)
     given = parse.parse_intermixed_args(rest) if name == "evaluate" else parse.parse_args(rest)
     if "--list" not in rest:
         wrong = {*(getattr(given, "models", None) or ())} & {*benchmarks()}
@@ -82,7 +82,7 @@ def my_module() -> ModuleType:
     return module
 
 
-def _parser_of(module: ModuleType, words: list[str]) -> argparse.ArgumentParser:
+def parser_of(module: ModuleType, words: list[str]) -> argparse.ArgumentParser:
     special = getattr(module, f"{words[0]}_parser", None) if words else None
     if special is not None:
         words.pop(0)

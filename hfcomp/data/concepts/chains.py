@@ -120,8 +120,8 @@ def text_of(value: Any, column: str, row: int) -> str:
     if value is None or isinstance(value, str):
         return (value or "").strip()
     raise ValueError(
-        f"column {column!r}, row {row}: found {value!r}, expected a text, or a list with one. Choose one with "
-        "dataset.map."
+        f"column {column!r}, row {row}: found {value!r}, expected a text, or a list with one. Choose one "
+        "text for each row."
     )
 
 

@@ -1,0 +1,112 @@
+"""Which tests follow which suggestions, read from the syntax trees of all tests, and their fixture `advice`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import pytest
+
+from hfcomp import cli
+from hfcomp.cli.builders import parser as builder_parser
+from hfcomp.experiments.recipes import REFUSED, field_hints, read_file, split_options
+from hfcomp.generation.build import KINDS
+from tests.advice.find import plain
+from tests.advice.messages import text_of, trees
+from tests.docs.commands import parser_of
+
+
+class Marker(NamedTuple):
+    """`pytest.mark.follows(path, fragment)` in a test file."""
+
+    test: str
+    path: str
+    fragment: str
+
+
+@cache
+def markers() -> list[Marker]:
+    """Every marker below tests/; their arguments are strings, or constants of the file."""
+    found = []
+    for test, tree in trees(("tests",), containing="follows(").items():
+        constants = {
+            target.id: text_of(node.value)
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and _name(node.func) == "follows":
+                path, fragment = (_constant(argument, constants, f"{test}:{node.lineno}") for argument in node.args)
+                found.append(Marker(f"{test}:{node.lineno}", path, fragment))
+    return found
+
+
+def _name(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _constant(node: ast.AST, constants: dict[str, str | None], place: str) -> str:
+    text = constants.get(node.id) if isinstance(node, ast.Name) else text_of(node)
+    if not text:
+        raise ValueError(f"{place}: follows() takes texts, or constants of the file")
+    return text
+
+
+class Advice:
+    """The messages that a test has provoked, compared with its markers."""
+
+    def __init__(self, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]):
+        self.left = [marker.args for marker in request.node.iter_markers("follows")]
+        assert self.left, "the fixture `advice` needs @pytest.mark.follows(path, fragment)"
+        self.capsys = capsys
+        self.every = list(self.left)
+
+    def of(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> str:
+        """The message of the error that a call ends in: a line of standard error where it is a parser's."""
+        with pytest.raises((Exception, SystemExit)) as caught:
+            call(*arguments, **options)
+        code = getattr(caught.value, "code", None)
+        return self.read(self.capsys.readouterr().err if isinstance(code, int) else str(caught.value))
+
+    def command(self, *words: str) -> str:
+        """The message that `hfcomp WORDS` ends in, whose options have to be those of that command.
+
+        Those of other commands stand in backticks, with the command.
+        """
+        message = self.of(cli.main, words)
+        own = re.sub(r"`[^`]*`", "", message)
+        unknown = {*re.findall(r"(?<![\w-])--[a-z][\w-]*", own)} - options_of(words) - {"--traceback"}
+        assert not unknown, f"hfcomp {words[0]} has no {sorted(unknown)}: {message}"
+        return message
+
+    def read(self, message: str) -> str:
+        """A message, in one line, which has to be what a marker says."""
+        message = " ".join(message.split())
+        matched = [entry for entry in self.every if _pattern(entry[1]).search(message)]
+        assert matched, f"expected {[fragment for _, fragment in self.every]} in: {message}"
+        self.left = [entry for entry in self.left if entry not in matched]
+        return message
+
+
+def _pattern(fragment: str) -> re.Pattern[str]:
+    """A fragment as it is read, with anything where it has a value."""
+    return re.compile(".*?".join(re.escape(part) for part in plain(fragment).split("{}")))
+
+
+def options_of(words: Sequence[str]) -> set[str]:
+    """The options that the command of these words has."""
+    name, *rest = words
+    if name == "train":
+        options, _ = split_options(rest[1:])
+        fields = field_hints(read_file(rest[0], options)[2].config_class)
+        known = {*fields} - {*REFUSED} | {"config", "objective", "report", "search", "dry_run", "dry-run", "help"}
+        return {f"--{field}" for field in known}
+    if name == "build" and rest[0] in KINDS:
+        return {*builder_parser(KINDS[rest[0]])._option_string_actions}
+    return {*parser_of(import_module(f"hfcomp.cli.{name.replace('-', '_')}"), rest)._option_string_actions}

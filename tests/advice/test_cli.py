@@ -1,0 +1,164 @@
+"""What the commands advise when options do not go together, done."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hfcomp import cli
+from hfcomp.cli import annotate
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.modeling import conversion
+from tests import tiny
+from tests.analysis.gallery.pages import held
+from tests.evaluation import small_sugarcrepe
+from tests.evaluation.evaluations import benchmark_facts, crepe, stored
+from tests.generation.magic import sets
+
+NAMES = "image=file,caption=text"
+
+
+@pytest.mark.follows("hfcomp/cli/__init__.py", "`hfcomp --help` lists the commands.")
+@pytest.mark.follows("hfcomp/cli/__init__.py", "`hfcomp COMMAND --help` says more; --traceback shows")
+def test_an_unknown_command(advice, capsys):
+    advice.of(cli.main, ["trian"])
+    cli.main(["--help"])
+    advice.read(capsys.readouterr().out)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["cache", "--help"])
+    assert ended.value.code == 0
+    with pytest.raises(ValueError, match="not a folder"):
+        cli.main(["cache", "--cache", "nowhere", "--traceback"])
+
+
+@pytest.mark.follows("hfcomp/cli/train.py", "`hfcomp train --help` lists the recipes.")
+def test_train_without_a_recipe(advice, capsys):
+    advice.of(cli.main, ["train"])
+    cli.main(["train", "--help"])
+    assert "slipform" in capsys.readouterr().out
+
+
+@pytest.mark.follows("hfcomp/cli/gallery.py", "--apply writes a new data set: pass --output DIR, its folder.")
+@pytest.mark.follows("hfcomp/cli/gallery.py", "--{others[0]} only applies to the page, not to --apply. Remove it.")
+@pytest.mark.follows(
+    "hfcomp/cli/gallery.py",
+    "--allow_outside_files only applies to --apply, which copies images into a new data set. Remove it.",
+)
+def test_gallery(advice, pairs_file, tmp_path):
+    page, marks = tmp_path / "page.html", tmp_path / "marks.json"
+    whole = ["gallery", str(pairs_file), "--output", str(page)]
+    advice.command(*whole, "--allow_outside_files")
+    cli.main(whole)
+    row = held(page, "data")[0]
+    dropped = {"row": row["row"], "id": row["id"], "mark": "drop"}
+    marks.write_text(json.dumps(held(page, "about")["set"] | {"marks": [dropped]}))
+    apply = ["gallery", str(pairs_file), "--apply", str(marks)]
+    advice.command(*apply)
+    apply += ["--output", str(tmp_path / "applied")]
+    advice.command(*apply, "--rows", "3")
+    cli.main(apply)
+    assert (tmp_path / "applied").is_dir()
+
+
+@pytest.mark.follows("hfcomp/cli/annotate.py", "nothing can be annotated. Add candidates with --source.")
+@pytest.mark.follows("hfcomp/cli/annotate.py", "Pass it, or leave these options out; --concept limits the page")
+@pytest.mark.follows("hfcomp/annotation/candidates.py", "or pass --any_license for a set that is not published.")
+@pytest.mark.follows("hfcomp/cli/annotate.py", "it is not an annotation project. Begin one with --source.")
+def test_annotate(advice, photographs, tmp_path, monkeypatch):
+    served = []
+    monkeypatch.setattr(annotate, "_run", lambda project, options, password: served.append(project.folder.name))
+    source = ["--source", str(photographs), "--column_names", NAMES]
+    new, failed = str(tmp_path / "new"), str(tmp_path / "failed")
+    advice.command("annotate", new)
+    advice.command("annotate", new, "--any_license")
+    advice.command("annotate", failed, *source, "--concepts", "color")
+    advice.command("annotate", failed)
+    cli.main(["annotate", failed, *source, "--concepts", "color", "--any_license"])
+    cli.main(["annotate", failed, "--concept", "color"])
+    cli.main(["annotate", new, *source, "--any_license"])
+    cli.main(["annotate", new])
+    assert served == ["failed", "failed", "new", "new"]
+
+
+@pytest.mark.follows("hfcomp/cli/cache.py", "Pass --yes to clear it without being asked.")
+def test_cache(advice, clip, tmp_path):
+    Embedder(clip, device="cpu", cache=EmbeddingCache(tmp_path / "cache")).texts(["a text"])
+    words = ["cache", "clear", "--cache", str(tmp_path / "cache")]
+    advice.command(*words)
+    assert list((tmp_path / "cache").rglob("*.safetensors"))
+    cli.main([*words, "--yes"])
+    assert not list((tmp_path / "cache").rglob("*.safetensors"))
+
+
+@pytest.mark.follows("hfcomp/cli/compare.py", "is one of the folders that are compared. Pass another --output_dir.")
+def test_compare(advice, tmp_path):
+    folders = [stored(tmp_path / name, crepe(name, 0.5), benchmarks=benchmark_facts()) for name in ("one", "two")]
+    words = ["compare", *map(str, folders), "--no_page", "--output_dir"]
+    advice.command(*words, str(folders[0]))
+    cli.main([*words, str(tmp_path / "compared")])
+
+
+@pytest.mark.follows("hfcomp/cli/convert.py", "--to {LLAVA} and --llava MODEL belong together")
+@pytest.mark.follows("hfcomp/cli/convert.py", "not to --to {target}. Remove it.")
+def test_convert(advice, old_clip, tmp_path, monkeypatch):
+    words = ["convert", str(old_clip), "--output", str(tmp_path / "out"), "--to"]
+    advice.command(*words, "open_clip", "--pretrained", "openai")
+    cli.main([*words, "open_clip"])
+    replaced = []
+    monkeypatch.setattr(
+        conversion, "export_llava", lambda *given: replaced.append(given) or {"source": "", "layout": "LLaVA"}
+    )  # done with a whole LLaVA in tests/modeling/conversion
+    advice.command(*words, "llava")
+    advice.command(*words, "open_clip", "--llava", "big")
+    cli.main([*words, "llava", "--llava", "big"])
+    assert replaced[0][:2] == (str(old_clip), "big")
+
+
+@pytest.mark.follows("hfcomp/cli/evaluate.py", "--write_pairs lists pairs and scores nothing: leave out MODEL and")
+@pytest.mark.follows("hfcomp/cli/evaluate.py", "two files are called {name!r}. Give them different names.")
+def test_evaluate(advice, clip, tmp_path):
+    data = small_sugarcrepe.write(tmp_path / "data")
+    pairs, out = tmp_path / "pairs.jsonl", tmp_path / "out"
+    words = ["evaluate", "--benchmarks", "sugarcrepe", "--data_dir", str(data)]
+    listed = [*words, "--write_pairs", str(pairs)]
+    advice.command(*listed, str(clip))
+    cli.main(listed)
+    scores = [json.loads(line) | {"score": 0.5} for line in pairs.read_text().splitlines()]
+    pairs.write_text("\n".join(map(json.dumps, scores)))
+    scored = [*words, "--output_dir", str(out), "--no_page", "--scores", f"one={pairs}", "--scores"]
+    advice.command(*scored, f"one={pairs}")
+    cli.main([*scored, f"two={pairs}"])
+
+
+@pytest.mark.follows("hfcomp/cli/merge.py", "only applies to --sweep. Remove it, or use --sweep instead of --alpha.")
+def test_merge(advice, clip, tmp_path, monkeypatch):
+    words = ["merge", str(clip), str(tiny.clip(tmp_path / "tuned", seed=1)), "--output_dir"]
+    advice.command(*words, str(tmp_path / "point"), "--alpha", "0.4", "--device", "cpu")
+    cli.main([*words, str(tmp_path / "point"), "--alpha", "0.4"])
+    swept = []
+    monkeypatch.setattr("hfcomp.merging.merge.merge_by_sweep", lambda *given, **options: swept.append(given[2].device))
+    cli.main(
+        [*words, str(tmp_path / "swept"), "--sweep", "--device", "cpu"]
+    )  # whole ones are in tests/cli/test_merge.py
+    assert swept == ["cpu"]
+
+
+@pytest.mark.follows("hfcomp/cli/publishing.py", "--{next(iter(push))} needs --{TARGET}.")
+@pytest.mark.follows("hfcomp/cli/publishing.py", "pushes a finished set: leave out --until {given['until']}, or --")
+def test_push_of_a_build(advice, photographs, tmp_path, monkeypatch):
+    pushed = []
+    monkeypatch.setattr("hfcomp.cli.publishing.check_repository", lambda push: None)
+    monkeypatch.setattr("hfcomp.cli.publishing.push_built_sets", lambda folders, push: pushed.append(push.private))
+    words = ["build", "concepts", "--source", str(photographs), "--column_names", NAMES, "--parser", "rules"]
+    words += ["--output", str(tmp_path / "out")]
+    advice.command(*words, "--private")
+    cli.main([*words, "--private", "--push_to_hub", "someone/photographs"])
+    sets.source(tmp_path / "source")
+    words = ["build", "magic", "--source", str(tmp_path / "source"), "--output", str(tmp_path / "magic")]
+    words += ["--writer", "taxonomy", "--encoder", "captions", "--taxonomy", str(tmp_path / "taxonomy.yaml")]
+    advice.command(*words, "--push_to_hub", "someone/magic", "--until", "hierarchy")
+    cli.main([*words, "--until", "hierarchy"])
+    cli.main([*words, "--push_to_hub", "someone/magic"])
+    assert pushed == [True, False]
