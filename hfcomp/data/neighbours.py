@@ -93,7 +93,7 @@ def check_batch_images(images: int, batch_size: int, number: int, setting: str) 
     if images < batch_size * (1 + number):
         raise ValueError(
             f"the training set has {images} images, fewer than the {batch_size * (1 + number)} of a batch of "
-            f"{batch_size} rows with {number} neighbours each. Lower {setting}: {images // (1 + number)} rows fit."
+            f"{batch_size} rows with {number} neighbours each. Lower {setting} to {images // (1 + number)} or less."
         )
 
 

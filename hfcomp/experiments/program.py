@@ -70,7 +70,8 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     method = method_arm(recipe, rows)
     names = recipe.experiment.controls
     controls = control_arms(names, method, asked="controls" in recipe.given, log=session.log)
-    check_rows([method, *controls], session)
+    # those with rows of their own are the method itself on a view of its rows
+    check_rows([method, *(arm for arm in controls if arm.rows is rows)], session)
 
     def wants_more(folder: Path) -> bool:
         return wants_guard(recipe, folder) or (push is not None and push.is_missing(folder))

@@ -14,7 +14,7 @@ import pytest
 from hfcomp import cli
 from hfcomp.cli.builders import parser as builder_parser
 from hfcomp.experiments.recipes import REFUSED, field_hints, read_file, split_options
-from hfcomp.generation.build import KINDS
+from hfcomp.generation.kinds import KINDS
 from tests.advice.find import plain
 from tests.advice.messages import text_of, trees
 from tests.docs.commands import parser_of

@@ -149,8 +149,8 @@ def test_merge(advice, clip, tmp_path, monkeypatch):
 @pytest.mark.follows("hfcomp/cli/publishing.py", "pushes a finished set: leave out --until {given['until']}, or --")
 def test_push_of_a_build(advice, photographs, tmp_path, monkeypatch):
     pushed = []
-    monkeypatch.setattr("hfcomp.cli.publishing.check_repository", lambda push: None)
-    monkeypatch.setattr("hfcomp.cli.publishing.push_built_sets", lambda folders, push: pushed.append(push.private))
+    monkeypatch.setattr("hfcomp.hub.datasets.check_repository", lambda push: None)
+    monkeypatch.setattr("hfcomp.hub.datasets.push_built_sets", lambda folders, push: pushed.append(push.private))
     words = ["build", "concepts", "--source", str(photographs), "--column_names", NAMES, "--parser", "rules"]
     words += ["--output", str(tmp_path / "out")]
     advice.command(*words, "--private")

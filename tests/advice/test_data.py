@@ -190,7 +190,7 @@ def test_captions_of_a_file(advice, tmp_path):
 @pytest.mark.follows(
     "hfcomp/data/groups/order.py", "Set it to a multiple of {processes}, such as {multiple}, or start fewer"
 )
-@pytest.mark.follows("hfcomp/data/neighbours.py", "Lower per_device_train_batch_size.")
+@pytest.mark.follows("hfcomp/data/neighbours.py", "Lower {setting} to")
 def test_orders(advice):
     groups = Groups.from_columns(["a", "a", "b", "b"], [["b"], ["b"], ["a"], ["a"]])
     settings = {"pairs_per_group": 1, "seed": 0}

@@ -11,7 +11,8 @@ from hfcomp.experiments.controls import INFO_NCE_FORMS, control_arms, declare_in
 from hfcomp.experiments.guard import without
 from hfcomp.experiments.prepare import prepare_concepts
 from hfcomp.experiments.pushing import RunPush
-from hfcomp.experiments.recipes import find_plan, read_recipe
+from hfcomp.experiments.recipe_files import find_plan
+from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import open_session
 from hfcomp.experiments.studies.tradeoff import whole_parts
 from hfcomp.statistics import Outcomes
@@ -153,7 +154,7 @@ def test_hard_images_of_random_weights(advice, train_begins, clip, old_clip, spl
     train_begins("mine.yaml", "--hard_images", "0", "--num_neighbours", "0")
 
 
-@pytest.mark.follows("hfcomp/experiments/arm.py", "Lower batch_size, or pass more rows.")
+@pytest.mark.follows("hfcomp/experiments/arm.py", "or less, or more rows.")
 def test_fewer_rows_than_a_batch(advice, train_begins, splits):
     words = ["slipform", *SMALL[:4], "--evaluation", "own", "--controls", "none", "--dataset", str(splits)]
     advice.command("train", *words, "--batch_size", "17")

@@ -16,7 +16,7 @@ from hfcomp.evaluation.benchmarks import benchmarks
 from hfcomp.experiments.command import recipe_help
 from hfcomp.experiments.recipes import read_recipe, split_options
 from hfcomp.experiments.studies.plan_files import read_plan
-from hfcomp.generation.build import KINDS
+from hfcomp.generation.kinds import KINDS
 from tests.docs.snippets import ROOT, blocks
 
 OTHERS = {"tensorboard", "wandb", "trackio", "hf"}
