@@ -21,7 +21,7 @@ RISE = 0.2
 """By which each further attempt at the same caption is warmer. Our choice: at 0 it would else repeat itself."""
 SETTINGS = (
     *("writer", "base_url", "llm", "temperature", "concurrency", "retries", "llm_timeout", "thinking"),
-    *("plain_answers", "answer_cache", "llm_batch_size"),
+    *("plain_answers", "request_options", "answer_cache", "llm_batch_size"),
 )
 """Of `WriterOptions`, those that `make_asker` takes."""
 
@@ -93,6 +93,7 @@ def make_asker(
     llm_timeout: float,
     thinking: str,
     plain_answers: bool,
+    request_options: Mapping[str, Any],
     answer_cache: str | None,
     llm_batch_size: int,
     device: str | None = None,
@@ -120,6 +121,7 @@ def make_asker(
             timeout=llm_timeout,
             thinking=thinking,
             plain_answers=plain_answers,
+            request_options=request_options,
         )
     else:
         raise ValueError(f"writer {writer!r} is no language model. Choose endpoint or transformers.")
@@ -140,4 +142,6 @@ def writer_facts(settings: Mapping[str, Any], prompts: Path) -> dict[str, Any]:
     else:
         facts["llm"] = without_local_paths(settings["llm"])
         facts |= {name: settings[name] for name in ("thinking", "plain_answers")}
+        if settings["request_options"]:  # plans of builds without it still resume
+            facts["request_options"] = settings["request_options"]
     return facts | {"prompts": prompt_facts(prompts)}
