@@ -217,7 +217,7 @@ class LanguageModelOptions:
             raise ValueError(f"llm_timeout: found {self.llm_timeout}, expected more than 0 seconds.")
         if parse_request_options(self.request_options) and self.writer != "endpoint":
             raise ValueError(
-                f"--request_options works only with --writer endpoint; found --writer {self.writer}. Remove the option."
+                f"--request_options works only with --writer endpoint; found --writer {self.writer}. Remove it."
             )
 
     def writer_settings(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Errors of a language model server: whose fault they are, how long to wait, and which field of a request is refused."""
+"""Errors of a language model server: whose fault they are, how long to wait, and which field is not supported."""
 
 from __future__ import annotations
 

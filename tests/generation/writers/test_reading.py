@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from hfcomp.generation.writers.completions import read_completion
 from hfcomp.generation.writers.reading import Refused, answered_edit, answered_text
 from hfcomp.generation.writers.requests import Reply
 
@@ -175,7 +176,8 @@ def test_a_plain_caption_is_found_after_reasoning(text):
 
 @pytest.mark.parametrize("plain", [True, False])
 @pytest.mark.parametrize(
-    "text", ["<think>a dog", "<think>so a dog.</think>", "<|channel|>analysis<|message|>We need a dog.", "hm [/THINK] \n"]
+    "text",
+    ["<think>a dog", "<think>so a dog.</think>", "<|channel|>analysis<|message|>We need a dog.", "hm [/THINK] \n"],
 )
 def test_reasoning_without_an_answer_is_no_caption(text, plain):
     with pytest.raises(Refused, match="only reasoning, no answer"):
@@ -200,3 +202,27 @@ def test_a_megabyte_of_braces_is_read_at_once():
         with pytest.raises(Refused):
             read(text, plain=False)
     assert time.monotonic() - start < 5
+
+
+JSON = '{"caption": "a dog"}'
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        ({"content": None, "reasoning_content": JSON}, "a dog"),  # servers that take all of it for reasoning
+        ({"content": "\n", "reasoning": f"The keyword is clear.\n{JSON}"}, "a dog"),
+        ({"content": "", "reasoning_content": f"hm</think>{JSON}"}, "a dog"),
+        ({"content": JSON, "reasoning": '{"caption": "a draft"}'}, "a dog"),
+        ({"content": [{"type": "thinking", "thinking": []}, {"type": "text", "text": JSON}]}, "a dog"),
+        ({"content": None, "reasoning": "We need a dog."}, "only reasoning, no answer"),
+        ({"content": None, "reasoning": None}, "empty answer"),
+    ],
+)
+def test_reasoning_beside_an_answer_or_instead_of_one(message, found):
+    body = {"choices": [{"message": {"role": "assistant", **message}, "finish_reason": "stop"}]}
+    reply = read_completion(json.dumps(body).encode())
+    try:
+        assert answered_text(reply, plain=False) == found
+    except Refused as reason:
+        assert str(reason) == found
