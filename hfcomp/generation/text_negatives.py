@@ -124,7 +124,8 @@ class TextNegatives:
         grammar_tolerance: in nats per token; by default that of `GrammarFilter`.
         device: of these models; by default a GPU where there is one.
         writer: of the kinds `llm`, settings of `hfcomp.generation.writers.making.make_asker`.
-        attempts: see `hfcomp.generation.writers.proposals.LlmNegatives`.
+        attempts: Questions in a row about a caption to the writer without a negative that is kept, after which the
+            writer is asked no more: at most this number of questions per negative.
         checks: further filters, for texts that passed these.
         only_with_negative: set aside captions that get no negative.
 
@@ -163,7 +164,7 @@ class TextNegatives:
         self._fillers = {
             kind: _filler(kind, fill_model, self._parser, device) for kind in kinds if kind.startswith("mask")
         }
-        self._llm = _language_models(kinds, writer, attempts, device)
+        self._llm, self._attempts = _language_models(kinds, writer, device), attempts
         self._checks = [_check(is_same_sentence, SAME_SENTENCE)]
         if drop_same_words:
             self._checks.append(_check(has_same_words, SAME_WORDS))
@@ -244,12 +245,18 @@ class TextNegatives:
         shared: Mapping[str, list[Proposals]],
         docs: Mapping[str, Any],
     ) -> None:
-        """A longer answer begins with the shorter one, which it replaces."""
-        by_number: dict[int, list[str]] = {}
+        """A longer answer begins with the shorter one, which it replaces or, of a language model, adds to."""
+        by_number: dict[tuple[int, int], list[str]] = {}
         for caption in captions:
-            number = shared[caption][kind].next_number(-(-self._number // len(self._kinds)))
-            by_number.setdefault(number, []).append(caption)
-        for number, texts in by_number.items():
+            before = shared[caption][kind]
+            number = before.next_number(-(-self._number // len(self._kinds)))
+            by_number.setdefault((before.requested, number), []).append(caption)
+        for (start, number), texts in by_number.items():
+            if (model := self._llm.get(self._kinds[kind])) is not None:
+                answers = model.propose(texts, start=start, end=number, seed=self._seed)
+                for text, more in zip(texts, answers, strict=True):
+                    shared[text][kind] = Proposals([*shared[text][kind].found, *more], number, self._attempts)
+                continue
             found = self._propose(self._kinds[kind], texts, [docs[text] for text in texts if text in docs], number)
             for text, negatives in zip(texts, found, strict=True):
                 shared[text][kind] = Proposals(negatives, number)
@@ -258,8 +265,6 @@ class TextNegatives:
         generator, _, part = kind.partition(":")
         if generator == "mask":
             return self._fillers[kind].fill(docs, num_negatives=number, seed=self._seed)
-        if generator == "llm":
-            return self._llm[kind].propose(captions, number=number, seed=self._seed)
         if generator == "swap":
             from hfcomp.negatives.swaps import SWAPS, swap_negatives
 
@@ -306,9 +311,7 @@ def _parts(generator: str, table: KeywordTable) -> Sequence[str]:
     return PARTS
 
 
-def _language_models(
-    kinds: Sequence[str], writer: Mapping[str, Any] | None, attempts: int, device: str | None
-) -> dict[str, Any]:
+def _language_models(kinds: Sequence[str], writer: Mapping[str, Any] | None, device: str | None) -> dict[str, Any]:
     """A generator for each of the kinds `llm`; they share a client or model."""
     wanted = [kind for kind in kinds if kind.partition(":")[0] == "llm"]
     if not wanted:
@@ -319,7 +322,7 @@ def _language_models(
     from hfcomp.generation.writers.proposals import LlmNegatives, chosen_parts
 
     asker = make_asker(**writer, device=device)
-    return {kind: LlmNegatives(chosen_parts(kind.partition(":")[2]), asker, attempts=attempts) for kind in wanted}
+    return {kind: LlmNegatives(chosen_parts(kind.partition(":")[2]), asker) for kind in wanted}
 
 
 def _filler(kind: str, model: str | None, parser: Any, device: str | None) -> Any:

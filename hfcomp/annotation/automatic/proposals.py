@@ -112,13 +112,7 @@ class LanguageModelProposer:
             )
             for item in items
         ]
-        found: list[Proposal | Refused] = []
-        for item, answer in zip(items, self._asker.edits(questions, self._seed), strict=True):
-            try:
-                found.append(answer if isinstance(answer, Refused) else read_proposal(item, answer))
-            except Refused as reason:
-                found.append(reason)
-        return found
+        return self._asker.edits(questions, self._seed, lambda place, answer: read_proposal(items[place], answer))
 
     def facts(self) -> Mapping[str, Any]:
         """See `Proposer`."""

@@ -72,8 +72,7 @@ class _Prompted:
 
     def propose(self, targets: Sequence[Target], attempt: int) -> list[Proposal]:
         questions = [self._question(target, attempt) for target in targets]
-        answers = self._asker.answers(questions, self._seed)
-        return [_change(target, answer) for target, answer in zip(targets, answers, strict=True)]
+        return self._asker.answers(questions, self._seed, lambda place, answer: _change(targets[place], answer))
 
     def _question(self, target: Target, attempt: int) -> Question:
         keyword = target.caption[slice(*target.span)]
@@ -109,13 +108,8 @@ class _Substituted:
         return Change(negative, 0, is_fallback=chosen.is_fallback)
 
 
-def _change(target: Target, answer: str | Refused) -> Proposal:
-    if isinstance(answer, Refused):
-        return answer
-    try:
-        return replaced_keyword(target.caption, target.span, target.tag, target.category, answer)
-    except Refused as reason:
-        return reason
+def _change(target: Target, answer: str) -> Change:
+    return replaced_keyword(target.caption, target.span, target.tag, target.category, answer)
 
 
 def make_negative_captions(

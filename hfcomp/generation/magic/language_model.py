@@ -96,13 +96,15 @@ class LanguageModelSource:
             if not left:
                 break
             asked = [_again(questions[place], attempt) for place in left]
-            for place, answer in zip(left, self._asker.answers(asked, self._seed, field), strict=True):
-                try:
-                    if isinstance(answer, Refused):
-                        raise answer
-                    texts[place] = check(place, answer)
-                except Refused as reason:
-                    refused[place].append(str(reason))
+
+            def check_asked(number: int, text: str, left: Sequence[int] = left) -> str:
+                return check(left[number], text)
+
+            for place, answer in zip(left, self._asker.answers(asked, self._seed, check_asked, field), strict=True):
+                if isinstance(answer, Refused):
+                    refused[place].append(str(answer))
+                else:
+                    texts[place] = answer
         return [
             Found((texts[place],) if place in texts else (), tuple(reasons)) for place, reasons in enumerate(refused)
         ]

@@ -142,12 +142,12 @@ class EndpointWriter:
 
     def _body(self, request: Request) -> dict[str, Any]:
         """What is sent: as the options and the server's earlier refusals want it."""
-        body = self._usual_body(request)
+        body = self._usual_body(request) | self._options
         for name, other in self._learned.items():
-            value = body.pop(name)
+            value = body.pop(name, None)
             if other is not None:
-                body[other] = value
-        return {name: value for name, value in (body | self._options).items() if value is not None}
+                body.setdefault(other, value)
+        return {name: value for name, value in body.items() if value is not None}
 
     def replies(self, requests: Sequence[Request]) -> Iterator[tuple[int, Reply]]:
         """See `Writer`.
@@ -262,7 +262,7 @@ class EndpointWriter:
 
     def _learn(self, error: Exception, body: Mapping[str, Any]) -> bool:
         """Whether the server does not support a field of a body that can be left out."""
-        possible = [name for name in _LEARNED if name in body and name not in self._options]
+        possible = [name for name, other in _LEARNED.items() if name in body and (other or name not in self._options)]
         refused = unsupported_fields(error, possible)
         for name in refused:
             if name not in self._learned:

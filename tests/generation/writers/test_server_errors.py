@@ -151,7 +151,10 @@ def test_request_options_replace_and_remove_fields(tmp_path):
         options = WriterOptions(base_url=server.base_url, llm="m", answer_cache=str(tmp_path), request_options=given)
         asker = make_asker(**options.writer_settings())
         prompt = REQUEST.prompt
-        found = [asker.answers([Question(prompt, "a dog", ("x",), attempt)], 0)[0] for attempt in (0, 1)]
+        found = [
+            asker.answers([Question(prompt, "a dog", ("x",), attempt)], 0, lambda _, text: text)[0]
+            for attempt in (0, 1)
+        ]
     assert found == ["a cat", "a cat"] and len(server.bodies) == 2  # attempts are questions of their own
     body = server.bodies[0]
     assert (body["max_completion_tokens"], body["reasoning_effort"]) == (500, "low")
