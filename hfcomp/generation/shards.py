@@ -26,6 +26,8 @@ ROW = "_row"
 SET_ASIDE = "_set_aside"
 COUNTS = "_counts"
 RESERVED = (ROW, SET_ASIDE, COUNTS)
+THIS_RUN = "this run: "
+"""Begins the names of counts that depend on the run, such as answers from a cache: they are reported, not written."""
 # The query and fragment of a URL of the web, which may be a signature: they are not written into a set.
 SECRETS_OF_URL = r"(?s)^((?:http|ftp)s?://[^?#]*)[?#].*$"
 NO_IMAGE = "image file cannot be read"
@@ -180,9 +182,10 @@ class ShardMaker:
             "sha256": file_hash(path),
             "rows": len(table),
             "source_rows": [rows.start, rows.stop],
-            "counts": dict(sorted(tally.counts.items())),
+            "counts": {name: n for name, n in sorted(tally.counts.items()) if not name.startswith(THIS_RUN)},
             "set_aside": tally.by_reason(),
             SET_ASIDE_ROWS: sorted(tally.set_aside, key=lambda one: one["row"]),
+            THIS_RUN: {name: n for name, n in tally.counts.items() if name.startswith(THIS_RUN)},
         }
 
     def _with_images(self, source: pa.Table, rows: range, tally: _Tally) -> tuple[pa.Table, list[int]]:
@@ -249,14 +252,21 @@ class ShardMaker:
         return pa.Table.from_arrays(columns, schema=schema)
 
 
+def this_run(counts: Mapping[str, int]) -> Counter[str]:
+    """Counts under the names of those that are reported and not written."""
+    return Counter({f"{THIS_RUN}{name}": number for name, number in counts.items()})
+
+
 def note_shard(job: Job, index: int, record: Record) -> Record:
     """Writes the record of a shard that is on disk, and returns it without the rows set aside.
+
+    The counts of this run are only returned, under `THIS_RUN`.
 
     Raises:
         StageError: where it cannot be written, as on a full disk.
     """
     try:
-        write_record(job.folder, index, record)
+        write_record(job.folder, index, {name: value for name, value in record.items() if name != THIS_RUN})
     except OSError as error:
         raise _unwritten(job, index, error) from error
     return without_rows(record)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hfcomp.generation.shards import COUNTS, SET_ASIDE, Batch
+from hfcomp.generation.shards import COUNTS, SET_ASIDE, Batch, this_run
 from hfcomp.generation.turns import Proposals, Row
 from hfcomp.negatives.filters import DUPLICATE, GRAMMAR, SAME_SENTENCE, SAME_WORDS, has_same_words, is_same_sentence
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, KeywordTable, keyword_negatives, read_keyword_table
@@ -279,6 +279,8 @@ class TextNegatives:
         for prefix, generators in ((FILLS, self._fillers), (ANSWERS, self._llm)):
             for one in generators.values():
                 found.update({f"{prefix}{name}": number for name, number in one.rejected.items()})
+        for model in list(self._llm.values())[:1]:  # they share an asker
+            found.update(this_run(model.counts))
         return found
 
     def _counts(self, row: Row) -> Counter[str]:

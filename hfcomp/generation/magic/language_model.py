@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -37,6 +38,11 @@ class LanguageModelSource:
 
     def __init__(self, model: Mapping[str, Any], *, attempts: int, seed: int, device: str | None = None) -> None:
         self._model, self._attempts, self._seed, self._device = model, attempts, seed, device
+
+    @property
+    def counts(self) -> Counter[str]:
+        """See `ConceptSource`."""
+        return self._asker.counts if "_asker" in vars(self) else Counter()
 
     def read(self, captions: Sequence[str]) -> list[str]:
         """See `ConceptSource`."""
