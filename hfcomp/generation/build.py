@@ -50,7 +50,6 @@ from hfcomp.generation.negatives import negative_inputs
 from hfcomp.generation.neighbours import neighbour_inputs
 from hfcomp.generation.options import BuildOptions, ConceptOptions, NegativeOptions, NeighbourOptions, command_line
 from hfcomp.generation.runner import Build, run_stages
-from hfcomp.generation.shards import THIS_RUN
 from hfcomp.generation.sources import BuildInputs, Log
 from hfcomp.reporting.report import Lines, Report, Section, Table
 from hfcomp.writing import locked
@@ -180,7 +179,7 @@ def _rows(chain: Sequence[Build]) -> list[str]:
         made = sum(one.made for one in chain)
         lines.append(f"shards: {kept:,} there already, {made:,} made")
     run = sum((one.counts for one in chain), Counter[str]())
-    lines += [f"{name.removeprefix(THIS_RUN)}: {number:,}" for name, number in sorted(run.items())]
+    lines += [f"{name}: {number:,}" for name, number in sorted(run.items())]
     return lines
 
 

@@ -167,14 +167,14 @@ class LanguageModelOptions:
             HFCOMP_LLM_API_KEY only.
         llm: the server's name of the model, or for transformers a Hub id or folder.
         temperature: of the first attempt; each further one is 0.2 warmer.
-        attempts: at a row whose answer is refused, before the row goes without.
+        attempts: Answers in a row about a caption that are refused before the caption goes without.
         thinking: off sends chat_template_kwargs, which vLLM knows; as_served sends nothing of the kind.
         plain_answers: for servers without structured output, ask for text instead of JSON.
         request_options: Fields to add to each request, replace or (null) remove, for example
             max_tokens=4096,seed=null; or JSON.
         concurrency: requests at a time.
         retries: of a request that failed, with growing pauses.
-        llm_timeout: seconds for one answer.
+        llm_timeout: Seconds for one answer: connection, headers and body together.
         answer_cache: folder of answers by request; by default HF_HOME/hfcomp/answers.
         llm_batch_size: of transformers.
     """

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hfcomp.generation.shards import COUNTS, SET_ASIDE, Batch, this_run
+from hfcomp.generation.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, this_run
 from hfcomp.generation.turns import Proposals, Row
 from hfcomp.negatives.filters import DUPLICATE, GRAMMAR, SAME_SENTENCE, SAME_WORDS, has_same_words, is_same_sentence
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, KeywordTable, keyword_negatives, read_keyword_table
@@ -178,7 +178,7 @@ class TextNegatives:
         captions = batch["caption"]
         shared = {text: [Proposals() for _ in self._kinds] for text in captions}
         docs = self._parse(shared)
-        before = self._rejections()
+        before, answers = self._rejections(), self._answers()
         for kind in range(len(self._kinds)):
             self._request(kind, list(shared), shared, docs)
         rows = [Row(text, shared[text]) for text in captions]
@@ -189,6 +189,8 @@ class TextNegatives:
         if counts:  # a generator reports only totals of what it dropped
             counts[0].update(self._rejections() - before)
         found = batch | as_columns((row.chosen for row in rows), self._number) | {COUNTS: counts}
+        if self._llm:
+            found[THIS_RUN] = this_run(self._answers(), answers, len(rows))
         if self._only_with_negative:
             found[SET_ASIDE] = [None if row.chosen else NO_NEGATIVE for row in rows]
         return found
@@ -279,9 +281,11 @@ class TextNegatives:
         for prefix, generators in ((FILLS, self._fillers), (ANSWERS, self._llm)):
             for one in generators.values():
                 found.update({f"{prefix}{name}": number for name, number in one.rejected.items()})
-        for model in list(self._llm.values())[:1]:  # they share an asker
-            found.update(this_run(model.counts))
         return found
+
+    def _answers(self) -> Counter[str]:
+        """Number of answers so far; the kinds share an asker."""
+        return next((model.counts for model in self._llm.values()), Counter())
 
     def _counts(self, row: Row) -> Counter[str]:
         found = Counter(f"{MADE}{one.kind}" for one in row.chosen)

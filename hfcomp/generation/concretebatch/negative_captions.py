@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 
 from hfcomp.checksums import file_hash
 from hfcomp.data.negatives.columns import RATED_WORDS
-from hfcomp.generation.shards import COUNTS, SET_ASIDE, Batch, Stage, this_run
+from hfcomp.generation.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, Stage, this_run
 from hfcomp.generation.sources import model_facts
 from hfcomp.generation.text_negatives import DROPPED, FLAGGED, MADE
 from hfcomp.generation.writers.changes import KIND_OF_CATEGORY, Change, check_neighbours, replaced_keyword
@@ -151,11 +151,9 @@ def make_negative_captions(
     judge = GrammarFilter(grammar_model, device=device, **tolerance) if grammar_model else None
 
     def negative_captions(batch: Batch) -> Batch:
-        before = this_run(proposer.counts)
+        before = proposer.counts
         found = batch | _written(batch, proposer, judge, attempts)
-        for counts in found[COUNTS][:1]:
-            counts.update(this_run(proposer.counts) - before)
-        return found
+        return found | {THIS_RUN: this_run(proposer.counts, before, len(found[COUNTS]))}
 
     return negative_captions
 
