@@ -159,10 +159,9 @@ class CachedWriter:
     ) -> dict[int, Answer | Refused]:
         """A new reply, which is kept if it is used; another process may have been faster."""
         found = _read_all(reply, places, read)
-        if not _is_used(found):
-            reason = found[places[0]]
-            assert isinstance(reason, Refused)
-            self._refusals.add(key, question, reply, reason)
+        reasons = [one for one in found.values() if isinstance(one, Refused)]
+        if len(reasons) == len(found):
+            self._refusals.add(key, question, reply, reasons[0])
             return found
         kept = self._cache.put(key, reply)
         self._refusals.use(question, is_new=True)
