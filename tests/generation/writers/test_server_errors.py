@@ -104,6 +104,12 @@ def test_fields_that_a_server_does_not_support_are_learned(caplog):
     assert caplog.text.count("does not support") == 3 and "sends max_completion_tokens instead" in caplog.text
 
 
+def test_a_number_of_tokens_that_is_asked_for_goes_to_the_other_field():
+    with serving(refusing("max_tokens")) as server:
+        list(client(server.base_url, request_options={"max_tokens": 4096}).replies([REQUEST]))
+    assert server.bodies[-1]["max_completion_tokens"] == 4096 and "max_tokens" not in server.bodies[-1]
+
+
 @pytest.mark.parametrize(
     "answer",
     [
