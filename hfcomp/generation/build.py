@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,6 +176,8 @@ def _rows(chain: Sequence[Build]) -> list[str]:
     if kept := sum(one.kept for one in chain):
         made = sum(one.made for one in chain)
         lines.append(f"shards: {kept:,} there already, {made:,} made")
+    run = sum((one.counts for one in chain), Counter[str]())
+    lines += [f"{name}: {number:,}" for name, number in sorted(run.items())]
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -13,6 +14,7 @@ from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import DEFAULT_TIMEOUT
 from hfcomp.generation.executors import ExecutorName, Workers
 from hfcomp.parsing import DEFAULT_PARSER
+from hfcomp.reading import parse_json
 
 # Fields that say where, how and how far a set is built, and not what is in its rows.
 OF_THIS_MACHINE = (
@@ -28,6 +30,8 @@ NUMBERS = (
     *("attempts", "concurrency", "llm_batch_size", "top_k"),
 )
 """Fields that are 1 or more."""
+_SET_BY_HFCOMP = {"model": " Use --llm instead.", "messages": "", "stream": "", "stream_options": "", "n": ""}
+"""Fields of a request that --request_options cannot set, and what does."""
 
 
 @dataclass(kw_only=True)
@@ -123,6 +127,37 @@ class CaptionOptions(BuildOptions):
             raise ValueError("--key_column and --captions_columns need --captions_file.")
 
 
+def parse_request_options(text: str) -> dict[str, Any]:
+    """Reads `max_tokens=4096,seed=null`, or a JSON object, as fields of requests.
+
+    Raises:
+        ValueError: for anything else, and for fields that hfcomp sets itself.
+    """
+    expected = """expected name=value, for example max_tokens=4096,seed=null, or JSON such as '{"seed": null}'"""
+    if text.lstrip().startswith("{"):
+        try:
+            values = parse_json(text)
+        except ValueError as error:
+            raise ValueError(f"--request_options: {text!r} is not JSON ({error}); {expected}.") from error
+    else:
+        pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
+        if wrong := ["".join(pair) for pair in pairs if not pair[0].strip() or not pair[2].strip()]:
+            raise ValueError(f"--request_options: found {wrong[0]!r}, {expected}.")
+        values = {name.strip(): _json_or_text(value.strip()) for name, _, value in pairs}
+    if wrong := [name for name, value in values.items() if value in (math.inf, -math.inf) or value != value]:
+        raise ValueError(f"--request_options: {wrong[0]} is not a number that JSON has, {expected}.")
+    for name in sorted(_SET_BY_HFCOMP.keys() & values):
+        raise ValueError(f"--request_options: {name} cannot be set.{_SET_BY_HFCOMP[name]} Remove it.")
+    return values
+
+
+def _json_or_text(value: str) -> Any:
+    try:
+        return parse_json(value)
+    except ValueError:
+        return value
+
+
 @dataclass(kw_only=True)
 class LanguageModelOptions:
     """Language model.
@@ -132,12 +167,14 @@ class LanguageModelOptions:
             HFCOMP_LLM_API_KEY only.
         llm: the server's name of the model, or for transformers a Hub id or folder.
         temperature: of the first attempt; each further one is 0.2 warmer.
-        attempts: at a row whose answer is refused, before the row goes without.
+        attempts: Answers in a row about a caption that are refused before the caption goes without.
         thinking: off sends chat_template_kwargs, which vLLM knows; as_served sends nothing of the kind.
         plain_answers: for servers without structured output, ask for text instead of JSON.
+        request_options: Fields to add to each request, replace or (null) remove, for example
+            max_tokens=4096,seed=null; or JSON.
         concurrency: requests at a time.
         retries: of a request that failed, with growing pauses.
-        llm_timeout: seconds for one answer.
+        llm_timeout: Seconds for one answer: connection, headers and body together.
         answer_cache: folder of answers by request; by default HF_HOME/hfcomp/answers.
         llm_batch_size: of transformers.
     """
@@ -148,6 +185,7 @@ class LanguageModelOptions:
     attempts: int = 3
     thinking: Literal["off", "as_served"] = "off"
     plain_answers: bool = False
+    request_options: str = ""
     concurrency: int = 64
     retries: int = 5
     llm_timeout: float = 120.0
@@ -177,12 +215,17 @@ class LanguageModelOptions:
                 raise ValueError(f"{name}: found {getattr(self, name)}, expected 0 or more.")
         if not self.llm_timeout > 0:
             raise ValueError(f"llm_timeout: found {self.llm_timeout}, expected more than 0 seconds.")
+        if parse_request_options(self.request_options) and self.writer != "endpoint":
+            raise ValueError(
+                f"--request_options works only with --writer endpoint; found --writer {self.writer}. Remove it."
+            )
 
     def writer_settings(self) -> dict[str, Any]:
         """The settings of `hfcomp.generation.writers.making.make_asker`."""
         from hfcomp.generation.writers.making import SETTINGS
 
-        return {name: getattr(self, name) for name in SETTINGS}
+        settings = {name: getattr(self, name) for name in SETTINGS}
+        return settings | {"request_options": parse_request_options(self.request_options)}
 
 
 @dataclass(kw_only=True)

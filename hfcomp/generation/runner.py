@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from hfcomp import __version__
 from hfcomp.data.built_sets import ROWS_PER_SHARD, TRAIN
 from hfcomp.generation.executors import ExecutorName, Workers, make_shards
 from hfcomp.generation.manifest import Plan, close_build, open_build
-from hfcomp.generation.shards import COUNTS, KEPT, RESERVED, ROW, SET_ASIDE, Batch, Job, Stage, StageError
+from hfcomp.generation.shards import COUNTS, KEPT, RESERVED, ROW, SET_ASIDE, THIS_RUN, Batch, Job, Stage, StageError
 from hfcomp.writing import locked
 
 __all__ = ["COUNTS", "ROW", "SET_ASIDE", "Batch", "Build", "Stage", "StageError", "run_stages"]
@@ -36,12 +37,14 @@ class Build:
         manifest: as `manifest.json` holds it: `plan`, `rows`, `counts`, `set_aside`, `shards`.
         kept: shards that were there already.
         made: shards that were made now.
+        counts: Counts of this run, which are not in the manifest.
     """
 
     folder: Path
     manifest: dict[str, Any]
     kept: int
     made: int
+    counts: Counter[str] = field(default_factory=Counter)
 
 
 def run_stages(
@@ -104,9 +107,10 @@ def run_stages(
         records = open_build(folder, plan, job.shards)
         kept = len(records)
         missing = [index for index in range(job.shards) if index not in records]
-        rows = sum(records[index]["rows"] for index in records)
+        rows, counts = sum(records[index]["rows"] for index in records), Counter[str]()
         with tqdm(total=job.shards, initial=kept, unit="shard", desc="building", disable=not progress) as bar:
             for index, record in make_shards(job, missing, workers):
+                counts.update(record.pop(THIS_RUN, {}))
                 records[index] = record
                 rows += record["rows"]
                 bar.set_postfix_str(f"{rows:,} rows", refresh=False)
@@ -115,7 +119,7 @@ def run_stages(
             manifest = close_build(folder, plan, [records[index] for index in range(job.shards)])
         except OSError as error:
             raise StageError(f"the build cannot be finished: {error}. {KEPT}") from error
-    return Build(folder, manifest, kept, len(missing))
+    return Build(folder, manifest, kept, len(missing), counts)
 
 
 def source_facts(dataset: Dataset, columns: Sequence[str]) -> dict[str, Any]:

@@ -25,7 +25,8 @@ from hfcomp.writing import write_parquet
 ROW = "_row"
 SET_ASIDE = "_set_aside"
 COUNTS = "_counts"
-RESERVED = (ROW, SET_ASIDE, COUNTS)
+THIS_RUN = "_this_run"
+RESERVED = (ROW, SET_ASIDE, COUNTS, THIS_RUN)
 # The query and fragment of a URL of the web, which may be a signature: they are not written into a set.
 SECRETS_OF_URL = r"(?s)^((?:http|ftp)s?://[^?#]*)[?#].*$"
 NO_IMAGE = "image file cannot be read"
@@ -53,7 +54,8 @@ class Stage:
     A batch is a dictionary of lists of equal length. Besides the columns it holds `_row`, the number of each row in
     the source: a stage that leaves rows out or makes several of one keeps it aligned. Two more columns may come back
     and are taken out again: `_set_aside`, a reason for each row to exclude, or None (what follows `: ` is a
-    detail that is not counted by), and `_counts`, a dictionary of name to number for each row, added up over the set.
+    detail that is not counted by), and `_counts`, a dictionary of name to number for each row, added up over the set;
+    `_this_run` is the same for counts that differ between runs, such as answers from a cache: they are only reported.
 
     A row's output may depend on that row only, so that neither shards nor processes change it.
 
@@ -121,6 +123,7 @@ class _Tally:
 
     first_rows: Mapping[int, int]
     counts: Counter[str] = field(default_factory=Counter)
+    this_run: Counter[str] = field(default_factory=Counter)
     set_aside: list[dict[str, Any]] = field(default_factory=list)
 
     def leave_out(self, row: int, reason: str) -> None:
@@ -183,6 +186,7 @@ class ShardMaker:
             "counts": dict(sorted(tally.counts.items())),
             "set_aside": tally.by_reason(),
             SET_ASIDE_ROWS: sorted(tally.set_aside, key=lambda one: one["row"]),
+            THIS_RUN: dict(tally.this_run),
         }
 
     def _with_images(self, source: pa.Table, rows: range, tally: _Tally) -> tuple[pa.Table, list[int]]:
@@ -207,6 +211,8 @@ class ShardMaker:
         _check_batch(found, where)
         for one in found.pop(COUNTS, ()):
             tally.counts.update(one)
+        for one in found.pop(THIS_RUN, ()):
+            tally.this_run.update(one)
         reasons = found.pop(SET_ASIDE, None)
         if reasons is None:
             return found
@@ -249,14 +255,21 @@ class ShardMaker:
         return pa.Table.from_arrays(columns, schema=schema)
 
 
+def this_run(counts: Mapping[str, int], before: Mapping[str, int], rows: int) -> list[Counter[str]]:
+    """The column `_this_run` of a batch, from the counts after and before it; the first row has them all."""
+    return [Counter(counts) - Counter(before) if row == 0 else Counter() for row in range(rows)]
+
+
 def note_shard(job: Job, index: int, record: Record) -> Record:
     """Writes the record of a shard that is on disk, and returns it without the rows set aside.
+
+    The counts of this run are only returned, under `THIS_RUN`.
 
     Raises:
         StageError: where it cannot be written, as on a full disk.
     """
     try:
-        write_record(job.folder, index, record)
+        write_record(job.folder, index, {name: value for name, value in record.items() if name != THIS_RUN})
     except OSError as error:
         raise _unwritten(job, index, error) from error
     return without_rows(record)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hfcomp.generation.shards import COUNTS, SET_ASIDE, Batch
+from hfcomp.generation.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, this_run
 from hfcomp.generation.turns import Proposals, Row
 from hfcomp.negatives.filters import DUPLICATE, GRAMMAR, SAME_SENTENCE, SAME_WORDS, has_same_words, is_same_sentence
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, KeywordTable, keyword_negatives, read_keyword_table
@@ -124,7 +124,8 @@ class TextNegatives:
         grammar_tolerance: in nats per token; by default that of `GrammarFilter`.
         device: of these models; by default a GPU where there is one.
         writer: of the kinds `llm`, settings of `hfcomp.generation.writers.making.make_asker`.
-        attempts: see `hfcomp.generation.writers.proposals.LlmNegatives`.
+        attempts: Questions in a row about a caption to the writer without a negative that is kept, after which the
+            writer is asked no more: at most this number of questions per negative.
         checks: further filters, for texts that passed these.
         only_with_negative: set aside captions that get no negative.
 
@@ -163,7 +164,7 @@ class TextNegatives:
         self._fillers = {
             kind: _filler(kind, fill_model, self._parser, device) for kind in kinds if kind.startswith("mask")
         }
-        self._llm = _language_models(kinds, writer, attempts, device)
+        self._llm, self._attempts = _language_models(kinds, writer, device), attempts
         self._checks = [_check(is_same_sentence, SAME_SENTENCE)]
         if drop_same_words:
             self._checks.append(_check(has_same_words, SAME_WORDS))
@@ -177,7 +178,7 @@ class TextNegatives:
         captions = batch["caption"]
         shared = {text: [Proposals() for _ in self._kinds] for text in captions}
         docs = self._parse(shared)
-        before = self._rejections()
+        before, answers = self._rejections(), self._answers()
         for kind in range(len(self._kinds)):
             self._request(kind, list(shared), shared, docs)
         rows = [Row(text, shared[text]) for text in captions]
@@ -188,6 +189,8 @@ class TextNegatives:
         if counts:  # a generator reports only totals of what it dropped
             counts[0].update(self._rejections() - before)
         found = batch | as_columns((row.chosen for row in rows), self._number) | {COUNTS: counts}
+        if self._llm:
+            found[THIS_RUN] = this_run(self._answers(), answers, len(rows))
         if self._only_with_negative:
             found[SET_ASIDE] = [None if row.chosen else NO_NEGATIVE for row in rows]
         return found
@@ -244,12 +247,18 @@ class TextNegatives:
         shared: Mapping[str, list[Proposals]],
         docs: Mapping[str, Any],
     ) -> None:
-        """A longer answer begins with the shorter one, which it replaces."""
-        by_number: dict[int, list[str]] = {}
+        """A longer answer begins with the shorter one, which it replaces or, of a language model, adds to."""
+        by_number: dict[tuple[int, int], list[str]] = {}
         for caption in captions:
-            number = shared[caption][kind].next_number(-(-self._number // len(self._kinds)))
-            by_number.setdefault(number, []).append(caption)
-        for number, texts in by_number.items():
+            before = shared[caption][kind]
+            number = before.next_number(-(-self._number // len(self._kinds)))
+            by_number.setdefault((before.requested, number), []).append(caption)
+        for (start, number), texts in by_number.items():
+            if (model := self._llm.get(self._kinds[kind])) is not None:
+                answers = model.propose(texts, start=start, end=number, seed=self._seed)
+                for text, more in zip(texts, answers, strict=True):
+                    shared[text][kind] = Proposals([*shared[text][kind].found, *more], number, self._attempts)
+                continue
             found = self._propose(self._kinds[kind], texts, [docs[text] for text in texts if text in docs], number)
             for text, negatives in zip(texts, found, strict=True):
                 shared[text][kind] = Proposals(negatives, number)
@@ -258,8 +267,6 @@ class TextNegatives:
         generator, _, part = kind.partition(":")
         if generator == "mask":
             return self._fillers[kind].fill(docs, num_negatives=number, seed=self._seed)
-        if generator == "llm":
-            return self._llm[kind].propose(captions, number=number, seed=self._seed)
         if generator == "swap":
             from hfcomp.negatives.swaps import SWAPS, swap_negatives
 
@@ -275,6 +282,10 @@ class TextNegatives:
             for one in generators.values():
                 found.update({f"{prefix}{name}": number for name, number in one.rejected.items()})
         return found
+
+    def _answers(self) -> Counter[str]:
+        """Number of answers so far; the kinds share an asker."""
+        return next((model.counts for model in self._llm.values()), Counter())
 
     def _counts(self, row: Row) -> Counter[str]:
         found = Counter(f"{MADE}{one.kind}" for one in row.chosen)
@@ -306,9 +317,7 @@ def _parts(generator: str, table: KeywordTable) -> Sequence[str]:
     return PARTS
 
 
-def _language_models(
-    kinds: Sequence[str], writer: Mapping[str, Any] | None, attempts: int, device: str | None
-) -> dict[str, Any]:
+def _language_models(kinds: Sequence[str], writer: Mapping[str, Any] | None, device: str | None) -> dict[str, Any]:
     """A generator for each of the kinds `llm`; they share a client or model."""
     wanted = [kind for kind in kinds if kind.partition(":")[0] == "llm"]
     if not wanted:
@@ -319,7 +328,7 @@ def _language_models(
     from hfcomp.generation.writers.proposals import LlmNegatives, chosen_parts
 
     asker = make_asker(**writer, device=device)
-    return {kind: LlmNegatives(chosen_parts(kind.partition(":")[2]), asker, attempts=attempts) for kind in wanted}
+    return {kind: LlmNegatives(chosen_parts(kind.partition(":")[2]), asker) for kind in wanted}
 
 
 def _filler(kind: str, model: str | None, parser: Any, device: str | None) -> Any:

@@ -17,12 +17,15 @@ class Proposals:
     """What one generator proposed for a caption so far.
 
     Attributes:
-        found: its negatives, the first ones of all that it could give.
+        found: its negatives, the first ones of all that it could give; None for a question without a negative.
         requested: how many were requested.
+        attempts: Proposals in a row of which none is taken, after which the generator is asked no more; None for a
+            generator whose proposals cost nothing.
     """
 
-    found: Sequence[Negative] = ()
+    found: Sequence[Negative | None] = ()
     requested: int = 0
+    attempts: int | None = None
 
     @property
     def is_all(self) -> bool:
@@ -30,7 +33,9 @@ class Proposals:
         return len(self.found) < self.requested or self.requested >= MOST_PROPOSALS
 
     def next_number(self, share: int) -> int:
-        """How many to request now: at first a share of what is needed, then twice as many as before."""
+        """How many to request now: at first a share of what is needed, then twice as many as before, or one more."""
+        if self.attempts is not None:
+            return self.requested + 1 if self.requested else share
         return min(2 * self.requested, MOST_PROPOSALS) if self.requested else share
 
 
@@ -43,7 +48,7 @@ class Row:
         proposals: by generator; another row of the same caption may share them.
         verdicts: text to the reason for dropping it, or None, for all texts that filters have seen.
         chosen: as `choose` left it.
-        duplicates: texts that two generators gave, passed over by `choose`.
+        duplicates: texts that are there already, passed over by `choose`.
     """
 
     caption: str
@@ -64,14 +69,22 @@ class Row:
         self.chosen, self.duplicates = [], 0
         queues = [iter(one.found) for one in self.proposals]
         left = list(range(len(queues)))
+        passed_over = [0] * len(queues)
         while left and len(self.chosen) < number:
             for generator in tuple(left):
-                found = next((one for one in queues[generator] if self._is_wanted(one)), None)
-                if found is not None:
-                    self.chosen.append(found)
-                elif not self.proposals[generator].is_all:
-                    return generator
+                source = self.proposals[generator]
+                for one in queues[generator]:
+                    if one is not None and self._is_wanted(one):
+                        self.chosen.append(one)
+                        passed_over[generator] = 0
+                        break
+                    passed_over[generator] += 1
+                    if passed_over[generator] == source.attempts:
+                        left.remove(generator)
+                        break
                 else:
+                    if not source.is_all:
+                        return generator
                     left.remove(generator)
                 if len(self.chosen) == number:
                     break

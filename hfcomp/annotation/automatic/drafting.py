@@ -109,6 +109,8 @@ class _Drafter:
                 for item, first in zip(items, self._proposer.propose(items, 0), strict=True):
                     self._try(item, first)
                     bar.update()
+        for name, number in sorted(self._proposer.counts.items()):
+            self._log(f"{name}: {number:,}")
 
     def _open_items(self) -> list[str]:
         decisions = self._project.decisions

@@ -14,9 +14,9 @@ CANDIDATES = 3
 """Images that are painted for an edit (section A.3)."""
 _OF_THIS_RUN = (
     *("number", "concept", "device", "base_url", "concurrency", "retries", "llm_timeout", "llm_batch_size"),
-    "answer_cache",
+    *("answer_cache", "request_options"),
 )
-"""Fields that say where, how and how far drafts are made, and not what they are."""
+"""Fields that say where, how and how far drafts are made, or that the proposer's facts have."""
 
 
 @dataclass(kw_only=True)

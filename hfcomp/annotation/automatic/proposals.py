@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from hfcomp.annotation.captions import (
     editable_keywords,
@@ -48,6 +48,9 @@ class Proposal:
 class Proposer(Protocol):
     """Proposes edits."""
 
+    counts: Mapping[str, int]
+    """Number of answers of a language model so far."""
+
     def propose(self, items: Sequence[Item], attempt: int) -> list[Proposal | Refused]:
         """A proposal for each item, or why there is none; another one with each attempt, from 0."""
         ...
@@ -63,6 +66,8 @@ class RuleProposer:
     Args:
         seed: of the draws.
     """
+
+    counts: ClassVar[Mapping[str, int]] = {}
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -101,6 +106,11 @@ class LanguageModelProposer:
     def __init__(self, model: Mapping[str, Any], *, seed: int, device: str | None = None) -> None:
         self._model, self._seed, self._device = model, seed, device
 
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """See `Proposer`."""
+        return self._asker.counts if "_asker" in vars(self) else {}
+
     def propose(self, items: Sequence[Item], attempt: int) -> list[Proposal | Refused]:
         """See `Proposer`."""
         questions = [
@@ -112,13 +122,7 @@ class LanguageModelProposer:
             )
             for item in items
         ]
-        found: list[Proposal | Refused] = []
-        for item, answer in zip(items, self._asker.edits(questions, self._seed), strict=True):
-            try:
-                found.append(answer if isinstance(answer, Refused) else read_proposal(item, answer))
-            except Refused as reason:
-                found.append(reason)
-        return found
+        return self._asker.edits(questions, self._seed, lambda place, answer: read_proposal(items[place], answer))
 
     def facts(self) -> Mapping[str, Any]:
         """See `Proposer`."""

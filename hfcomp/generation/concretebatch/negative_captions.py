@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from hfcomp.checksums import file_hash
 from hfcomp.data.negatives.columns import RATED_WORDS
-from hfcomp.generation.shards import COUNTS, SET_ASIDE, Batch, Stage
+from hfcomp.generation.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, Stage, this_run
 from hfcomp.generation.sources import model_facts
 from hfcomp.generation.text_negatives import DROPPED, FLAGGED, MADE
 from hfcomp.generation.writers.changes import KIND_OF_CATEGORY, Change, check_neighbours, replaced_keyword
@@ -59,6 +59,9 @@ Proposal = Change | Refused
 
 
 class _Proposer(Protocol):
+    counts: Mapping[str, int]
+    """Number of answers of a language model so far."""
+
     def propose(self, targets: Sequence[Target], attempt: int) -> list[Proposal]:
         """An attempt at each target."""
         ...
@@ -70,10 +73,13 @@ class _Prompted:
     def __init__(self, asker: Asker, mode: Mode, seed: int) -> None:
         self._asker, self._mode, self._seed = asker, mode, seed
 
+    @property
+    def counts(self) -> Counter[str]:
+        return self._asker.counts
+
     def propose(self, targets: Sequence[Target], attempt: int) -> list[Proposal]:
         questions = [self._question(target, attempt) for target in targets]
-        answers = self._asker.answers(questions, self._seed)
-        return [_change(target, answer) for target, answer in zip(targets, answers, strict=True)]
+        return self._asker.answers(questions, self._seed, lambda place, answer: _change(targets[place], answer))
 
     def _question(self, target: Target, attempt: int) -> Question:
         keyword = target.caption[slice(*target.span)]
@@ -84,6 +90,8 @@ class _Prompted:
 
 class _Substituted:
     """By the lexicon, without a model."""
+
+    counts: ClassVar[Mapping[str, int]] = {}
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -109,13 +117,8 @@ class _Substituted:
         return Change(negative, 0, is_fallback=chosen.is_fallback)
 
 
-def _change(target: Target, answer: str | Refused) -> Proposal:
-    if isinstance(answer, Refused):
-        return answer
-    try:
-        return replaced_keyword(target.caption, target.span, target.tag, target.category, answer)
-    except Refused as reason:
-        return reason
+def _change(target: Target, answer: str) -> Change:
+    return replaced_keyword(target.caption, target.span, target.tag, target.category, answer)
 
 
 def make_negative_captions(
@@ -148,7 +151,9 @@ def make_negative_captions(
     judge = GrammarFilter(grammar_model, device=device, **tolerance) if grammar_model else None
 
     def negative_captions(batch: Batch) -> Batch:
-        return batch | _written(batch, proposer, judge, attempts)
+        before = proposer.counts
+        found = batch | _written(batch, proposer, judge, attempts)
+        return found | {THIS_RUN: this_run(proposer.counts, before, len(found[COUNTS]))}
 
     return negative_captions
 

@@ -214,6 +214,8 @@ class MagicChain:
         images = Counter(found[CONCEPT][:])
         self.log(f"hierarchy: {len(images):,} concepts of {len(found):,} images")
         built = build_hierarchy(images, self._answers, encoder, settings, log=self.log, progress=self.progress)
+        for name, number in sorted(self._answers.counts.items()):
+            self.log(f"hierarchy: {name}: {number:,}")
         if not built.concepts:
             reasons = Counter(one.reason for one in built.removed).most_common()
             raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -37,6 +38,11 @@ class LanguageModelSource:
 
     def __init__(self, model: Mapping[str, Any], *, attempts: int, seed: int, device: str | None = None) -> None:
         self._model, self._attempts, self._seed, self._device = model, attempts, seed, device
+
+    @property
+    def counts(self) -> Counter[str]:
+        """See `ConceptSource`."""
+        return self._asker.counts if "_asker" in vars(self) else Counter()
 
     def read(self, captions: Sequence[str]) -> list[str]:
         """See `ConceptSource`."""
@@ -96,13 +102,15 @@ class LanguageModelSource:
             if not left:
                 break
             asked = [_again(questions[place], attempt) for place in left]
-            for place, answer in zip(left, self._asker.answers(asked, self._seed, field), strict=True):
-                try:
-                    if isinstance(answer, Refused):
-                        raise answer
-                    texts[place] = check(place, answer)
-                except Refused as reason:
-                    refused[place].append(str(reason))
+
+            def check_asked(number: int, text: str, left: Sequence[int] = left) -> str:
+                return check(left[number], text)
+
+            for place, answer in zip(left, self._asker.answers(asked, self._seed, check_asked, field), strict=True):
+                if isinstance(answer, Refused):
+                    refused[place].append(str(answer))
+                else:
+                    texts[place] = answer
         return [
             Found((texts[place],) if place in texts else (), tuple(reasons)) for place, reasons in enumerate(refused)
         ]

@@ -30,6 +30,8 @@ class ConceptSource(Protocol):
 
     grows: bool
     """Whether the answers about parents depend on `known`."""
+    counts: Mapping[str, int]
+    """Number of answers of a language model so far."""
 
     def read(self, captions: Sequence[str]) -> Sequence[str]:
         """Those of an image's captions that it reads; those beyond are counted."""

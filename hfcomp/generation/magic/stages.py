@@ -9,7 +9,7 @@ from typing import Any
 from hfcomp.data.concepts.level_names import LEVELS
 from hfcomp.generation.magic.making import make_source
 from hfcomp.generation.magic.source import ConceptSource, Found
-from hfcomp.generation.shards import COUNTS, SET_ASIDE, Batch, Stage
+from hfcomp.generation.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, Stage, this_run
 from hfcomp.generation.text_negatives import ANSWERS, NO_CAPTION, PASSED_OVER
 from hfcomp.parsing.captions import caption_problem
 
@@ -77,7 +77,7 @@ def _asked(
         if good:
             usable[place] = list(source.read(good))
             counts[place] += Counter({UNREAD: len(good) - len(usable[place])})  # without zeros
-    places = list(usable)
+    places, before = list(usable), source.counts
     answers = dict(zip(places, ask(list(usable.values()), places) if places else [], strict=True))
     for place, found in answers.items() if source.grows else ():
         counts[place].update(f"{ANSWERS}{reason.partition(':')[0]}" for reason in found.refused)
@@ -86,6 +86,7 @@ def _asked(
         column: [found.text if found else None for found in rows],
         SET_ASIDE: [_reason(found, WITHOUT[column]) for found in rows],
         COUNTS: counts,
+        THIS_RUN: this_run(source.counts, before, len(counts)),
     }
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from hfcomp.checksums import file_hash
 from hfcomp.generation.magic.names import canonical_name, name_problem
@@ -41,6 +41,7 @@ class TaxonomySource:
     """
 
     grows = False
+    counts: ClassVar[Mapping[str, int]] = {}
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or EVERYDAY

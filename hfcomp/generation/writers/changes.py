@@ -19,6 +19,7 @@ from difflib import SequenceMatcher
 
 from hfcomp.generation.writers.meanings import check_words, may_be_one
 from hfcomp.generation.writers.reading import Refused
+from hfcomp.generation.writers.refusals import NothingToChange
 from hfcomp.negatives.filters import is_same_sentence
 from hfcomp.negatives.mask_filling.words import lemmas_of
 from hfcomp.negatives.negative import Negative
@@ -220,9 +221,9 @@ def changed_part(caption: str, part: str, answer: str) -> Change:
     Raises:
         Refused: with the reason.
     """
-    if is_same_sentence(caption, answer):
-        raise Refused(UNCHANGED)
     way, _, what = part.partition("_")
+    if is_same_sentence(caption, answer):  # many captions have nothing to swap
+        raise NothingToChange(UNCHANGED) if way == "swap" else Refused(UNCHANGED)
     ours, theirs = tokens_of(caption), tokens_of(answer)
     if way == "swap":
         return Change(_swapped(caption, ours, theirs, part, CATEGORIES[what]), 0)

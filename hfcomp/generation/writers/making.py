@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,16 @@ from typing import Any, TypeVar
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.generation.sources import model_facts
 from hfcomp.generation.writers.answer_cache import DEFAULT_FOLDER, AnswerCache, CachedWriter
+from hfcomp.generation.writers.completions import CUT
 from hfcomp.generation.writers.prompts import prompt_facts
-from hfcomp.generation.writers.reading import Refused, answered_edit, answered_text
+from hfcomp.generation.writers.reading import (
+    EMPTY,
+    NOT_JSON,
+    ONLY_THOUGHTS,
+    Refused,
+    answered_edit,
+    answered_text,
+)
 from hfcomp.generation.writers.requests import AnswerField, EditAnswer, Reply, Request, Writer, token_budget
 from hfcomp.negatives.negative import caption_rng
 
@@ -21,7 +30,7 @@ RISE = 0.2
 """By which each further attempt at the same caption is warmer. Our choice: at 0 it would else repeat itself."""
 SETTINGS = (
     *("writer", "base_url", "llm", "temperature", "concurrency", "retries", "llm_timeout", "thinking"),
-    *("plain_answers", "answer_cache", "llm_batch_size"),
+    *("plain_answers", "request_options", "answer_cache", "llm_batch_size"),
 )
 """Of `WriterOptions`, those that `make_asker` takes."""
 
@@ -35,12 +44,14 @@ class Question:
         about: what it is about.
         purpose: parts questions about the same; each has random numbers of its own.
         attempt: how often it was asked before.
+        shared: What questions in other words have in common of which one answer is enough, if there are any.
     """
 
     prompt: str
     about: str
     purpose: tuple[str, ...]
     attempt: int = 0
+    shared: str = ""
 
 
 class Asker:
@@ -55,24 +66,52 @@ class Asker:
     def __init__(self, writer: CachedWriter, *, plain: bool, temperature: float) -> None:
         self._writer, self._plain, self._temperature = writer, plain, temperature
 
-    def answers(self, questions: Sequence[Question], seed: int, field: AnswerField = "caption") -> list[str | Refused]:
-        """The text in each answer, or why there is none; an answer depends on its question and the seed only."""
-        return self._read(questions, seed, field, lambda reply: answered_text(reply, plain=self._plain, field=field))
+    @property
+    def counts(self) -> Counter[str]:
+        """Number of answers so far, see `CachedWriter`."""
+        return Counter(self._writer.counts)
 
-    def edits(self, questions: Sequence[Question], seed: int) -> list[EditAnswer | Refused]:
-        """The edit in each answer, as `answers`."""
-        return self._read(questions, seed, "edit", lambda reply: answered_edit(reply, plain=self._plain))
-
-    def _read(
-        self, questions: Sequence[Question], seed: int, field: AnswerField, read: Callable[[Reply], Answer]
+    def answers(
+        self,
+        questions: Sequence[Question],
+        seed: int,
+        check: Callable[[int, str], Answer],
+        field: AnswerField = "caption",
     ) -> list[Answer | Refused]:
-        found: list[Answer | Refused] = []
-        for reply in self._writer.answers([self._request(question, seed, field) for question in questions]):
-            try:
-                found.append(read(reply))
-            except Refused as reason:
-                found.append(reason)
-        return found
+        """Asks for texts; an answer depends on its question and the seed only.
+
+        Args:
+            questions: What to ask.
+            seed: Random seed of the sampling.
+            check: From the place of a question and the text in its answer to what is made of it; raises `Refused` if
+                the answer cannot be used.
+            field: The name of what is asked for.
+
+        Returns:
+            For each question what `check` returned, or why there is no usable answer.
+
+        Raises:
+            UnusableAnswers: after many answers without a usable one.
+        """
+
+        def read(place: int, reply: Reply) -> Answer:
+            return check(place, answered_text(reply, plain=self._plain, field=field))
+
+        return self._ask(questions, seed, field, read)
+
+    def edits(
+        self, questions: Sequence[Question], seed: int, check: Callable[[int, EditAnswer], Answer]
+    ) -> list[Answer | Refused]:
+        """Asks for edits of images, see `answers`."""
+        return self._ask(
+            questions, seed, "edit", lambda place, reply: check(place, answered_edit(reply, plain=self._plain))
+        )
+
+    def _ask(
+        self, questions: Sequence[Question], seed: int, field: AnswerField, read: Callable[[int, Reply], Answer]
+    ) -> list[Answer | Refused]:
+        requests = [self._request(question, seed, field) for question in questions]
+        return self._writer.answers(requests, read, [question.shared or question.prompt for question in questions])
 
     def _request(self, question: Question, seed: int, field: AnswerField) -> Request:
         rng = caption_rng(seed, question.about, "llm", *question.purpose, str(question.attempt))
@@ -93,6 +132,7 @@ def make_asker(
     llm_timeout: float,
     thinking: str,
     plain_answers: bool,
+    request_options: Mapping[str, Any],
     answer_cache: str | None,
     llm_batch_size: int,
     device: str | None = None,
@@ -120,11 +160,28 @@ def make_asker(
             timeout=llm_timeout,
             thinking=thinking,
             plain_answers=plain_answers,
+            request_options=request_options,
         )
     else:
         raise ValueError(f"writer {writer!r} is no language model. Choose endpoint or transformers.")
     cache = AnswerCache(Path(answer_cache) if answer_cache else DEFAULT_FOLDER)
-    return Asker(CachedWriter(model, cache), plain=plain_answers, temperature=temperature)
+
+    def advise(reasons: Counter[str]) -> str:
+        return _advice(reasons, writer, is_off=thinking == "off", is_plain=plain_answers)
+
+    return Asker(CachedWriter(model, cache, advise), plain=plain_answers, temperature=temperature)
+
+
+def _advice(reasons: Counter[str], writer: str, *, is_off: bool, is_plain: bool) -> str:
+    """What to do if no answer can be used."""
+    (reason, _), *_ = reasons.most_common(1)
+    if writer == "endpoint":
+        if reason in (CUT, ONLY_THOUGHTS, EMPTY):
+            served = " --thinking as_served" if is_off and reason != CUT else ""
+            return f"If the model reasons before it answers, pass{served} --request_options max_tokens=4096."
+        if reason == NOT_JSON and not is_plain:
+            return "If the server ignores the JSON schema of a request, pass --plain_answers."
+    return "Check what the model answers, or choose another --llm."
 
 
 def writer_facts(settings: Mapping[str, Any], prompts: Path) -> dict[str, Any]:
@@ -140,4 +197,6 @@ def writer_facts(settings: Mapping[str, Any], prompts: Path) -> dict[str, Any]:
     else:
         facts["llm"] = without_local_paths(settings["llm"])
         facts |= {name: settings[name] for name in ("thinking", "plain_answers")}
+        if settings["request_options"]:  # plans of builds without it still resume
+            facts["request_options"] = settings["request_options"]
     return facts | {"prompts": prompt_facts(prompts)}

@@ -9,11 +9,7 @@ from hfcomp.generation.writers.changes import changed_part
 from hfcomp.generation.writers.making import Asker, Question
 from hfcomp.generation.writers.prompts import PARTS, Part, part_prompt
 from hfcomp.generation.writers.reading import Refused
-from hfcomp.negatives.filters import folded_sentence
 from hfcomp.negatives.negative import Negative, caption_rng
-
-QUESTIONS_PER_ATTEMPT = 8
-"""A caption is asked about at most so many times the number of attempts; our choice, a bound on hopeless captions."""
 
 
 class LlmNegatives:
@@ -22,53 +18,54 @@ class LlmNegatives:
     Args:
         parts: in turn; which is the first depends on the caption and the seed.
         asker: the model.
-        attempts: see `QUESTIONS_PER_ATTEMPT`.
 
     Attributes:
         rejected: answers that were refused, by reason.
     """
 
-    def __init__(self, parts: Sequence[Part], asker: Asker, *, attempts: int) -> None:
-        self._parts, self._asker, self._most = tuple(parts), asker, attempts * QUESTIONS_PER_ATTEMPT
+    def __init__(self, parts: Sequence[Part], asker: Asker) -> None:
+        self._parts, self._asker = tuple(parts), asker
         self.rejected: Counter[str] = Counter()
 
-    def propose(self, captions: Sequence[str], *, number: int, seed: int) -> list[list[Negative]]:
-        """At most `number` negatives for each caption; fewer are the first of more."""
-        found: list[dict[str, Negative]] = [{} for _ in captions]
-        asked = [0] * len(captions)
-        while open_places := [
-            place for place in range(len(captions)) if len(found[place]) < number and asked[place] < self._most
-        ]:
-            turns = []
-            for place in open_places:
-                last = min(asked[place] + number - len(found[place]), self._most)
-                turns += [(place, turn) for turn in range(asked[place], last)]
-                asked[place] = last
-            self._answer(captions, turns, found, seed)
-        return [list(some.values()) for some in found]
+    @property
+    def counts(self) -> Counter[str]:
+        """Number of answers so far, see `Asker`."""
+        return self._asker.counts
 
-    def _answer(
-        self,
-        captions: Sequence[str],
-        turns: Sequence[tuple[int, int]],
-        found: Sequence[dict[str, Negative]],
-        seed: int,
-    ) -> None:
-        parts = [self._part(captions[place], turn, seed) for place, turn in turns]
+    def propose(self, captions: Sequence[str], *, start: int, end: int, seed: int) -> list[list[Negative | None]]:
+        """The answers to some questions about each caption.
+
+        Args:
+            captions: The captions, all different.
+            start: Number of the first question.
+            end: Number of the question after the last one.
+            seed: Random seed.
+
+        Returns:
+            For each caption and question a negative, or None for an answer that was refused.
+        """
+        turns = [(caption, turn) for caption in captions for turn in range(start, end)]
+        parts = [self._part(caption, turn, seed) for caption, turn in turns]
         questions = [
-            Question(part_prompt(captions[place], part), captions[place], (part,), turn // len(self._parts))
-            for (place, turn), part in zip(turns, parts, strict=True)
+            Question(part_prompt(caption, part), caption, (part,), turn // len(self._parts), self._shared(caption))
+            for (caption, turn), part in zip(turns, parts, strict=True)
         ]
-        answers = self._asker.answers(questions, seed)
-        for (place, _), part, answer in zip(turns, parts, answers, strict=True):
-            try:
-                if isinstance(answer, Refused):
-                    raise answer
-                negative = changed_part(captions[place], part, answer).negative
-            except Refused as reason:
-                self.rejected[str(reason).partition(":")[0]] += 1
+
+        def check(place: int, answer: str) -> Negative:
+            return changed_part(turns[place][0], parts[place], answer).negative
+
+        answers: list[Negative | None] = []
+        for answer in self._asker.answers(questions, seed, check):
+            if isinstance(answer, Refused):
+                self.rejected[str(answer).partition(":")[0]] += 1
+                answers.append(None)
             else:
-                found[place].setdefault(folded_sentence(negative.text), negative)
+                answers.append(answer)
+        number = end - start
+        return [answers[place : place + number] for place in range(0, len(answers), number)]
+
+    def _shared(self, caption: str) -> str:
+        return f"{','.join(self._parts)}: {caption}"
 
     def _part(self, caption: str, turn: int, seed: int) -> Part:
         first = caption_rng(seed, caption, "llm part").randrange(len(self._parts))

@@ -33,6 +33,7 @@ class Answer:
         seconds: before it is sent.
         piece_seconds: between its halves.
         is_cut: whether the connection ends after the first half.
+        drip_seconds: between headers that never end.
     """
 
     body: Any
@@ -42,6 +43,7 @@ class Answer:
     piece_seconds: float = 0.0
     is_cut: bool = False
     kind: str = "application/json"
+    drip_seconds: float = 0.0
 
 
 def completion(content: str | None, **message: Any) -> dict[str, Any]:
@@ -112,6 +114,11 @@ class Endpoint:
                     self.send_response(answer.status)
                     for name, value in {"Content-Type": answer.kind, **answer.headers}.items():
                         self.send_header(name, value)
+                    while answer.drip_seconds:
+                        self.send_header("X-Drip", "x")
+                        self.flush_headers()
+                        self.wfile.flush()
+                        time.sleep(answer.drip_seconds)
                     self.send_header("Content-Length", str(len(content)))
                     self.end_headers()
                     half = len(content) // 2

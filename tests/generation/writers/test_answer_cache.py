@@ -13,6 +13,7 @@ import pytest
 
 from hfcomp import writing
 from hfcomp.generation.writers.answer_cache import AnswerCache, CachedWriter
+from hfcomp.generation.writers.reading import Unreadable
 from hfcomp.generation.writers.requests import Reply, Request, content_hash
 
 
@@ -32,6 +33,12 @@ class Counting:
             yield place, self._replies.pop(0) if self._replies else Reply(f"{request.prompt} {len(self.asked)}")
 
 
+def as_it_is(_: int, reply: Reply) -> Reply:
+    if reply.problem:
+        raise Unreadable(reply.problem)
+    return reply
+
+
 def request(prompt: str, seed: int = 0) -> Request:
     return Request(prompt, seed, 0.5, 9)
 
@@ -39,18 +46,18 @@ def request(prompt: str, seed: int = 0) -> Request:
 def test_equal_requests_are_asked_once_and_later_runs_ask_nothing(tmp_path):
     requests = [request("a"), request("b"), request("a"), request("a", 1)]
     first = Counting()
-    found = CachedWriter(first, AnswerCache(tmp_path)).answers(requests)
+    found = CachedWriter(first, AnswerCache(tmp_path)).answers(requests, as_it_is)
     assert len(first.asked) == 3 and found[0] == found[2] != found[3]
     again = Counting()
-    assert CachedWriter(again, AnswerCache(tmp_path)).answers(requests) == found and not again.asked
+    assert CachedWriter(again, AnswerCache(tmp_path)).answers(requests, as_it_is) == found and not again.asked
 
 
 def test_what_the_server_failed_at_is_not_kept(tmp_path):
     failed = Counting([Reply(problem="no reply", is_final=False), Reply(problem="model refused")])
     cached = CachedWriter(failed, AnswerCache(tmp_path))
-    assert cached.answers([request("a")])[0].problem == "no reply"
-    assert cached.answers([request("a")])[0].problem == "model refused"
-    assert cached.answers([request("a")])[0].problem == "model refused" and len(failed.asked) == 2
+    assert cached.answers([request("a")], as_it_is)[0].args == ("no reply",)
+    assert cached.answers([request("a")], as_it_is)[0].args == ("model refused",)
+    assert cached.answers([request("a")], as_it_is)[0].args == ("model refused",) and len(failed.asked) == 2
 
 
 def test_a_full_disk_is_named(tmp_path, monkeypatch):
@@ -61,7 +68,7 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(writing, "_part", full)
     with pytest.raises(OSError, match=r"No space left on device: '.*\.json'"):
-        CachedWriter(Counting(), AnswerCache(tmp_path)).answers([request("a")])
+        CachedWriter(Counting(), AnswerCache(tmp_path)).answers([request("a")], as_it_is)
     assert not [path for path in tmp_path.rglob("*") if path.is_symlink() or path.is_file()]
 
 
@@ -70,11 +77,11 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch):
 )
 def test_a_damaged_file_is_asked_again(tmp_path, content):
     cached = CachedWriter(Counting(), AnswerCache(tmp_path))
-    cached.answers([request("a")])
+    cached.answers([request("a")], as_it_is)
     (file,) = tmp_path.rglob("*.json")
     file.write_bytes(content)
-    assert cached.answers([request("a")])[0].text == "a 2"
-    assert cached.answers([request("a")])[0].text == "a 2"
+    assert cached.answers([request("a")], as_it_is)[0].text == "a 2"
+    assert cached.answers([request("a")], as_it_is)[0].text == "a 2"
 
 
 def test_any_text_comes_back_as_it_was(tmp_path):

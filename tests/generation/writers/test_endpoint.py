@@ -61,7 +61,7 @@ def test_the_key_goes_to_the_server_and_nowhere_else(monkeypatch, caplog, tmp_pa
     monkeypatch.setenv("OPENAI_ORG_ID", "org-another")
     with caplog.at_level(logging.DEBUG), serving(right) as server:
         writer = client(server.base_url)
-        CachedWriter(writer, AnswerCache(tmp_path)).answers([REQUEST])
+        CachedWriter(writer, AnswerCache(tmp_path)).answers([REQUEST], lambda _, reply: reply)
     sent = server.headers[0]
     assert sent["authorization"] == "Bearer secret-123"
     assert "another" not in json.dumps(sent)
@@ -104,7 +104,8 @@ def test_a_key_that_the_server_repeats_is_not_shown(monkeypatch, caplog, echo):
 def test_an_answer_that_repeats_the_key_is_not_kept(monkeypatch, tmp_path):
     monkeypatch.setenv(KEY_VARIABLE, KEY)
     with serving(text(f"a {KEY} dog")) as server:
-        found = CachedWriter(client(server.base_url), AnswerCache(tmp_path)).answers([REQUEST])
+        cached = CachedWriter(client(server.base_url), AnswerCache(tmp_path))
+        found = cached.answers([REQUEST], lambda _, reply: reply)
     assert found == [Reply(problem="answer holds the key")]
     assert "secret" not in "".join(path.read_text() for path in tmp_path.rglob("*.json"))
 

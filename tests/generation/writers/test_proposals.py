@@ -65,8 +65,8 @@ def test_fewer_are_the_first_of_more(tmp_path):
 def test_a_model_that_is_always_wrong_costs_a_bounded_number_of_questions(tmp_path):
     with serving(text("no")) as server:
         rows, found = made(tmp_path, server.base_url, num_negatives=2, attempts=2)
-    assert rows == [[], [], []] and len(server.bodies) == 2 * 16  # two captions, and one of them twice
-    assert found["_counts"][0]["answers refused: not the JSON that was asked for"] >= 32
+    assert rows == [[], [], []] and len(server.bodies) == 2 * 2  # two captions, and one of them twice
+    assert found["_counts"][0]["answers refused: not the JSON that was asked for"] == 4
 
 
 def test_from_the_command_line(tmp_path, capsys):

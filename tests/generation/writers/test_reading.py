@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
+from hfcomp.generation.writers.completions import read_completion
 from hfcomp.generation.writers.reading import Refused, answered_edit, answered_text
 from hfcomp.generation.writers.requests import Reply
 
@@ -135,3 +137,92 @@ def test_an_edit_is_read_from_json_or_lines(text, plain):
 def test_an_edit_that_is_refused(text, plain, reason):
     with pytest.raises(Refused, match=reason):
         answered_edit(Reply(text), plain=plain)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'The user wants a cat.</think>{"caption": "a dog"}',  # the opening tag was in the prompt
+        '<think>Is it {"caption": "a cow"}?</think> no <think>hm</think>\n{"caption": "a dog"}',
+        '<thinking>hm</thinking>{"caption": "a dog"}',
+        '[THINK]hm[/THINK]{"caption": "a dog"}',
+        '<|channel|>analysis<|message|>We need {"caption": "x"}<|end|><|start|>assistant<|channel|>final'
+        '<|message|>{"caption": "a dog"}<|return|>',
+        '<|channel|>final <|constrain|>json<|message|>{"caption": "a dog"}',
+        'analysisWe need a dog.assistantfinal{"caption": "a dog"}',  # the same without its special tokens
+        'Sure! Here is the new caption:\n\n{"caption": "a dog"}',
+        'Here it is:\n```json\n{"caption": "a dog"}\n```\nI hope that this helps.',
+        '```\n{\n  "caption": "a dog"\n}\n```',
+        '{"caption": "a dog"} {"caption": "a dog"}',
+        '<think>All of it is here: {"caption": "a dog"}',  # a server that takes the whole answer for reasoning
+    ],
+)
+def test_json_is_found_after_reasoning_and_prose(text):
+    assert read(text, plain=False) == "a dog"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Let me see.</think>\n\na dog",
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>a dog<|return|>",
+        "analysisWe need a dog.assistantfinala dog",
+        "```\na dog\n```",
+    ],
+)
+def test_a_plain_caption_is_found_after_reasoning(text):
+    assert read(text) == "a dog"
+
+
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize(
+    "text",
+    ["<think>a dog", "<think>so a dog.</think>", "<|channel|>analysis<|message|>We need a dog.", "hm [/THINK] \n"],
+)
+def test_reasoning_without_an_answer_is_no_caption(text, plain):
+    with pytest.raises(Refused, match="only reasoning, no answer"):
+        read(text, plain=plain)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Maybe {"caption": "a dog"}, or rather {"caption": "a cat"}',
+        '<think>A draft is {"caption": "a dog"}, but then again',
+    ],
+)
+def test_which_of_several_objects_is_meant_is_not_guessed(text):
+    with pytest.raises(Refused, match="not the JSON|only reasoning"):
+        read(text, plain=False)
+
+
+def test_a_megabyte_of_braces_is_read_at_once():
+    start = time.monotonic()
+    for text in ("{" * 10**6, "{}" * 500_000, '{"caption": ' * 80_000, "</think>" * 100_000, "<think>" * 100_000):
+        with pytest.raises(Refused):
+            read(text, plain=False)
+    assert time.monotonic() - start < 5
+
+
+JSON = '{"caption": "a dog"}'
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        ({"content": None, "reasoning_content": JSON}, "a dog"),  # servers that take all of it for reasoning
+        ({"content": "\n", "reasoning": f"The keyword is clear.\n{JSON}"}, "a dog"),
+        ({"content": "", "reasoning_content": f"hm</think>{JSON}"}, "a dog"),
+        ({"content": JSON, "reasoning": '{"caption": "a draft"}'}, "a dog"),
+        ({"content": [{"type": "thinking", "thinking": []}, {"type": "text", "text": JSON}]}, "a dog"),
+        ({"content": None, "reasoning": "We need a dog."}, "only reasoning, no answer"),
+        ({"content": None, "reasoning": None}, "empty answer"),
+    ],
+)
+def test_reasoning_beside_an_answer_or_instead_of_one(message, found):
+    body = {"choices": [{"message": {"role": "assistant", **message}, "finish_reason": "stop"}]}
+    reply = read_completion(json.dumps(body).encode())
+    try:
+        assert answered_text(reply, plain=False) == found
+    except Refused as reason:
+        assert str(reason) == found
