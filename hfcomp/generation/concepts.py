@@ -5,7 +5,6 @@ from __future__ import annotations
 from datasets import Value
 
 from hfcomp.data.features import CONCEPT_FEATURES
-from hfcomp.data.image_ids import with_image_ids
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.generation.options import ConceptOptions
 from hfcomp.generation.shards import Stage
@@ -29,6 +28,5 @@ def concept_inputs(options: ConceptOptions, log: Log) -> BuildInputs:
         Stage("concepts", make_concepts, settings, facts),
     ]
     dataset = read_captioned_rows(options, log, is_old=CONCEPT_FEATURES.__contains__)
-    dataset = with_image_ids(dataset)
     features = output_features(dataset, {"caption": Value("string"), **CONCEPT_FEATURES})
     return BuildInputs(dataset, stages, features, ["caption"])

@@ -11,7 +11,6 @@ from datasets import Value
 
 from hfcomp.checksums import file_hash
 from hfcomp.data.features import NEGATIVE_FEATURES
-from hfcomp.data.image_ids import with_image_ids
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.generation.options import NegativeOptions
@@ -54,7 +53,6 @@ def negative_inputs(options: NegativeOptions, log: Log) -> BuildInputs:
         needed = ["image"]
     stages.append(Stage("negatives", make_checked_negatives, settings, facts))
     dataset = read_captioned_rows(options, log, is_old=_is_old, needed=needed, needed_by="--false_negative_model")
-    dataset = with_image_ids(dataset)
     made = {name: NEGATIVE_FEATURES[name] for name in COLUMN_NAMES}
     features = output_features(dataset, {"caption": Value("string"), **made})
     return BuildInputs(dataset, stages, features, ["caption", *needed])

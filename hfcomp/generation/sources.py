@@ -87,7 +87,8 @@ def read_captioned_rows(
     """The rows to build from, without the columns that `is_old` says describe earlier ones of the same kind.
 
     `needed` are further columns, `needed_by` the option that needs them; those of `joined_by` are kept where they are
-    there, whatever `--columns` says.
+    there, whatever `--columns` says. Rows with images have their photograph in `image_id`, unless that is in
+    `joined_by`.
 
     Raises:
         ValueError: for missing columns, requested ones of earlier builds, or a `caption` that is not a text.
@@ -107,8 +108,12 @@ def read_captioned_rows(
         log(f"the source's own {', '.join(left)} are dropped: they describe other {options.what}")
     kept = [name for name in kept if name not in left]
     if options.captions == "all" and isinstance(dataset.features["caption"], List | LargeList):
-        dataset = with_image_ids(dataset, photographs_or_rows(dataset))  # rows of one image must be known as such
+        # a row becomes several, which must be known as those of one image
+        dataset = with_image_ids(dataset, photographs_or_rows(dataset))
         needed = [*needed, IMAGE_ID]
+    elif "image" in (*needed, *kept) and IMAGE_ID not in joined_by:  # a build that joins by it finds it by itself
+        dataset = with_image_ids(dataset)
+        kept = [*kept, *({IMAGE_ID} & {*dataset.column_names})]
     return dataset.select_columns(list(dict.fromkeys(["caption", *needed, *kept])))
 
 

@@ -22,7 +22,6 @@ from datasets import Dataset, Features, Image, Value
 from hfcomp.checksums import read_checked
 from hfcomp.data.built_sets import ONE_LICENSE, STEPS, STEPS_FOLDER, Step, is_build, read_manifest, step_folder
 from hfcomp.data.features import NEGATIVE_FEATURES
-from hfcomp.data.image_ids import with_image_ids
 from hfcomp.data.licenses import LICENSE
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.negatives.columns import RATED_WORDS
@@ -225,8 +224,7 @@ def concretebatch_source(options: ConcreteBatchOptions, log: Log) -> Dataset:
     Raises:
         ValueError: for a source without images or captions.
     """
-    needed = {"needed": ["image"], "needed_by": "concretebatch"}
-    return with_image_ids(read_captioned_rows(options, log, is_old=is_old, **needed))
+    return read_captioned_rows(options, log, is_old=is_old, needed=["image"], needed_by="concretebatch")
 
 
 def build_chains(
