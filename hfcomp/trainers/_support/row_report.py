@@ -8,7 +8,7 @@ from datasets import Dataset
 from transformers.utils import logging
 
 from hfcomp.data.draws.crops import CROP_BOX
-from hfcomp.data.image_ids import IMAGE_ID, OWN_IDS, shared_rows
+from hfcomp.data.image_ids import IMAGE_ID, shared_rows
 from hfcomp.data.loading import TrainingRows, number_of_entries
 from hfcomp.data.streaming import StreamedRows
 from hfcomp.fields import columns_of
@@ -110,7 +110,7 @@ def check_streamed_rows(
     if len(lines) == 1 and pairs and line.get("same_image_pairs") == pairs:
         logger.warning(
             f"column {IMAGE_ID!r}: all rows of each batch so far have one value, so no row is a negative of another. "
-            f"If the rows show different images, give each its own value: {OWN_IDS}"
+            "Give rows of different images different values; without the column their images decide."
         )
     counts = [one["negative_images"] for one in lines if "negative_images" in one]
     if not counts or any(counts) or not _needs_negative_images(trainer_class, args):
