@@ -80,7 +80,7 @@ class Features(ModelOutput, metaclass=own_help(ModelOutput)):
         concept_image_index: `[C]` long, the global row of the concept's image, -1 = padding.
         concept_id: `[C]` long, equal numbers for equal phrases.
         image_id: `[N]` long, equal numbers for rows of one image; whatever is required, it is there if the data set
-            has the column `image_id`.
+            has the column `image_id`, or if rows share images.
         reference_text_embeds: `[N, D]`, of the captions by a frozen copy of the backbone; it comes with the batch.
         reference_negative_text_embeds: `[N, K, D]`, likewise.
         logit_scale: scalar, the multiplier (already exponentiated).

@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from datasets import Dataset
 
+from hfcomp.data.image_ids import photographs_or_rows
 from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.encoding.content import image_key
 from hfcomp.evaluation.encoding.embed import Embedder
@@ -46,7 +47,7 @@ class HeldOutRows:
 
     Attributes:
         images: `[n]`, undecoded.
-        names: `[n]`, of each row's image: its `image_id`, else its content.
+        names: `[n]`, each row's photograph, as `photographs_or_rows` knows it: a cluster of the bootstrap.
         captions: `[n]`.
         negatives: `[n]` lists of one or more, without the empty ones.
         source: what they are, for the report.
@@ -86,9 +87,7 @@ def select_rows(rows: Dataset, wanted: int, source: str) -> HeldOutRows:
             f"embeddings: none of the {len(rows):,} rows of {source} has an image, a caption and a negative caption. "
             "Choose another evaluation_split or evaluation_dataset, or leave embeddings out of the sweep's file."
         )
-    named = rows["image_id"] if "image_id" in rows.column_names else dict.fromkeys(chosen)
-    # rows that share an image are one cluster of the bootstrap, also where the set does not name its images
-    names = [f"image {key.hex()}" if named[row] is None else str(named[row]) for row, key in chosen.items()]
+    names = photographs_or_rows(rows.select([*chosen]))
     captions, own = [captions[row] for row in chosen], [negatives[row] for row in chosen]
     digest = hashlib.sha256(repr((names, captions, own)).encode() + b"".join(chosen.values()))
     return HeldOutRows([cells[row] for row in chosen], names, captions, own, source, digest.hexdigest()[:16])

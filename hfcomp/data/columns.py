@@ -14,7 +14,7 @@ empty string; ratings are joined by it | Cement |
 | `concepts` | list of string: phrases of the caption; none = the caption itself | C2LIP |
 | `concept_spans` | for each concept a list of `[start, end)` in the caption | C2LIP with `concept_source: tokens` |
 | `group`, `hard_negative_groups`, `generalised_caption`, `level_1` to `level_4` | string or list | CLEAR GLASS |
-| `image_id` | string; null = a distinct image | all: rows of one image are not each other's negatives; clustering |
+| `image_id` | string; null = by the image's file | all: rows of one image are not each other's negatives; clustering |
 | `source`, `license` | string | overlap guard, publishing |
 """
 

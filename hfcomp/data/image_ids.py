@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b, sha256
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hfcomp.data.urls import shown
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+
 IMAGE_ID = "image_id"
+OWN_IDS = f"dataset.map(lambda row, number: {{{IMAGE_ID!r}: str(number)}}, with_indices=True)."
+"""How rows are made to count as distinct images, whether the column is there or not."""
 _IMAGE_FILE = re.compile(r"(?:.*[/\\])?([^/\\]+)\.(?:jpe?g|png|webp|bmp|gif|tiff?)", re.IGNORECASE)
 
 
@@ -37,18 +42,105 @@ def photograph_key(name: str) -> str:
 def photograph_ids(given: Sequence[Any] | None, cells: Iterable[Any]) -> list[str | None]:
     """The photograph of each row: its `image_id`, else its file's name, or its bytes where files of one name differ.
 
+    A row without an `image_id` whose file another row gives an id has that id.
+
     Args:
-        given: the column `image_id`, where there is one.
-        cells: of whole images, as `decode_image` takes them, or `None`; read only where a row has no id.
+        given: the column `image_id`, if any.
+        cells: whole images, as `decode_image` takes them, or `None`; read only if a row has no id.
 
     Returns:
-        For each row; `None` where neither an id nor an image is known.
+        One text per row; `None` if neither an id nor an image is known.
     """
     if given is not None and not any(map(has_no_id, given)):
         return [str(value) for value in given]
-    files = _file_keys(cells)
-    given = [None] * len(files) if given is None else given
-    return [file if has_no_id(value) else str(value) for value, file in zip(given, files, strict=True)]
+    return _with_given(given, _file_keys(*_names_and_marks(cells)))
+
+
+def photographs(dataset: Dataset) -> list[str | None]:
+    """The photograph of each row of a dataset, by the rule of [`photograph_ids`].
+
+    Embedded images are read only if their names are missing or repeated; no image is decoded, no file opened.
+
+    Args:
+        dataset: in the column contract, with or without the columns `image_id` and `image`.
+    """
+    given = dataset.with_format(None)[IMAGE_ID][:] if IMAGE_ID in dataset.column_names else None
+    if given is not None and not any(map(has_no_id, given)):
+        return [str(value) for value in given]
+    return _with_given(given, _stored_keys(dataset))
+
+
+def photographs_or_rows(dataset: Dataset) -> list[str]:
+    """[`photographs`], with `row n` for row n if neither an id nor an image is known.
+
+    Args:
+        dataset: in the column contract.
+    """
+    return [name or f"row {row}" for row, name in enumerate(photographs(dataset))]
+
+
+def with_image_ids(dataset: Dataset, ids: Sequence[str | None] | None = None) -> Dataset:
+    """The dataset with the photograph of each row in its column `image_id`; nothing is copied.
+
+    Args:
+        dataset: in the column contract. One in which every row has an `image_id`, or no photograph is known, comes
+            back as it is.
+        ids: what [`photographs`] returns; computed by default.
+    """
+    ids = photographs(dataset) if ids is None else ids
+    given = dataset.with_format(None)[IMAGE_ID][:] if IMAGE_ID in dataset.column_names else [None] * len(ids)
+    if all(has_no_id(value) == (name is None) for value, name in zip(given, ids, strict=True)):
+        return dataset
+    return _with_ids(dataset, ids)
+
+
+def with_shared_ids(dataset: Dataset) -> Dataset:
+    """The dataset as [`with_image_ids`] returns it if two rows show one photograph, else as it is.
+
+    Args:
+        dataset: in the column contract.
+    """
+    ids = photographs(dataset)
+    there = Counter(name for name in ids if name is not None)
+    return with_image_ids(dataset, ids) if there.total() > len(there) else dataset
+
+
+def _with_ids(dataset: Dataset, ids: Sequence[str | None]) -> Dataset:
+    """The dataset with these values in its column `image_id`.
+
+    Args:
+        dataset: any; of one that `select` made, `add_column` would write out all rows, with their images.
+        ids: of each row.
+    """
+    from datasets import Dataset, Value
+
+    if IMAGE_ID in dataset.column_names:
+        dataset = dataset.remove_columns(IMAGE_ID)
+    if dataset._indices is None:
+        return dataset.add_column(IMAGE_ID, list(ids), feature=Value("string"))
+    rows = dataset._indices.column(0).to_numpy()
+    stored: list[str | None] = [None] * len(dataset.data)
+    for row, value in zip(rows.tolist(), ids, strict=True):
+        stored[row] = value
+    whole = Dataset(dataset.data, dataset.info.copy(), dataset.split, fingerprint=dataset._fingerprint)
+    chosen = whole.add_column(IMAGE_ID, stored, feature=Value("string")).select(rows)
+    settings = dataset.format
+    columns = None if {*settings["columns"]} == {*dataset.column_names} else settings["columns"]
+    chosen.set_format(settings["type"], columns, settings["output_all_columns"], **settings["format_kwargs"])
+    return chosen
+
+
+def streamed_id(row: Mapping[str, Any]) -> Any:
+    """The photograph of a row of a stream, whose other rows are not known: its `image_id`, else its bytes or place.
+
+    Args:
+        row: with the columns `image_id` and `image`, or one of them.
+    """
+    given = row.get(IMAGE_ID)
+    if not has_no_id(given):
+        return given
+    (_,), (mark,) = _names_and_marks([row.get("image")])
+    return mark
 
 
 def has_no_id(value: Any) -> bool:
@@ -56,19 +148,89 @@ def has_no_id(value: Any) -> bool:
     return value is None or (isinstance(value, str) and not value.strip()) or bool(value != value)
 
 
-def _file_keys(cells: Iterable[Any]) -> list[str | None]:
+def _with_given(given: Sequence[Any] | None, files: Sequence[str | None]) -> list[str | None]:
+    given = [None] * len(files) if given is None else given
+    known: dict[str | None, str] = {}
+    for value, file in zip(given, files, strict=True):
+        if file is not None and not has_no_id(value):
+            known.setdefault(file, str(value))
+    return [known.get(file, file) if has_no_id(one) else str(one) for one, file in zip(given, files, strict=True)]
+
+
+def _names_and_marks(cells: Iterable[Any]) -> tuple[list[str | None], list[str | None]]:
+    """The name of each image's file, and what tells it from others of that name: its bytes, else its place."""
     names, marks = [], []
     for cell in cells:
         path, content = (cell.get("path"), cell.get("bytes")) if isinstance(cell, dict) else (cell, None)
-        if isinstance(path, str) and shown(path) != path:  # a signature is not written into results
-            path = sha256(path.encode()).hexdigest()[:16]
-        names.append(Path(path).name if isinstance(path, str) else None)
-        marks.append(path if content is None else sha256(content).hexdigest()[:16])
+        name, place = _name_and_place(path)
+        names.append(name)
+        marks.append(place if content is None else _digest(content))
+    return names, marks
+
+
+def _name_and_place(path: Any) -> tuple[str | None, str | None]:
+    if not isinstance(path, str) or not path:
+        return None, None
+    if shown(path) != path:  # a signature is not written into results
+        return (_digest(path.encode()),) * 2
+    name, _, archive = path.partition("::")  # as in zip://a.jpg::set.zip
+    return Path(name).name, _digest(path.encode()) if archive else path
+
+
+def _digest(content: bytes) -> str:
+    return sha256(content).hexdigest()[:16]
+
+
+def _stored_keys(dataset: Dataset) -> list[str | None]:
+    """`_file_keys` of the column `image`."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from hfcomp.data.loading import undecoded
+    from hfcomp.data.overlap.image_columns import each_cell
+
+    if "image" not in dataset.column_names:
+        return [None] * len(dataset)
+    stored = dataset.data.column("image")
+    if not pa.types.is_struct(stored.type):
+        return _file_keys(*_names_and_marks(dataset.with_format(None)["image"]))
+    # a field at a time: rows that are taken whole would be read with their bytes
+    paths, inside = pc.struct_field(stored, "path"), pc.is_valid(pc.struct_field(stored, "bytes"))
+    if dataset._indices is not None:
+        paths, inside = (one.take(dataset._indices.column(0)) for one in (paths, inside))
+    listed = paths.to_pylist()
+    known = {path: _name_and_place(path) for path in {*listed}}
+    names, marks = [known[path][0] for path in listed], [known[path][1] for path in listed]
+    number = Counter(names)
+    read = [
+        row for row, there in enumerate(inside.to_pylist()) if there and (not names[row] or number[names[row]] > 1)
+    ]
+    cells = undecoded(dataset.with_format(None).select_columns(["image"]))["image"]
+    for row, cell in each_cell(cells, read):
+        marks[row] = _digest(cell["bytes"])
+    return _file_keys(names, marks)
+
+
+def _file_keys(names: Sequence[str | None], marks: Sequence[str | None]) -> list[str | None]:
     of_name: dict[str | None, set[str | None]] = {}
     for name, mark in zip(names, marks, strict=True):
         of_name.setdefault(name, set()).add(mark)
-    alone = {name for name, found in of_name.items() if name is not None and len(found) == 1}
-    return [name if name in alone else mark for name, mark in zip(names, marks, strict=True)]
+    short = {name: _shortened(found) for name, found in of_name.items() if name is not None and len(found) > 1}
+    alone = of_name.keys() - short.keys() - {None}
+    return [
+        name if name in alone else short.get(name, {}).get(mark, mark) for name, mark in zip(names, marks, strict=True)
+    ]
+
+
+def _shortened(marks: set[str | None]) -> dict[str | None, str]:
+    """Places of one name from the folder on that distinguishes them, so that no id depends on where a set lies."""
+    parts = {mark: Path(mark).parts for mark in marks if mark is not None}
+    most = max(map(len, parts.values()))
+    for number in range(1, most):
+        tails = {mark: "/".join(one[-number:]) for mark, one in parts.items()}
+        if len({*tails.values()}) == len(tails):
+            return tails
+    return {}
 
 
 def image_key(value: Any, row: int) -> int:
@@ -104,8 +266,8 @@ def shared_rows(values: Sequence[Any]) -> int:
     if len(number) == 1 and len(values) > 1:
         raise ValueError(
             f"column {IMAGE_ID!r}: all {len(values):,} rows have the value {values[0]!r}, so no row would be a "
-            "negative of another. Give rows of different images different values, or remove the column, in Python "
-            f"with dataset.remove_columns({IMAGE_ID!r}). A recipe with captions: all fills the column with row "
-            "indices: use a data set with several images."
+            "negative of another. The column is given, or made from the images' files; a recipe with captions: all "
+            f"fills the column too. If the rows show different images, give each its own value: {OWN_IDS} Otherwise "
+            "use a data set with several images."
         )
     return sum(count for count in number.values() if count > 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 from datasets import Dataset, LargeList, List, Value, concatenate_datasets
 
-from hfcomp.data.image_ids import IMAGE_ID, image_key
+from hfcomp.data.image_ids import IMAGE_ID, image_key, photographs_or_rows
 from hfcomp.parsing import tokens
 
 Log = Callable[[str], None]
@@ -45,8 +45,8 @@ def every_caption(dataset: Dataset, log: Log) -> Dataset:
     No image is copied: the table is laid under itself as often as an image has captions, which shares its memory, and
     the texts. Rows taken twice by `select` would instead be written out, with their bytes, by the next
     column that is added. So an image with fewer captions than another has rows without any, `None`, until all columns
-    are there. Without a column `image_id`, one with the number of the image is added; an entry that is missing there
-    becomes `row n` for all captions of row n.
+    are there. An `image_id` that is missing is filled in by the image's file, else as `row n` for all captions of
+    row n.
 
     Args:
         dataset: with a column `caption` of lists.
@@ -63,7 +63,7 @@ def every_caption(dataset: Dataset, log: Log) -> Dataset:
         )
     texts = [_texts(captions, row) for row, captions in enumerate(dataset["caption"])]
     named = IMAGE_ID in dataset.column_names
-    names, kind = _image_names(dataset) if named else ([str(row) for row in range(len(dataset))], Value("string"))
+    names, kind = _image_names(dataset)
     images = dataset.remove_columns(["caption", IMAGE_ID] if named else "caption")
     # added again, so that filtered rows are written out here, once
     images = images.add_column(IMAGE_ID, names, feature=kind)
@@ -74,15 +74,11 @@ def every_caption(dataset: Dataset, log: Log) -> Dataset:
 
 
 def _image_names(dataset: Dataset) -> tuple[list[Any], Any]:
-    """The column `image_id` and its type; where entries are missing, with texts in their place.
-
-    Each caption would else be taken for one of an image of its own.
-    """
-    names, kind = dataset[IMAGE_ID][:], dataset.features[IMAGE_ID]
-    missing = {row for row, name in enumerate(names) if image_key(name, row) < 0}
-    if not missing:
-        return names, kind
-    return [f"row {row}" if row in missing else str(name) for row, name in enumerate(names)], Value("string")
+    """The column `image_id` and its type; if entries are missing, with texts in their place."""
+    names = dataset[IMAGE_ID][:] if IMAGE_ID in dataset.column_names else [None] * len(dataset)
+    if min([image_key(name, row) for row, name in enumerate(names)], default=0) >= 0:
+        return names, dataset.features.get(IMAGE_ID, Value("string"))
+    return photographs_or_rows(dataset), Value("string")
 
 
 def _texts(captions: list[str | None] | None, row: int) -> list[str]:

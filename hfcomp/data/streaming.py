@@ -14,6 +14,7 @@ from torch.utils.data import get_worker_info
 from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.draws.captions import columns_by_caption, with_drawn_caption
 from hfcomp.data.draws.crops import CROP_BOX, draw_box
+from hfcomp.data.image_ids import IMAGE_ID, streamed_id
 from hfcomp.data.loading import undecoded
 from hfcomp.data.urls import add_repositories
 
@@ -54,6 +55,7 @@ class StreamedRows(torch.utils.data.IterableDataset):
     Attributes:
         skip_batches: that a resumed run passes over: their rows are nothing but their number and `SKIPPED`, for
             [`SkippingCollator`]. With more workers than shards, whose turns are not known, they are whole.
+        has_image_ids: whether rows have an `image_id`: the stream's own, else one made from the image.
 
     Raises:
         ValueError: when read, for a pass that has fewer rows than a batch.
@@ -74,6 +76,7 @@ class StreamedRows(torch.utils.data.IterableDataset):
         self.dataset = undecoded(dataset.select_columns(kept))
         if buffer > 1:
             self.dataset = self.dataset.shuffle(seed=seed, buffer_size=buffer)
+        self.has_image_ids = bool({IMAGE_ID, "image"} & {*self.dataset.column_names})
         self.batch_size, self.seed = batch_size, seed
         self.draw_captions, self.random_crop = draw_captions, random_crop
         self.skip_batches = 0
@@ -124,7 +127,12 @@ class StreamedRows(torch.utils.data.IterableDataset):
         return max(0, -(-(self.skip_batches - worker.id) // worker.num_workers))
 
     def _drawn(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A row with one of its captions and a crop; every pass numbers its rows anew, so that others are drawn."""
+        """A row with its photograph, one of its captions and a crop.
+
+        Every pass numbers its rows anew, so that others are drawn.
+        """
+        if self.has_image_ids:
+            row[IMAGE_ID] = streamed_id(row)
         if self.random_crop < 1:
             row[CROP_BOX] = draw_box(self.random_crop, random.Random(f"crops {self.seed} {row['row']}"))
         if not self.draw_captions:

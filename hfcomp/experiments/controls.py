@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from datasets import IterableDataset
 
 from hfcomp.data.concepts.random_spans import RandomSpans
+from hfcomp.data.image_ids import photographs_or_rows
 from hfcomp.data.negatives.shuffled import ShuffledNegatives, derangement, is_negative
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.experiment_config import SAME_BATCH
@@ -108,7 +109,7 @@ def same_batch(method: Arm) -> Arm:
 
 
 def shuffled(method: Arm) -> Arm:
-    """The method itself with every row's negatives given to another row.
+    """The method itself with every row's negatives given to another row, of another photograph.
 
     The negatives stay what they are, as texts and as images, but are no longer near the caption they stand beside. A
     method that does as well with them gains from more data, not from hardness. Likewise neighbours: each row brings
@@ -120,7 +121,7 @@ def shuffled(method: Arm) -> Arm:
         raise NotApplicable(f"{method.name} reads no negatives.")
     if len(method.rows) < 2:
         raise NotApplicable("the training set has one row.")
-    partners = derangement(len(method.rows), int(method.arguments.get("seed", 42)))
+    partners = derangement(photographs_or_rows(method.rows), int(method.arguments.get("seed", 42)))
     return replace(method, name="shuffled", rows=ShuffledNegatives(method.rows, partners))
 
 

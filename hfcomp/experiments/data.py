@@ -10,6 +10,7 @@ from datasets import Dataset, IterableDataset
 from hfcomp.data.columns import rename_columns
 from hfcomp.data.concepts.columns import with_concepts
 from hfcomp.data.formats.caption_files import with_captions_of
+from hfcomp.data.image_ids import with_image_ids
 from hfcomp.data.loading import contract_rows, load_training_stream
 from hfcomp.data.negatives.columns import with_concreteness, with_keyword_negatives
 from hfcomp.data.overlap import COLUMNS as IMAGE_COLUMNS
@@ -70,6 +71,7 @@ def load_rows(
         log=log,
         progress=session.state.is_main_process and not recipe.trainer_arguments.get("disable_tqdm"),
     )
+    rows = with_image_ids(rows) if isinstance(rows, Dataset) else rows  # here, so that controls need not read them
     fit_batch(recipe, rows, log)
     check_batch(recipe, rows)
     with first_process_first():

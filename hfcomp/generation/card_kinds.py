@@ -24,7 +24,8 @@ class Kind:
     about: str
     columns: Mapping[str, str]
     others: str = (
-        "Other columns are the source's. Its images are its own bytes. Concreteness ratings are not included, as "
+        "Other columns are the source's; an `image_id` that it lacks is made from its images, equal in rows of one "
+        "image. Its images are its own bytes. Concreteness ratings are not included, as "
         "their licence forbids it: hfcomp joins them from your copy when a set is loaded."
     )
     header: Sequence[str] = ()

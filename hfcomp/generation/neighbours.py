@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hfcomp.checksums import read_checked, with_checksum
 from hfcomp.data.columns import require_columns
+from hfcomp.data.image_ids import IMAGE_ID, photographs, with_image_ids
 from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import NEIGHBOURS, default_folder, mark_used
@@ -23,7 +24,7 @@ from hfcomp.generation.shards import Batch, Stage
 from hfcomp.generation.sources import BuildInputs, Log, kept_columns, model_facts, output_features, read_rows
 from hfcomp.negatives.neighbours import EXACT_ROWS, default_method, neighbour_columns
 
-FEATURES = {"image_id": Value("string"), "neighbour_ids": List(Value("string"))}
+FEATURES = {IMAGE_ID: Value("string"), "neighbour_ids": List(Value("string"))}
 
 
 def with_neighbours(
@@ -36,7 +37,7 @@ def with_neighbours(
     cache: EmbeddingCache | None = None,
     device: str | None = None,
 ) -> Dataset:
-    """Adds `neighbour_ids`, and `image_id` where the set has none: the first row that holds the same image.
+    """Adds `neighbour_ids`, and `image_id` where rows have none: by the rule of [`photographs`].
 
     Copies of one file are never neighbours, whatever their ids; nor, by captions, images with equal captions.
     Every process gets the same columns; with a cache on disk the second one reads what the first one computed.
@@ -55,16 +56,21 @@ def with_neighbours(
     """
     if by not in get_args(ComparedBy):
         raise ValueError(f"by={by!r}: expected one of {', '.join(get_args(ComparedBy))}.")
-    has_ids = "image_id" in dataset.column_names
+    has_ids = IMAGE_ID in dataset.column_names
     require_columns(dataset, [by] if has_ids else dict.fromkeys((by, "image")), needed_by="the search for neighbours")
     embedder = Embedder(place, cache=cache, device=device)
-    found = embedder.index_images(undecoded(dataset)["image"], progress=True) if by == "image" or not has_ids else None
-    ids = _ids(dataset, None if found is None else found.index)
-    if by == "caption":
+    ids = photographs(dataset)
+    if by == "image":
+        found = embedder.index_images(undecoded(dataset)["image"], progress=True)
+    else:
         found = embedder.index_texts(dataset["caption"][:], progress=True)
     if (found.index < 0).any():
         row = int(np.argmax(found.index < 0))
         raise ValueError(f"column {by!r}, row {row}: found nothing, which has no neighbours. Remove such rows.")
+    if None in ids:
+        raise ValueError(
+            f"column {IMAGE_ID!r}, row {ids.index(None)}: found nothing, and no image. Give the row one of the two."
+        )
     near = _cached_neighbours(cache, found.take(slice(None)), found.index, ids, number)
     embedder.release()
     for note in cache.notes if cache else ():
@@ -73,26 +79,11 @@ def with_neighbours(
     most = min(number, images - 1)
     wanted = f" ({number} were requested, but there are no more images)" if most < number else ""
     log(f"{images:,} images, each with the {most} nearest{wanted} by {by} ({place}, {_how(images)})")
-    columns = {"neighbour_ids": near} if has_ids else {"image_id": ids, "neighbour_ids": near}
     if "neighbour_ids" in dataset.column_names:
         log("they replace the data set's own neighbour_ids")
         dataset = dataset.remove_columns("neighbour_ids")
-    for name, values in columns.items():
-        dataset = dataset.add_column(name, values, feature=FEATURES[name])
-    return dataset
-
-
-def _ids(dataset: Dataset, same: NDArray[np.int64] | None) -> list[str]:
-    if same is not None and "image_id" not in dataset.column_names:
-        _, first, which = np.unique(same, return_index=True, return_inverse=True)
-        return [str(row) for row in first[which]]
-    ids = dataset["image_id"][:]
-    if None in ids:
-        raise ValueError(
-            f"column 'image_id', row {ids.index(None)}: found nothing. Give every row one, or remove the column: rows "
-            "with the same image then get the same id."
-        )
-    return [str(one) for one in ids]
+    dataset = with_image_ids(dataset, ids)
+    return dataset.add_column("neighbour_ids", near, feature=FEATURES["neighbour_ids"])
 
 
 def _how(images: int) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from datasets import Dataset, Features, Image, LargeList, List, Value
+from datasets import Dataset, Features, Image, LargeList, List
 
 from hfcomp.data.built_sets import TRAIN
 from hfcomp.data.columns import require_columns
 from hfcomp.data.formats.caption_files import with_captions_of
 from hfcomp.data.formats.image_files import TEXTS, check_image_files
+from hfcomp.data.image_ids import IMAGE_ID, photographs_or_rows, with_image_ids
 from hfcomp.data.known_names import parse_column_names, proposed_names, spelled
 from hfcomp.data.licenses import LICENSE
 from hfcomp.data.loading import contract_rows
@@ -86,7 +87,8 @@ def read_captioned_rows(
     """The rows to build from, without the columns that `is_old` says describe earlier ones of the same kind.
 
     `needed` are further columns, `needed_by` the option that needs them; those of `joined_by` are kept where they are
-    there, whatever `--columns` says.
+    there, whatever `--columns` says. Rows with images have their photograph in `image_id`, unless that is in
+    `joined_by`.
 
     Raises:
         ValueError: for missing columns, requested ones of earlier builds, or a `caption` that is not a text.
@@ -106,16 +108,13 @@ def read_captioned_rows(
         log(f"the source's own {', '.join(left)} are dropped: they describe other {options.what}")
     kept = [name for name in kept if name not in left]
     if options.captions == "all" and isinstance(dataset.features["caption"], List | LargeList):
-        dataset = _with_image_ids(dataset)
-        needed = [*needed, "image_id"]
+        # a row becomes several, which must be known as those of one image
+        dataset = with_image_ids(dataset, photographs_or_rows(dataset))
+        needed = [*needed, IMAGE_ID]
+    elif "image" in (*needed, *kept) and IMAGE_ID not in joined_by:  # a build that joins by it finds it by itself
+        dataset = with_image_ids(dataset)
+        kept = [*kept, *({IMAGE_ID} & {*dataset.column_names})]
     return dataset.select_columns(list(dict.fromkeys(["caption", *needed, *kept])))
-
-
-def _with_image_ids(dataset: Dataset) -> Dataset:
-    """Rows of one image have to be known as such; where the source does not name its images, their numbers do."""
-    if "image_id" in dataset.column_names:
-        return dataset
-    return dataset.add_column("image_id", [str(row) for row in range(len(dataset))], feature=Value("string"))
 
 
 def _check_captions(options: BuildOptions, dataset: Dataset) -> None:

@@ -17,7 +17,7 @@ from hfcomp.data.draws.captions import DrawnCaptions, check_drawn_captions, has_
 from hfcomp.data.draws.crops import DrawnCrops
 from hfcomp.data.draws.epochs import DrawnRows
 from hfcomp.data.formats.image_files import Folders, check_image_files, with_image_files
-from hfcomp.data.image_ids import IMAGE_ID
+from hfcomp.data.image_ids import IMAGE_ID, with_shared_ids
 from hfcomp.data.loading import TrainingRows, first_short_row
 from hfcomp.data.pixels.store import read_manifest
 from hfcomp.data.streaming import StreamedRows, check_names
@@ -166,7 +166,7 @@ class ObjectiveHooks:
             logger.warning(f"{type(self).__name__}: the data set has no {', '.join(absent)}; treated as empty.")
         check_image_files(dataset, columns)
         if not isinstance(dataset, IterableDataset):
-            return self._with_drawn_captions(TrainingRows(dataset, read), args)
+            return self._with_drawn_captions(TrainingRows(with_shared_ids(dataset), read), args)
         settings = {name: getattr(args, name) for name in ("seed", "draw_captions", "random_crop")}
         batch = args.per_device_train_batch_size * args.world_size
         return StreamedRows(dataset, read, batch_size=batch, buffer=args.shuffle_buffer, **settings)

@@ -187,7 +187,7 @@ def test_lists_of_captions_give_a_row_each(tmp_path):
     cli.main(["build", *given, str(tmp_path / "all"), "--captions", "all"])
     every = load_dataset(str(tmp_path / "all"), split="train")
     assert every["caption"][:] == ["a red dog", "a cat and a dog", "a car"]
-    assert every["image_id"][:] == ["0", "0", "1"]
+    assert every["image_id"][:] == ["row 0", "row 0", "row 1"]
     cli.main(["build", *given, str(tmp_path / "longest")])
     assert load_dataset(str(tmp_path / "longest"), split="train")["caption"][:] == ["a cat and a dog", "a car"]
 

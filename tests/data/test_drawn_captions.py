@@ -79,7 +79,7 @@ def test_workers_draw_what_the_main_process_draws(rows):
 
 
 def test_shuffled_negatives_are_of_another_rows_captions(dataset):
-    partners = derangement(ROWS, 0)
+    partners = derangement(range(ROWS), 0)
     drawn = DrawnCaptions(ShuffledNegatives(dataset, partners), seed=0)
     for index in range(ROWS):
         row = drawn[index, 1]

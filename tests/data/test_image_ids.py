@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from datasets import Dataset, Features, Image
 
-from hfcomp.data.image_ids import image_key, photograph_ids, photograph_key, shared_rows
+from hfcomp.data import image_ids
+from hfcomp.data.image_ids import image_key, photograph_ids, photograph_key, photographs, shared_rows
 from hfcomp.data.row_values import row_fields
 
 
@@ -39,7 +41,7 @@ def test_rows_that_share_an_image_are_counted():
 
 
 def test_one_image_for_all_rows_is_refused():
-    with pytest.raises(ValueError, match=r"all 3 rows have the value 'x'.*remove_columns\('image_id'\)"):
+    with pytest.raises(ValueError, match=r"all 3 rows have the value 'x'.*{'image_id': str\(number\)}"):
         shared_rows(["x"] * 3)
 
 
@@ -67,5 +69,30 @@ def test_a_row_without_an_id_is_of_its_file():
     ]
     found = photograph_ids(None, cells)
     assert found[0] == found[3] == "1.jpg" and found[1] not in (None, "1.jpg") and found[2] is None
-    assert photograph_ids([7, "", float("nan"), None], cells) == ["7", found[1], None, "1.jpg"]
+    assert photograph_ids(["", "", float("nan"), None], cells) == found
+    assert photograph_ids([7, "", float("nan"), None], cells) == ["7", found[1], None, "7"]  # as its file's other row
     assert photograph_ids([7, 8], iter(())) == ["7", "8"]  # no image is read
+
+
+def test_files_of_one_name_are_known_from_the_folder_that_differs():
+    paths = ["/data/a/1.jpg", "/data/b/1.jpg", "/data/a/1.jpg", "zip://2.jpg::/data/x.zip", "zip://3.jpg::/data/x.zip"]
+    assert photograph_ids(None, paths) == ["a/1.jpg", "b/1.jpg", "a/1.jpg", "2.jpg", "3.jpg"]
+    in_two = photograph_ids(None, ["zip://2.jpg::/data/x.zip", "zip://2.jpg::/data/y.zip"])
+    assert len({*in_two}) == 2 and not any("data" in name for name in in_two)
+    urls = photograph_ids(None, ["https://host/1.jpg?key=a", "https://host/1.jpg?key=a", "https://host/1.jpg?key=b"])
+    assert urls[0] == urls[1] != urls[2] and not any("key" in name for name in urls)
+
+
+def test_images_are_read_only_if_their_names_do_not_decide(monkeypatch):
+    content = [b"x", b"y", b"x", b"z", b"z"]
+    paths = ["1.jpg", "2.jpg", "1.jpg", None, None]
+    cells = [{"bytes": one, "path": path} for one, path in zip(content, paths, strict=True)]
+    rows = Dataset.from_dict({"image": cells}, features=Features({"image": Image(decode=False)}))
+    read = []
+    digest = image_ids._digest
+    monkeypatch.setattr(image_ids, "_digest", lambda one: read.append(one) or digest(one))
+    found = photographs(rows)
+    assert found == ["1.jpg", "2.jpg", "1.jpg", digest(b"z"), digest(b"z")] == photograph_ids(None, cells)
+    assert read[:4] == [b"x", b"x", b"z", b"z"]
+    read.clear()
+    assert photographs(rows.select([0, 1])) == ["1.jpg", "2.jpg"] and not read

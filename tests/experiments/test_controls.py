@@ -139,7 +139,7 @@ def test_shuffled_rows_keep_their_positive_and_have_all_negatives_of_one_other_r
     own = dataclasses.replace(own, rows=own.rows.add_column("neighbour_ids", [[f"tiny-{row}"] for row in range(20)]))
     run = CONTROLS["shuffled"](own)
     assert (run.trainer_class, run.arguments, run.batch_size) == (own.trainer_class, own.arguments, own.batch_size)
-    partners = derangement(20, 3)
+    partners = derangement(range(20), 3)
     columns = ["image", "caption", "negative_captions", "negative_image", "negative_kinds", "negative_concreteness"]
     columns += ["neighbour_ids", "image_id"]
     before, after = _all(TrainingRows(own.rows, columns)), _all(run.rows)

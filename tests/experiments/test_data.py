@@ -170,7 +170,7 @@ ALL = ["A dog.", "Nothing here.", "The bus is large.", "A red dog under a small 
 def test_every_caption_is_a_row_with_its_image(listing):
     dataset, logged = rows(listing, captions="all")
     assert dataset["caption"][:] == ALL
-    assert dataset["image_id"][:] == ["0", "1", "2", "0", "1"]
+    assert dataset["image_id"][:] == ["0.png", "1.png", "2.png", "0.png", "1.png"]
     assert [Path(image["path"]).stem for image in dataset["image"]] == ["0", "1", "2", "0", "1"]
     assert "every caption is a row: 5 rows of 3 images" in logged
 

@@ -107,6 +107,17 @@ def test_a_run_leaves_them_out_of_every_model_and_says_so_everywhere(rows, clip,
         assert said.removeprefix("overlap: ") in card.read_text().partition("## Overlap")[2]
 
 
+def test_a_photograph_with_captions_on_both_sides_of_a_split_is_held_out(clip, tmp_path):
+    """Eight photographs with two captions each and no `image_id`; the fourth is on both sides."""
+    place = str(tmp_path / "rows")
+    pairs(range(8)).select([row // 2 for row in range(16)]).save_to_disk(place)
+    parts = {"dataset_split": "train[:7]", "evaluation_split": "train[7:]"}
+    found, session = loaded(recipe({"train": place, "test": place}, clip, **parts))
+    ids = found["image_id"][:]
+    assert len(ids) == 6 and ids[::2] == ids[1::2] and len({*ids}) == 3
+    assert any("1 of 7 training rows show 1 of the 5 images" in note for note in session.notes)
+
+
 def test_refuse_names_counts_rows_and_how_to_fix_it(rows, clip):
     with pytest.raises(ValueError) as caught:
         loaded(recipe(rows, clip, overlap="refuse"))

@@ -41,7 +41,7 @@ def test_entries_are_counted_without_reading_them(pairs, without):
     assert number_of_entries(pairs.select(order), "negative_image") == sum(there[row] for row in order)
     assert number_of_entries(without, "negative_image") == 0
     assert number_of_entries(pairs, "mask") == 0
-    rows = ShuffledNegatives(pairs, derangement(len(pairs), 0))
+    rows = ShuffledNegatives(pairs, derangement(range(len(pairs)), 0))
     assert rows.number_of_entries("negative_image") == sum(there)
     assert rows.number_of_entries("caption") == len(pairs)
 
@@ -166,7 +166,7 @@ def test_a_stream_without_the_column_is_refused(clip, without, tmp_path):
 
 
 def test_rows_of_a_control_are_asked_for_their_own_negatives(clip, without, tmp_path):
-    rows = ShuffledNegatives(without, derangement(len(without), 0))
+    rows = ShuffledNegatives(without, derangement(range(len(without)), 0))
     assert isinstance(rows, TrainingRows)
     with pytest.raises(ValueError, match="none of .* rows has a negative_image"):
         build(CementTrainer, clip, rows, tmp_path).train()

@@ -11,6 +11,7 @@ from datasets import List, Value
 from hfcomp.data.concepts.random_spans import RandomSpans
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.negatives.shuffled import ShuffledNegatives, derangement
+from hfcomp.data.row_values import row_fields
 from hfcomp.data.several_captions import every_caption
 from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.c2lip import C2LIPTrainer
@@ -80,16 +81,24 @@ def test_they_are_counted_in_the_log(clip, captions, tmp_path, caplog):
         trainer.train()
     assert history(trainer, "same_image_pairs") == [6 * 3 * 2] * 2
     (line,) = [record.message for record in caplog.records if record.name == LOGGER]
-    assert line.startswith("18 of 18 rows share their image with another row (column 'image_id')")
+    assert line.startswith("18 of 18 rows share their image with another row (by 'image_id', else by file)")
 
 
-def test_without_the_column_nothing_is_left_out(clip, captions, tmp_path, caplog):
+def test_without_the_column_their_images_say_it(clip, captions, tmp_path):
+    """`tests/data/test_one_photograph.py` has more of this."""
     rows = captions.remove_columns("image_id")
-    trainer = build(InfoNCETrainer, clip, rows, tmp_path, per_device_train_batch_size=18)
-    batch = batch_of(trainer, range(8))
+    chosen = [0, 6, 12, 1, 7, 2, 3, 9]
+    loss, _ = loss_and_gradients(build(InfoNCETrainer, clip, rows, tmp_path), chosen)
+    assert loss == loss_and_gradients(build(InfoNCETrainer, clip, captions, tmp_path), chosen)[0]
+
+
+def test_where_all_images_differ_nothing_is_left_out(clip, captions, tmp_path, caplog):
+    rows = captions.select(range(6)).remove_columns("image_id")
+    trainer = build(InfoNCETrainer, clip, rows, tmp_path, per_device_train_batch_size=6)
+    batch = batch_of(trainer, range(6))
     assert "image_id" not in batch
-    loss, _ = loss_and_gradients(trainer, range(8))
-    torch.testing.assert_close(loss.double(), by_hand(trainer, batch, range(8)), rtol=1e-6, atol=0)
+    loss, _ = loss_and_gradients(trainer, range(6))
+    torch.testing.assert_close(loss.double(), by_hand(trainer, batch, range(6)), rtol=1e-6, atol=0)
     with caplog.at_level(logging.WARNING, logger=LOGGER):
         trainer.train()
     assert not history(trainer, "same_image_pairs")
@@ -98,7 +107,10 @@ def test_without_the_column_nothing_is_left_out(clip, captions, tmp_path, caplog
 
 def test_the_column_may_have_another_name_and_gaps(clip, captions, tmp_path):
     rows = captions.rename_column("image_id", "photo")
-    some = rows.map(lambda row, index: {"photo": None if index % 6 == 1 else row["photo"]}, with_indices=True)
+    some = rows.map(lambda row, index: {"photo": None if index == 7 else row["photo"]}, with_indices=True)
+    some = some.map(
+        lambda row, index: {"photo": None, "image": tiny.image(9)} if index == 1 else {}, with_indices=True
+    )
     chosen = [0, 6, 12, 1, 7, 2, 3, 9]
     trainer = build(InfoNCETrainer, clip, some, tmp_path, column_names={"image_id": "photo"})
     image_of = [0, 0, 0, "1a", "1b", 2, 3, 3]
@@ -106,10 +118,37 @@ def test_the_column_may_have_another_name_and_gaps(clip, captions, tmp_path):
     torch.testing.assert_close(loss.double(), by_hand(trainer, batch_of(trainer, chosen), image_of), rtol=1e-6, atol=0)
 
 
-def test_one_image_for_all_rows_is_refused(clip, captions, tmp_path):
-    rows = captions.map(lambda row: {"image_id": "one"})
-    with pytest.raises(ValueError, match="all 18 rows have the value 'one'"):
-        build(InfoNCETrainer, clip, rows, tmp_path).train()
+@pytest.mark.follows("hfcomp/data/image_ids.py", "If the rows show different images, give each its own value:")
+@pytest.mark.parametrize("given", [True, False])
+def test_one_image_for_all_rows_is_refused_unless_each_row_has_an_id(given, clip, captions, tmp_path):
+    one = captions.select([0, 6, 12])
+    rows = one.map(lambda row: {"image_id": "one"}) if given else one.remove_columns("image_id")
+    with pytest.raises(ValueError, match=r"all 3 rows have the value .* {'image_id': str\(number\)}, with_indices"):
+        build(InfoNCETrainer, clip, rows, tmp_path, per_device_train_batch_size=3).train()
+    apart = rows.map(lambda row, number: {"image_id": str(number)}, with_indices=True)
+    trainer = build(InfoNCETrainer, clip, apart, tmp_path, per_device_train_batch_size=3)
+    loss, _ = loss_and_gradients(trainer, range(3))
+    expected = by_hand(trainer, batch_of(trainer, range(3)), range(3))
+    torch.testing.assert_close(loss.double(), expected, rtol=1e-6, atol=0)
+    trainer.train()
+    assert history(trainer, "same_image_pairs") == [0, 0]
+
+
+@pytest.mark.follows("hfcomp/trainers/_support/row_report.py", "Add hfcomp.data.row_values.row_fields(rows, names)")
+@pytest.mark.parametrize("streamed", [True, False])
+def test_an_own_collator_adds_the_key(streamed, clip, captions, tmp_path):
+    """As a collator of before: rows that share an image are then refused until their ids are in the batch."""
+    rows = captions.remove_columns("image_id")
+    rows = rows.to_iterable_dataset() if streamed else rows
+    trainer = build(InfoNCETrainer, clip, rows, tmp_path, per_device_train_batch_size=18, max_steps=1)
+    own = trainer.data_collator
+    trainer.data_collator = lambda rows: {key: value for key, value in own(rows).items() if key != "image_id"}
+    with pytest.raises(ValueError, match=r"Add hfcomp.data.row_values.row_fields\(rows, names\)"):
+        trainer.train()
+    incomplete = trainer.data_collator
+    trainer.data_collator = lambda rows: incomplete(rows) | row_fields(rows, [row["row"] for row in rows])
+    trainer.train()
+    assert history(trainer, "same_image_pairs") == [36]
 
 
 def test_where_all_rows_have_one_image_the_advice_fits_a_recipe(clip, captions, tmp_path):
@@ -249,7 +288,7 @@ def test_rows_that_are_brought_along_have_ids(clip, shared, tmp_path):
 @pytest.mark.parametrize("change", ["shuffled", "random_spans"])
 def test_the_rows_of_controls_have_ids(change, clip, shared, tmp_path):
     if change == "shuffled":
-        rows, trainer_class = ShuffledNegatives(shared, derangement(21, 0)), CementTrainer
+        rows, trainer_class = ShuffledNegatives(shared, derangement(range(21), 0)), CementTrainer
     else:
         rows, trainer_class = RandomSpans(shared, 0), C2LIPTrainer
     trainer = build(trainer_class, clip, rows, tmp_path)

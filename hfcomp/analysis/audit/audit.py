@@ -32,7 +32,7 @@ from hfcomp.analysis.audit.reading import AuditSet, read_audit_set
 from hfcomp.analysis.audit.texts import duplicate_texts, near_duplicate_texts
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import UrlAccess, url_access
-from hfcomp.evaluation.blind.captions import read_caption_source
+from hfcomp.evaluation.blind.captions import CaptionSource, read_caption_source
 from hfcomp.evaluation.spec import Folders, Unavailable
 from hfcomp.statistics.results import package_versions
 
@@ -104,15 +104,17 @@ def audit(name: str, options: AuditOptions, *, hashes: Path | None = None, progr
     """
     with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
         data = read_audit_set(name, options)
+        source = _caption_source(data, options)
+        further = None if source is None or options.captions is None else source.by_image()
         number, how = options.examples, {"folder": hashes, "progress": progress}
         found = [
-            *_pair_checks(data, options),
+            *_pair_checks(data, options, source),
             text_probe(data, options.seed),
             *model_checks(data, options, progress=progress),
             same_words(data, number),
             equal_negatives(data, number),
             equal_words(data, number),
-            known_true(data, number),
+            known_true(data, number, further),
             duplicate_texts(data.texts, number),
             near_duplicate_texts(data.texts, number),
             duplicate_images(data, number, **how),
@@ -122,11 +124,11 @@ def audit(name: str, options: AuditOptions, *, hashes: Path | None = None, progr
     return Audit(data, {key: by_name[key] for key in CHECKS}, options)
 
 
-def _pair_checks(data: AuditSet, options: AuditOptions) -> list[Check]:
+def _pair_checks(data: AuditSet, options: AuditOptions, source: CaptionSource | None) -> list[Check]:
     """The rules that see no image, and the likelihood of captions and negatives."""
     if not len(data.pairs):
         return [*rule_checks(data, {}, ""), unchecked("language_model", NO_PAIRS)]
-    bigrams, note = _bigrams(data, options)
+    bigrams, note = _bigrams(data, options, source)
     scores = rule_scores(data.pairs, bigrams)
     checks = rule_checks(data, scores, note)
     if options.language_model is None:
@@ -138,17 +140,25 @@ def _pair_checks(data: AuditSet, options: AuditOptions) -> list[Check]:
     return [*checks, likelihood_check(data, (losses[0], losses[1]), without_local_paths(model.name))]
 
 
-def _bigrams(data: AuditSet, options: AuditOptions) -> tuple[Mapping[str, Scores], str]:
-    """The scores of pairs by bigrams, and what these were counted on."""
+def _caption_source(data: AuditSet, options: AuditOptions) -> CaptionSource | None:
+    """The captions of `--captions`, else COCO's; `None` if the set has no pairs, or COCO's are not here."""
+    if not len(data.pairs):
+        return None
     try:
         read = [] if data.loaded is None else [data.loaded.data]
-        source = read_caption_source(options.captions, Folders(options.data_dir), read)
+        return read_caption_source(options.captions, Folders(options.data_dir), read)
     except Unavailable:
+        return None
+
+
+def _bigrams(data: AuditSet, options: AuditOptions, source: CaptionSource | None) -> tuple[Mapping[str, Scores], str]:
+    """The scores of pairs by bigrams, and what these were counted on."""
+    if source is None:
         return own_bigram_scores(data, options.seed), OWN_CAPTIONS
     texts = [*data.texts["text"], *data.pairs["negative"]]
     model, counts = source.model_without(set(data.image_ids), texts)
+    place = without_local_paths(source.place)
     if model is None:
-        raise ValueError(f"captions: all of {source.place} are captions of this set or its images. Name others.")
-    return bigram_scores(
-        data.pairs, model
-    ), f"{counts['captions']:,} captions of {without_local_paths(counts['place'])}"
+        note = f"{OWN_CAPTIONS}, as all captions of {place} are of this set or its images"
+        return own_bigram_scores(data, options.seed), note
+    return bigram_scores(data.pairs, model), f"{counts['captions']:,} captions of {place}"

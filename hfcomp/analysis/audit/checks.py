@@ -25,7 +25,7 @@ CHECKS = {
     "same_words": "pairs whose texts have the same words in another order",
     "equal_negatives": "pairs whose negative is the caption itself, character for character",
     "equal_words": "pairs whose negative has the caption's words in the same order, but for case and punctuation",
-    "known_true": "pairs whose negative is another caption of the same image",
+    "known_true": "pairs whose negative is another caption of the same image, those of --captions included",
     "true_negatives": "pairs in which the model prefers the negative by more than the margin",
     "duplicate_texts": "captions whose words another image's caption has too",
     "near_duplicate_texts": "captions that differ from another image's caption in one word",

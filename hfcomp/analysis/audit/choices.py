@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hfcomp.analysis.audit.checks import Check, Example, share, unchecked
 from hfcomp.analysis.audit.decided import Chance, by_chance, decided, signs_of
 from hfcomp.analysis.audit.reading import AuditSet
+from hfcomp.data.image_ids import photograph_key
 from hfcomp.evaluation.blind.bigrams import BigramModel, CountedCaptions, words_of_text
 from hfcomp.evaluation.blind.rules import TEXT_RULES
 from hfcomp.reporting.report import Table
@@ -175,11 +176,21 @@ def equal_words(data: AuditSet, examples: int = 0) -> Check:
     return share("equal_words", found, data.pairs["image_id"], **_found(data, found, examples))
 
 
-def known_true(data: AuditSet, examples: int = 0) -> Check:
-    """Pairs whose negative is, word for word, another caption of the same image."""
-    true: dict[str, set[tuple[str, ...]]] = {}
+def known_true(data: AuditSet, examples: int = 0, captions: Mapping[str, Sequence[str]] | None = None) -> Check:
+    """Pairs whose negative is, word for word, another caption of the same image.
+
+    Args:
+        data: the set.
+        examples: number of pairs to show.
+        captions: further captions by the `photograph_key` of their image.
+    """
+    further = captions or {}
+    true = {
+        name: {tuple(words_of_text(text)) for text in further.get(photograph_key(name), ())}
+        for name in {*data.image_ids}
+    }
     for name, text in zip(data.texts["image_id"], data.texts["text"], strict=True):
-        true.setdefault(name, set()).add(tuple(words_of_text(text)))
+        true[name].add(tuple(words_of_text(text)))
     flags = [
         words_of_text(one) != words_of_text(two) and tuple(words_of_text(two)) in true[name]
         for (one, two), name in zip(_both(data), data.pairs["image_id"], strict=True)

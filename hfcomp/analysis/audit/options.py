@@ -16,7 +16,8 @@ class AuditOptions(DataOptions):
         output_dir: receives audit.html and audit.json.
         overwrite: replace an audit in the output folder.
         captions: what the bigram model is counted on: a file, folder or Hub id with captions, or coco; by default
-            COCO's where they are on this machine, else the set's own captions of other images.
+            COCO's where they are on this machine, else the set's own captions of other images. Those of the set's own
+            photographs are true captions for the check known_true.
         language_model: a causal language model that judges likelihood in place of bigrams: a Hub id or folder.
         model: a dual encoder for probes of embeddings and for negatives that may be true: a Hub id or folder.
         margin: by how much it has to prefer a negative to its caption, in cosine. Our choice.

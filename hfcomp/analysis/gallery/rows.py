@@ -16,6 +16,7 @@ from datasets import Dataset, Image
 from hfcomp.analysis.gallery.facts import negative_facts, other_facts
 from hfcomp.analysis.gallery.options import DataOptions, GalleryOptions
 from hfcomp.data.columns import rename_columns, require_columns
+from hfcomp.data.image_ids import with_image_ids
 from hfcomp.data.known_names import parse_column_names
 from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.generation.options import RENAME
@@ -45,7 +46,7 @@ class ShownRows:
     Attributes:
         whole: the data set as it is read, images undecoded.
         fingerprint: of its columns and all their texts and numbers; images count in the ids of rows.
-        dataset: the rows that are shown, under the contract's names.
+        dataset: the rows that are shown, under the contract's names, with the photograph of each as `image_id`.
         numbers: of each in `whole`.
     """
 
@@ -137,7 +138,7 @@ def choose_rows(whole: Dataset, name: str, options: GalleryOptions) -> ShownRows
     else:
         drawn = np.random.default_rng(options.seed).choice(len(named), size=number, replace=False)
         numbers = sorted(drawn.tolist())
-    return ShownRows(whole, set_fingerprint(whole), named.select(numbers), numbers)
+    return ShownRows(whole, set_fingerprint(whole), with_image_ids(named.select(numbers)), numbers)
 
 
 def _named(dataset: Dataset) -> Dataset:

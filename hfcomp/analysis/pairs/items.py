@@ -18,6 +18,7 @@ from hfcomp.analysis.pairs.options import DataOptions
 from hfcomp.analysis.pairs.paper import config_of
 from hfcomp.data.built_sets import check_finished, configurations
 from hfcomp.data.columns import require_columns
+from hfcomp.data.image_ids import IMAGE_ID, has_no_id, photographs_or_rows
 from hfcomp.data.known_names import parse_column_names
 from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.negatives.concreteness import MAXIMUM, MINIMUM, ConcretenessRatings
@@ -146,7 +147,7 @@ def read_pairs(name: str, place: str, options: DataOptions, ratings: Concretenes
 def _items(dataset: Dataset, name: str, place: str) -> pd.DataFrame:
     there = ["caption", "negative_captions", *(column for column in LISTS if column in dataset.column_names)]
     columns = {column: dataset[column][:] for column in there}
-    ids = dataset["image_id"][:] if "image_id" in dataset.column_names else [None] * len(dataset)
+    ids = _image_ids(dataset, name)
     items = []
     for row, (caption, negatives) in enumerate(zip(columns["caption"], columns["negative_captions"], strict=True)):
         _check_texts(caption, negatives, row, place)
@@ -154,11 +155,10 @@ def _items(dataset: Dataset, name: str, place: str) -> pd.DataFrame:
             new: _entries(columns[old][row] if old in columns else None, old, len(negatives or ()), row, place)
             for old, new in LISTS.items()
         }
-        image_id = f"{name}: row {row}" if ids[row] in (None, "") else str(ids[row])  # alike in sets that share images
         for number, negative in enumerate(negatives or ()):
             if negative and caption:
                 own = {new: values[number] for new, values in entries.items()}
-                items.append({"row": row, "place": number, "image_id": image_id, "caption": caption}
+                items.append({"row": row, "place": number, "image_id": ids[row], "caption": caption}
                              | {"negative_caption": negative} | own)  # fmt: skip
     if not items:
         raise ValueError(
@@ -166,6 +166,13 @@ def _items(dataset: Dataset, name: str, place: str) -> pd.DataFrame:
             "`hfcomp build` made, or name the columns: --column_names negative_captions=..."
         )
     return pd.DataFrame(items)
+
+
+def _image_ids(dataset: Dataset, name: str) -> list[str]:
+    """Photographs by row: a given `image_id` is the same in sets that share images, a file name belongs to its set."""
+    given = dataset[IMAGE_ID][:] if IMAGE_ID in dataset.column_names else []
+    known = {str(value) for value in given if not has_no_id(value)}
+    return [one if one in known else f"{name}: {one}" for one in photographs_or_rows(dataset)]
 
 
 def _check_texts(caption: Any, negatives: Any, row: int, place: str) -> None:
@@ -197,8 +204,11 @@ def _count_left_out(pairs: PairSet) -> None:
     without = rows - pairs.items["row"].nunique()
     if without:
         pairs.note(f"{without:,} of {rows:,} rows have no caption or no negative caption and are left out")
-    if not pairs.has("image_id") and pairs.has("image"):
-        pairs.note("without image_id every row counts as an image of its own")
+    if not pairs.has(IMAGE_ID) and pairs.has("image"):
+        pairs.note(
+            "the column image_id is missing: rows with the same image file belong to one photograph, and no "
+            "photograph is shared with another set"
+        )
 
 
 def _rate(pairs: PairSet, ratings: ConcretenessRatings | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,23 @@ from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS
 from hfcomp.fields import FIELDS, columns_of
 
 
-def derangement(number: int, seed: int) -> NDArray[np.int64]:
-    """A random permutation of `range(number)` without fixed points: one cycle through all of them.
+def derangement(photographs: Sequence[Any], seed: int) -> NDArray[np.int64]:
+    """A random permutation of rows that gives each the number of another row, of another photograph if possible.
+
+    If one photograph has more than half of the rows, some of them get rows of their own photograph.
 
     Args:
-        number: at least 2.
+        photographs: of each row, at least 2 rows; equal values are one photograph.
         seed: of the draw.
     """
-    order = np.random.default_rng(seed).permutation(number)
-    partners = np.empty(number, dtype=np.int64)
-    partners[order] = np.roll(order, 1)
+    order = np.random.default_rng(seed).permutation(len(photographs))
+    places: dict[Any, int] = {}
+    group = np.array([places.setdefault(photographs[row], len(places)) for row in order])
+    order = order[np.argsort(group, kind="stable")]
+    # rows of a photograph now stand together: a shift by the most that one has leaves each of them
+    most = min(int(np.bincount(group).max()), len(order) - 1)
+    partners = np.empty(len(order), dtype=np.int64)
+    partners[order] = np.roll(order, most)
     return partners
 
 

@@ -9,7 +9,8 @@ Name = tuple[str, str]
 COCO, SANDBOX = "COCO", "hfcomp-sandbox"
 _COCO_SOURCE = re.compile(r"(?:ms[ _-]?)?coco(?:[ _/-]?(?:captions|karpathy|train|val|test|201[457]))*", re.IGNORECASE)
 _COCO_FILE = re.compile(r"(?:^|[/\\:])COCO_(?:train|val|test)201[457]_0{6}(\d{6})(?:\.\w+)?(?:$|::)")
-_COCO_NUMBER = re.compile(r"(?:COCO_[a-z]+201[457]_)?(\d{1,12})(?:\.\w+)?")
+# a file has twelve digits, as an id made from the name of any file would else be taken for COCO's
+_COCO_NUMBER = re.compile(r"(?:COCO_[a-z]+201[457]_)?(\d{12}|\d{1,12}(?=$))(?:\.\w+)?")
 _COCO_WORDS = re.compile(r"COCO (\d{1,12})")  # as VALSE's reader has it
 _NUMBERED_FILE = re.compile(r"(?:^|[/\\:])0{6}(\d{6})(?:\.\w+)?(?:$|::)")
 

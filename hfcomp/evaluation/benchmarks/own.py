@@ -91,7 +91,7 @@ class OwnData:
             ValueError: for a set that cannot be read, a column that is missing, or a row without image or caption.
         """
         from hfcomp.data.columns import COLUMNS, require_columns
-        from hfcomp.data.image_ids import photograph_ids
+        from hfcomp.data.image_ids import photographs_or_rows
         from hfcomp.data.loading import contract_rows, undecoded
         from hfcomp.data.several_captions import longest_caption
 
@@ -111,8 +111,7 @@ class OwnData:
         negatives = _first_negatives(rows)
         count = sum(map(len, negatives))
         notes.append(f"{len(rows):,} rows of {place}, {count:,} with a negative")
-        ids = photograph_ids(rows["image_id"][:] if "image_id" in rows.column_names else None, rows["image"])
-        columns = {"image_id": [one or f"row {row}" for row, one in enumerate(ids)]}
+        columns = {"image_id": photographs_or_rows(rows)}
         columns |= {"negative_captions": negatives} if count else {}
         rows = rows.remove_columns([name for name in columns if name in rows.column_names])
         for name, values in columns.items():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.data.image_ids import photograph_key
+from hfcomp.data.image_ids import photograph_key, photographs
 from hfcomp.evaluation.benchmarks.readers.coco import COCO2017_CAPTIONS, COCO_VAL2017
 from hfcomp.evaluation.benchmarks.readers.entries import entries
 from hfcomp.evaluation.blind.bigrams import BigramModel, CountedCaptions, words_of_text
@@ -58,6 +58,14 @@ class CaptionSource:
     @cached_property
     def _plain(self) -> list[str]:
         return list(map(plain, self.texts))
+
+    def by_image(self) -> dict[str, list[str]]:
+        """The captions of each image that has a name, by the `photograph_key` of that name."""
+        texts: dict[str, list[str]] = {}
+        for key, text in zip(self._keys, self.texts, strict=True):
+            if key is not None:
+                texts.setdefault(key, []).append(text)
+        return texts
 
     def model_without(self, images: Iterable[str], texts: Iterable[str]) -> tuple[BigramModel | None, dict[str, Any]]:
         """The model of the captions that a benchmark does not use.
@@ -135,13 +143,11 @@ def _of_user(given: str) -> CaptionSource:
 
 
 def _of_contract(rows: Dataset, place: str) -> CaptionSource:
-    captions = rows["caption"][:]
-    ids = rows["image_id"][:] if "image_id" in rows.column_names else [None] * len(rows)
     texts, images = [], []
-    for caption, name in zip(captions, ids, strict=True):
+    for caption, name in zip(rows["caption"], photographs(rows), strict=True):
         for text in [caption] if isinstance(caption, str) else caption or []:
             texts.append(text)
-            images.append(None if name is None else str(name))
+            images.append(name)
     return _source(texts, images, place)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from datasets import Dataset, Features, List, Value
 from numpy.typing import NDArray
 
-from hfcomp.data.image_ids import IMAGE_ID, image_key
+from hfcomp.data.image_ids import IMAGE_ID, image_key, photographs_or_rows
 
 CAPTION = "caption"
 _FEATURES = Features({IMAGE_ID: Value("string"), CAPTION: List(Value("string"))})
@@ -31,7 +31,7 @@ class ImageRows:
 
 
 def image_rows(source: Dataset) -> ImageRows:
-    """Groups rows by `image_id`; a row without one, or a source without the column, is an image of its own.
+    """Groups rows by photograph, as [`photographs_or_rows`] knows it.
 
     Args:
         source: with `caption`, a text or a list of texts.
@@ -39,15 +39,14 @@ def image_rows(source: Dataset) -> ImageRows:
     Raises:
         ValueError: for an `image_id` that is neither a text nor a whole number, naming the row.
     """
-    columns = [name for name in (IMAGE_ID, CAPTION) if name in source.column_names]
+    names = photographs_or_rows(_checked(source))
     ids: dict[str, int] = {}
     texts: list[list[str]] = []
     image_of, number_of = [], []
     row = 0
-    for batch in source.select_columns(columns).iter(_ROWS_AT_A_TIME):
-        values = batch.get(IMAGE_ID, [None] * len(batch[CAPTION]))
-        for value, captions in zip(values, batch[CAPTION], strict=True):
-            image = ids.setdefault(_name(value, row), len(texts))
+    for batch in source.select_columns([CAPTION]).iter(_ROWS_AT_A_TIME):
+        for captions in batch[CAPTION]:
+            image = ids.setdefault(names[row], len(texts))
             if image == len(texts):
                 texts.append([])
             found = [captions] if isinstance(captions, str) else captions or []
@@ -60,6 +59,8 @@ def image_rows(source: Dataset) -> ImageRows:
     return ImageRows(images, np.array(image_of, np.int64), np.array(number_of, np.int64))
 
 
-def _name(value: object, row: int) -> str:
-    """The id as a text; of a row without one a name that no other row has."""
-    return f"row {row}" if image_key(value, row) < 0 else str(value)
+def _checked(source: Dataset) -> Dataset:
+    """The source, whose ids are texts or whole numbers."""
+    for row, value in enumerate(source[IMAGE_ID] if IMAGE_ID in source.column_names else ()):
+        image_key(value, row)  # raises
+    return source

@@ -47,9 +47,9 @@ def report_rows(rows: Any, trainer_class: Any, args: Any, required: tuple[str, .
         shared = shared_rows(rows.column(IMAGE_ID))
         if shared:
             logger.warning(
-                f"{shared:,} of {len(rows):,} rows share their image with another row (column {IMAGE_ID!r}): within "
-                "a batch hfcomp's losses do not use them as negatives of each other, and the log counts them as "
-                "same_image_pairs."
+                f"{shared:,} of {len(rows):,} rows share their image with another row (by {IMAGE_ID!r}, else by "
+                "file): within a batch hfcomp's losses do not use them as negatives of each other, and the log counts "
+                "them as same_image_pairs."
             )
 
 
@@ -110,7 +110,7 @@ def check_streamed_rows(
     if len(lines) == 1 and pairs and line.get("same_image_pairs") == pairs:
         logger.warning(
             f"column {IMAGE_ID!r}: all rows of each batch so far have one value, so no row is a negative of another. "
-            "Give rows of different images different values, or remove the column from the stream."
+            "Give rows of different images different values; without the column their images decide."
         )
     counts = [one["negative_images"] for one in lines if "negative_images" in one]
     if not counts or any(counts) or not _needs_negative_images(trainer_class, args):
@@ -139,7 +139,10 @@ def check_image_ids(inputs: dict[str, Any], rows: Any, required: tuple[str, ...]
     Raises:
         ValueError: for one without the other, naming what to call.
     """
-    if rows is None or not _masks_images(required) or (IMAGE_ID in inputs) == (IMAGE_ID in rows.dataset.column_names):
+    if rows is None or not _masks_images(required):
+        return
+    expected = rows.has_image_ids if isinstance(rows, StreamedRows) else IMAGE_ID in rows.dataset.column_names
+    if (IMAGE_ID in inputs) == expected:
         return
     if IMAGE_ID in inputs:
         raise ValueError(
@@ -147,9 +150,9 @@ def check_image_ids(inputs: dict[str, Any], rows: Any, required: tuple[str, ...]
             "column, so that every batch has the key, or leave the key out."
         )
     raise ValueError(
-        f"the training set has the column {IMAGE_ID!r}, but the collator returned no key of that name: rows of one "
-        "image would be negatives of each other. Add hfcomp.data.row_values.row_fields(rows, names) to the "
-        f"collator's batch, or remove the column: dataset.remove_columns({IMAGE_ID!r})."
+        f"the rows of the training set have an {IMAGE_ID!r}, given or made from their images, but the collator "
+        "returned no key of that name: rows of one image would be negatives of each other. Add "
+        "hfcomp.data.row_values.row_fields(rows, names) to the collator's batch."
     )
 
 

@@ -110,12 +110,17 @@ def test_columns_splits_and_rows_are_chosen(tmp_path):
         read_pairs("set", str(tmp_path / "nothing"), DataOptions(), None)
 
 
-def test_images_without_an_id_are_their_own(tmp_path):
-    kept = tiny.pairs(4).remove_columns("image_id")
+def test_without_an_id_a_row_belongs_to_its_image(tmp_path):
+    kept = tiny.pairs(4).remove_columns("image_id").select([0, 1, 2, 3, 3])
     kept.save_to_disk(tmp_path / "set")
-    pairs = read_pairs("mine", str(tmp_path / "set"), DataOptions(), None)
-    assert set(pairs.items["image_id"]) == {f"mine: row {number}" for number in range(4)}
-    assert "mine: without image_id every row counts as an image of its own" in pairs.notes
+    first, second = (read_pairs(name, str(tmp_path / "set"), DataOptions(), None) for name in ("mine", "yours"))
+    assert first.items.groupby("image_id")["row"].unique().map(len).value_counts().to_dict() == {1: 3, 2: 1}
+    assert not {*first.items["image_id"]} & {*second.items["image_id"]}  # whose files may have the same names
+    assert "no photograph is shared with another set" in first.notes[0]
+    texts = kept.remove_columns("image")
+    texts.save_to_disk(tmp_path / "texts")
+    own = read_pairs("mine", str(tmp_path / "texts"), DataOptions(), None)
+    assert {*own.items["image_id"]} == {f"mine: row {number}" for number in range(5)}
 
 
 def test_sets_are_named(tmp_path, monkeypatch):

@@ -47,6 +47,7 @@ def find(tmp_path):
         ({"path": "zip://train2014/COCO_train2014_000000581929.jpg::/data/a.zip"}, ("COCO", "581929")),
         ({"image_id": "000000000285.jpg"}, None),
         ({"image_id": "000000000285.jpg", "source": "COCO"}, ("COCO", "285")),
+        ({"image_id": "12.jpg", "source": "COCO"}, None),  # made from the name of a file
         ({"image_id": "7", "source": "hfcomp-sandbox (synthetic)"}, ("hfcomp-sandbox", "7")),
         ({"image_id": "COCO 285"}, ("COCO", "285")),
         ({"image_id": 285, "source": "MS-COCO train2017"}, ("COCO", "285")),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hfcomp.data.image_ids import photograph_ids
 from hfcomp.evaluation.benchmarks.readers.coco import COCO2017_CAPTIONS
 from hfcomp.evaluation.benchmarks.readers.flickr30k import ALL_CAPTIONS
 from hfcomp.evaluation.encoding.cells import PooledImages, is_missing
@@ -159,7 +160,8 @@ class KeywordItems:
                 f"{', '.join(map(repr, rows.column_names))}."
             )
         names = [str(name) for name in rows["item"]] if "item" in rows.column_names else map(str, range(len(rows)))
-        images = [str(name) for name in rows["image_id"]] if "image_id" in rows.column_names else None
+        given = rows["image_id"][:] if "image_id" in rows.column_names else None
+        images = photograph_ids(given, pairs.cells("image"))
         found: dict[str, list[_Caption]] = defaultdict(list)
         empty = 0
         for row, (name, value) in enumerate(zip(names, rows[column], strict=True)):
@@ -167,7 +169,7 @@ class KeywordItems:
             empty += not any(text and text.strip() for text in captions)
             for number, text in enumerate(captions):
                 item = name if isinstance(value, str) else f"{name}/{number}"
-                one = _Caption(row, number, item, images[row] if images else name, text or "")
+                one = _Caption(row, number, item, images[row] or name, text or "")
                 for concept in self.concepts:
                     if find_keywords(one.text, concept, self.matching, table=self.table):
                         found[concept].append(one)

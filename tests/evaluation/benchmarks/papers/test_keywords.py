@@ -70,13 +70,13 @@ def test_an_item_is_a_caption_with_all_its_permutations(folder):
     assert rows["size", "2/0"]["negative_captions"] == ["a large bird behind a tree"]
     assert len(rows["object", "0/1"]["negative_captions"]) == 79
     assert ("object", "2/1") in rows and ("color", "2/1") in rows
-    assert {row["image_id"] for row in rows.values()} == {"0", "1", "2", "3"}
+    assert {row["image_id"] for row in rows.values()} == {f"{number}.png" for number in range(4)}
 
 
 def test_the_image_of_an_item_is_that_of_its_caption(folder):
     items = items_of(pairs(), folder)
     for place, row in enumerate(items.rows):
-        assert items.images["image"][place]["bytes"] == photo(int(row["image_id"]))
+        assert items.images["image"][place]["bytes"] == photo(int(row["image_id"].removesuffix(".png")))
 
 
 def test_perfect_inverted_and_constant_encoders(folder):
