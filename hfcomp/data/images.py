@@ -44,6 +44,8 @@ _SIXTEEN_BIT_FORMATS = ("PNG", "PPM")
 DROP_ROW = "Remove the row or replace the image"
 Unreadable = (ValueError, TypeError, OSError)
 """What `decode_image` raises for an image."""
+SKIP_ADVICE = "Or leave such rows out and count them: --skip_damaged on the command line, skip_damaged=True in Python."
+"""What a command that has the option adds to the error of a damaged image."""
 
 
 class DamagedImage(ValueError):

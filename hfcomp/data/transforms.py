@@ -143,8 +143,8 @@ def _check_unchanged(name: str, stored: Sequence[Any], returned: Sequence[Any], 
         if not isinstance(after, str | list | None) or before == after:
             continue
         raise ValueError(
-            f"{START} changes column {name!r}, row {row}, from {before!r} to {after!r}; only images are taken from it. "
-            "Change texts with dataset.map before with_transform, or set draw_captions for one of several captions."
+            f"{START} changes column {name!r}, row {row}, from {before!r} to {after!r}; only images are taken from "
+            "it. Change texts with dataset.map before with_transform, or set draw_captions to draw one of several."
         )
 
 

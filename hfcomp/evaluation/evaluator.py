@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hfcomp.data.images import DamagedImage
+from hfcomp.data.images import SKIP_ADVICE, DamagedImage
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.distributed import fail_together, first_process_first, gather_objects, rank
 from hfcomp.evaluation.benchmarks.own import OwnData
 from hfcomp.evaluation.encoding.cells import is_missing
-from hfcomp.evaluation.encoding.damaged import DAMAGED, SKIP_ADVICE
+from hfcomp.evaluation.encoding.damaged import DAMAGED
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.engine import (
     Encoder,

@@ -13,14 +13,14 @@ from hfcomp.analysis.audit.choices import NO_PAIRS
 from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.audit.probes import NO_SKLEARN, embedding_features, probe
 from hfcomp.analysis.audit.reading import IMAGES, AuditSet
-from hfcomp.data.images import DamagedImage
+from hfcomp.data.images import SKIP_ADVICE, DamagedImage
 from hfcomp.data.overlap.image_columns import each_cell
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import default_folder
 from hfcomp.evaluation.encoding.cells import is_missing
 from hfcomp.evaluation.encoding.cosines import indexed_cosines
-from hfcomp.evaluation.encoding.damaged import SKIP_ADVICE, CellsWithout, damaged_images
+from hfcomp.evaluation.encoding.damaged import CellsWithout, damaged_images
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.models import open_embedder
 

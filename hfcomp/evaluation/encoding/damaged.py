@@ -14,7 +14,6 @@ from hfcomp.evaluation.encoding.content import decoded, distinct, image_key
 
 DAMAGED = "image damaged"
 """Why a row is left out on request."""
-SKIP_ADVICE = "Or leave such rows out and count them: --skip_damaged on the command line, skip_damaged=True in Python."
 THREADS = 8
 
 
