@@ -1,7 +1,7 @@
 """Whether captions are English, as the parsers, keyword tables and word lists read no other language.
 
-A caption counts as foreign on evidence only: most of its letters are not Latin, or it has no English function word, but
-one of another language or a letter that English lacks. "red cube" counts as English. Of COCO's 25,014 validation
+A caption counts as foreign on evidence only: most of its letters are not Latin, or it has no English function word
+but one of another language, or a letter that English lacks. "red cube" counts as English. Of COCO's 25,014 validation
 captions one counts as foreign, so the threshold leaves room for names and quotations.
 """
 

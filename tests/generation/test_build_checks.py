@@ -118,15 +118,14 @@ def test_another_language_is_said_at_the_start(captions, tmp_path, capsys):
 def test_english_is_not_remarked_upon_nor_what_no_parser_reads(tmp_path, capsys):
     build("concepts", table(tmp_path), tmp_path / "out")
     assert "English" not in capsys.readouterr().out
-    options = {"source": "x", "output": tmp_path, "base_url": "http://127.0.0.1:9/v1"}
+    given = {"source": "x", "output": tmp_path, "writer": "transformers"}
     kinds = [("llm",), ("llm:replace_obj", "swap"), ("keyword",)]
-    given = [NegativeOptions(kinds=one, **(options if one[0] != "keyword" else options | {"base_url": None})) for one in kinds]
-    assert [one.reads_english for one in given] == [False, True, True]
+    assert [NegativeOptions(kinds=one, **given).reads_english for one in kinds] == [False, True, True]
 
 
 # Captions without a negative
 
-SHARE = ("hfcomp/generation/without_negative.py", "Or accept the share: repeat the command with --max_without_negative")
+SHARE = ("hfcomp/generation/without_negative.py", "Or accept the share: repeat the command with")
 
 
 @pytest.mark.follows(*SHARE)

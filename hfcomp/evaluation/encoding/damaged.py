@@ -9,7 +9,7 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from hfcomp.data.images import Unreadable
-from hfcomp.evaluation.encoding.cells import is_missing
+from hfcomp.evaluation.encoding.cells import Altered
 from hfcomp.evaluation.encoding.content import decoded, distinct, image_key
 
 DAMAGED = "image damaged"
@@ -21,7 +21,7 @@ def damaged_images(cells: Sequence[Any], column: str, *, progress: bool = False)
     """Decodes each distinct image of a column once; no more images are in memory than threads decode.
 
     Args:
-        cells: as `decode_image` takes them, parts of images too; a missing one is not damaged.
+        cells: as `decode_image` takes them, parts of images too; an empty one is not damaged, a missing file is.
         column: its name, for reasons.
         progress: whether to show a bar.
 
@@ -32,7 +32,7 @@ def damaged_images(cells: Sequence[Any], column: str, *, progress: bool = False)
 
     def key(row: int, cell: Any) -> bytes | None:
         try:
-            return None if is_missing(cell) else image_key(cell, _where(column, row))
+            return None if _is_empty(cell) else image_key(cell, _where(column, row))
         except Unreadable as error:
             found[row] = str(error)
             return None
@@ -43,6 +43,11 @@ def damaged_images(cells: Sequence[Any], column: str, *, progress: bool = False)
         reasons = list(tqdm(tried, total=len(first), desc="decoding images", disable=not progress, leave=False))
     found |= {row: reasons[place] for row, place in enumerate(index.tolist()) if place >= 0 and reasons[place]}
     return dict(sorted(found.items()))
+
+
+def _is_empty(cell: Any) -> bool:
+    cell = cell.cell if isinstance(cell, Altered) else cell
+    return cell is None or (isinstance(cell, dict) and cell.get("bytes") is None and not cell.get("path"))
 
 
 def _where(column: str, row: int) -> str:
