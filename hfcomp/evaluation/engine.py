@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hfcomp.data.image_ids import photograph_ids
+from hfcomp.data.images import DamagedImage
 from hfcomp.evaluation.encoding.cells import Altered, PooledImages, is_missing
 from hfcomp.evaluation.encoding.damaged import DAMAGED, damaged_images
 from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems, TextTable
@@ -27,8 +28,13 @@ if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports t
     from hfcomp.evaluation.pairs.items import PairScorer
 
 LEFT_OUT = "left_out"
+PROBE_IS_WHOLE = "A probe that is fitted on a part of its images would be another one."
 Prior = Callable[[Benchmark, "EmbeddedItems"], "pd.DataFrame | None"]
 """Outcomes of a model that does not see the image: `hfcomp.evaluation.blind.outcomes.prior_outcomes`."""
+
+
+class DamagedProbeImage(DamagedImage):
+    """A damaged image among those that a probe is fitted on, which cannot be left out."""
 
 
 class Encoder(Protocol):
@@ -244,7 +250,10 @@ def embed(benchmark: Benchmark, items: BenchmarkData, encoder: Encoder, *, progr
     vectors = encoder.index_texts(texts.distinct, progress=progress)
     train = None
     if items.train is not None:
-        train = encoder.index_images(items.train.cells("image"), column="image (train)", progress=progress)
+        try:
+            train = encoder.index_images(items.train.cells("image"), column="image (train)", progress=progress)
+        except DamagedImage as error:
+            raise DamagedProbeImage(f"{error} {PROBE_IS_WHOLE}") from error
     return EmbeddedItems(items, columns, images, vectors, vectors.take(prompts), train)
 
 

@@ -22,6 +22,7 @@ from hfcomp.evaluation.encoding.cells import is_missing
 from hfcomp.evaluation.encoding.damaged import DAMAGED
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.engine import (
+    DamagedProbeImage,
     Encoder,
     Prior,
     Report,
@@ -251,8 +252,9 @@ class Evaluator:
     def _way_out(self, error: Exception) -> str:
         """What to do about a benchmark that failed; of an error of the library also its traceback."""
         others = "The other benchmarks went on." if len(self.loaded) > 1 else ""
-        if isinstance(error, DamagedImage):
-            return " ".join(filter(None, ("" if self.skip_damaged else SKIP_ADVICE, others)))
+        if isinstance(error, DamagedImage | OSError):  # their message is enough
+            stays = self.skip_damaged or isinstance(error, DamagedProbeImage | OSError)
+            return " ".join(filter(None, ("" if stays else SKIP_ADVICE, others)))
         traceback.print_exc(file=sys.stderr)
         return " ".join(filter(None, ("See the error above.", others)))
 

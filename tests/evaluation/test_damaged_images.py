@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ from hfcomp.analysis.audit.audit import audit
 from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.evaluation.encoding.cells import Crop
 from hfcomp.evaluation.encoding.damaged import damaged_images
+from hfcomp.evaluation.probes.lbfgs import fit_lbfgs
+from hfcomp.evaluation.protocols.linear_probe import Probe
+from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Origin
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
 
@@ -119,6 +123,20 @@ def test_each_distinct_image_is_decoded_once_and_a_part_of_it_too(tmp_path, monk
     assert len(decoded) == 4
 
 
+@dataclass(frozen=True)
+class Given:
+    """Data that is there already."""
+
+    items: BenchmarkData
+    layout: str = "given"
+
+    def local(self, folder: Path, folders: Folders) -> BenchmarkData:
+        return self.items
+
+    def remote(self, folders: Folders) -> BenchmarkData:
+        return self.items
+
+
 # The other commands
 
 
@@ -146,3 +164,15 @@ def test_embedded_images_are_named_by_row(clip, tmp_path):
     Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "rows.parquet")
     results = hfcomp.evaluate(clip, benchmarks=str(tmp_path / "rows.parquet"), skip_damaged=True, **PLACE)
     assert set(results.outcomes.table["item"]) == {"0", "2"}
+
+
+def test_the_images_of_a_probe_are_never_left_out(clip, tmp_path, capfd):
+    write_rows(tmp_path)
+    rows = [{"image": str(tmp_path / f"{row}.jpg"), "label": row % 2} for row in range(4)]
+    good, bad = (Dataset.from_list([rows[row] for row in places]) for places in ((0, 2), (0, 1)))
+    items = BenchmarkData(good, Origin("here"), classes=("a", "b"), train=BenchmarkData(bad, Origin("here")))
+    data = (Given(items),)
+    probe = Benchmark("probe", "Probe", "general", Probe(fit_lbfgs), data, "ours", "none", "It is here.")
+    with pytest.raises(ValueError, match=r"\(train\)', row 1 .*a part of its images would be another") as stopped:
+        hfcomp.evaluate(clip, benchmarks=[probe], **PLACE)
+    assert "--skip_damaged" not in str(stopped.value) and "Traceback" not in capfd.readouterr().err
