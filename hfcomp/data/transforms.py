@@ -123,6 +123,8 @@ class TransformedRows(TrainingRows):
         return [_pixels(value, column, row) for value, row in zip(values, indices, strict=True)]
 
     def _probe(self) -> None:
+        if not len(self):
+            return
         rows = self.__getitems__(list(range(min(_PROBED_ROWS, len(self)))))
         pixels = [row["image"] for row in rows if isinstance(row["image"], torch.Tensor)]
         if pixels and all(one.is_floating_point() and one.min() >= 0 and one.max() <= 1 for one in pixels):

@@ -18,7 +18,7 @@ from tests import tiny
 from tests.trainers.runs import assert_same_weights, batch_of, build, history, weights, with_row
 
 MEAN, STD = (torch.tensor(one)[:, None, None] for one in ((0.5, 0.4, 0.3), (0.2, 0.3, 0.4)))
-ADVICE = "hfcomp/data/transforms.py"
+ADVICE, HOOKS = "hfcomp/data/transforms.py", "hfcomp/trainers/hooks.py"
 
 
 def flipped(batch: dict) -> dict:
@@ -119,6 +119,7 @@ def test_a_transform_of_some_columns_gets_these_only(clip, pairs, tmp_path):
     assert batch_of(build(InfoNCETrainer, clip, rows, tmp_path), range(3))["input_ids"].shape[0] == 3
 
 
+@pytest.mark.follows(ADVICE, "Return one kind for all, such as PIL images, which hfcomp normalises.")
 def test_negative_images_are_transformed_too(clip, pairs, tmp_path):
     def both(batch):
         return {
@@ -138,7 +139,7 @@ def test_negative_images_are_transformed_too(clip, pairs, tmp_path):
         build(TripletClipTrainer, clip, rows.with_transform(pixel_values), tmp_path)
 
 
-@pytest.mark.follows(ADVICE, "Return the images as 'image' or 'pixel_values'")
+@pytest.mark.follows(ADVICE, "Return the images as")
 def test_a_transform_without_images_is_refused_at_the_start(clip, pairs, tmp_path):
     def renamed(batch):
         return {"pixels": [tensor(image) for image in batch["image"]], "caption": batch["caption"]}
@@ -164,7 +165,7 @@ def test_a_changed_text_is_refused(clip, pairs, tmp_path):
     build(InfoNCETrainer, clip, mapped, tmp_path)
 
 
-@pytest.mark.follows(ADVICE, "dataset.with_format(None)")
+@pytest.mark.follows(HOOKS, "Pass the data set without it: dataset.with_format(None).")
 def test_a_transform_is_refused_where_no_images_are_read(clip, tmp_path):
     rows = datasets.Dataset.from_dict({"caption": tiny.captions()[:8], "generalised_caption": tiny.captions()[8:16]})
     with pytest.raises(ValueError, match=r"TextAlignmentTrainer reads no images"):
@@ -172,7 +173,7 @@ def test_a_transform_is_refused_where_no_images_are_read(clip, tmp_path):
     build(TextAlignmentTrainer, clip, rows.with_transform(lambda batch: batch).with_format(None), tmp_path)
 
 
-@pytest.mark.follows(ADVICE, "Leave {name} out")
+@pytest.mark.follows(HOOKS, "{name} out, or pass the data set without the transform: dataset.with_format(None).")
 @pytest.mark.parametrize("name", ["reduced_jpeg", "pixel_cache"])
 def test_a_setting_of_stored_images_is_refused_beside_a_transform(name, clip, pairs, tmp_path):
     rows, value = pairs.with_transform(flipped), True
@@ -183,6 +184,27 @@ def test_a_setting_of_stored_images_is_refused_beside_a_transform(name, clip, pa
     with pytest.raises(ValueError, match=f"{name}=.*has no effect"):
         build(InfoNCETrainer, clip, rows, tmp_path, **{name: value})
     build(InfoNCETrainer, clip, rows, tmp_path)
+    build(InfoNCETrainer, clip, rows.with_format(None), tmp_path, **{name: value})
+
+
+@pytest.mark.follows("hfcomp/data/pixels/reading.py", "or return PIL images, which hfcomp resizes.")
+def test_pixels_of_another_size_are_refused_and_pil_images_resized(clip, pairs, tmp_path):
+    def large(batch):
+        return {"image": [image.resize((48, 48)) for image in batch["image"]]}
+
+    def as_tensors(batch):
+        return {"image": [tensor(image, 48) for image in large(batch)["image"]]}
+
+    with pytest.raises(ValueError, match="Resize and crop in the transform"):
+        trained(pairs.with_transform(as_tensors), clip, tmp_path)
+    trained(pairs.with_transform(large), clip, tmp_path)
+
+
+@pytest.mark.follows(ADVICE, "Return the batch ")
+def test_a_transform_that_returns_no_columns_is_refused(clip, pairs, tmp_path):
+    with pytest.raises(TypeError, match="returned a list, expected a dictionary"):
+        build(InfoNCETrainer, clip, pairs.with_transform(lambda batch: flipped(batch)["image"]), tmp_path)
+    build(InfoNCETrainer, clip, pairs.with_transform(flipped), tmp_path)
 
 
 @pytest.mark.parametrize(
