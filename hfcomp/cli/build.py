@@ -70,6 +70,7 @@ def build_and_report(options: BuildOptions) -> BuiltSet:
     from hfcomp.data.built_sets import SET_ASIDE_FILE
     from hfcomp.generation.build import build_set
     from hfcomp.generation.runner import StageError
+    from hfcomp.generation.shards import DamagedSource
     from hfcomp.reporting.terminal import render_terminal
 
     try:
@@ -77,7 +78,7 @@ def build_and_report(options: BuildOptions) -> BuiltSet:
             built = build_set(options, progress=sys.stderr.isatty())
     except StageError as error:
         # of a server that is down or a disk that is full, and an error of the build's own, the message is enough
-        if not isinstance(error.__cause__, OSError | None):
+        if not isinstance(error, DamagedSource) and not isinstance(error.__cause__, OSError | None):
             traceback.print_exception(error)
         raise SystemExit(f"error: {error}" if KEPT in str(error) else f"error: {error}\n{RESUME}") from None
     except KeyboardInterrupt:

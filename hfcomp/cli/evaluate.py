@@ -84,6 +84,8 @@ def parser() -> argparse.ArgumentParser:
     add("--no_cache", dest="cache", action="store_false", help="encode everything anew and keep nothing")
     add("--cache_limit", metavar="SIZE", help=f"such as 5GB (default: ${LIMIT_VARIABLE}, else {DEFAULT_LIMIT})")
     add_url_options(found)
+    words = "leave out items with a damaged image, and count them; otherwise such an image is an error"
+    add("--skip_damaged", action="store_true", help=words)
     add("--batch_size", type=int, default=128, help="images or texts at a time (default: 128)")
     add_device(found)
     add("--list", action="store_true", help="list the benchmarks, or all that is known of some")
@@ -159,7 +161,7 @@ def _write_pairs(path: Path, overwrite: bool, options: Mapping[str, Any]) -> boo
     )
     folders = data_folders(options["data"], options["data_dir"], option="data")
     with url_access(UrlAccess.asked(options["allow_urls"], options["url_timeout"])):
-        evaluator = load_benchmarks(chosen, folders, print)
+        evaluator = load_benchmarks(chosen, folders, print, skip_damaged=options["skip_damaged"])
         for one in evaluator.skipped:
             print(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}")
         write_pairs(path, evaluator.loaded, print)

@@ -44,6 +44,13 @@ _SIXTEEN_BIT_FORMATS = ("PNG", "PPM")
 DROP_ROW = "Remove the row or replace the image"
 Unreadable = (ValueError, TypeError, OSError)
 """What `decode_image` raises for an image."""
+SKIP_ADVICE = "Or leave such rows out and count them: --skip_damaged on the command line, skip_damaged=True in Python."
+"""What a command that has the option adds to the error of a damaged image."""
+
+
+class DamagedImage(ValueError):
+    """The content of an image cannot be used, whatever reads it."""
+
 
 _pillow_limit_lock = threading.Lock()
 if hasattr(os, "register_at_fork"):
@@ -212,20 +219,20 @@ def _decode(stream: BinaryIO, where: str, max_pixels: int, shortest_side: int | 
         with _pillow_limit(max_pixels):
             image = open_image(stream)
     except Image.DecompressionBombError as error:
-        raise ValueError(_too_large(where, f"more than {max_pixels:,} pixels", max_pixels)) from error
+        raise DamagedImage(_too_large(where, f"more than {max_pixels:,} pixels", max_pixels)) from error
     except UnidentifiedImageError as error:
         stream.seek(0)
         start = stream.read(32)
         found = f"it starts with {start[:16]!r}" if start else "it has 0 bytes"
         if name := format_of(start):
             found = f"it looks like {name}"
-        raise ValueError(
+        raise DamagedImage(
             f"{where} is not in a supported image format ({', '.join(_formats())}): {found}. {DROP_ROW}."
         ) from error
     except MemoryError:
         raise
     except Exception as error:  # Pillow's readers raise anything from struct.error to KeyError on damaged bytes
-        raise ValueError(_unreadable(where, error)) from error
+        raise DamagedImage(_unreadable(where, error)) from error
     _check_size(image.size, where, max_pixels)
     if shortest_side is not None and image.format == "JPEG":
         scale = shortest_side / min(image.size)
@@ -253,7 +260,7 @@ def _load(image: Image.Image, where: str) -> None:
     except MemoryError:
         raise
     except Exception as error:  # as in _decode
-        raise ValueError(_unreadable(where, error)) from error
+        raise DamagedImage(_unreadable(where, error)) from error
 
 
 def _unreadable(where: str, error: Exception) -> str:
@@ -271,9 +278,9 @@ def _too_large(where: str, found: str, max_pixels: int) -> str:
 def _check_size(size: tuple[int, int], where: str, max_pixels: int) -> None:
     width, height = size
     if width * height == 0:
-        raise ValueError(f"{where} is {width} x {height} pixels, which is empty. {DROP_ROW}.")
+        raise DamagedImage(f"{where} is {width} x {height} pixels, which is empty. {DROP_ROW}.")
     if width * height > max_pixels:
-        raise ValueError(_too_large(where, f"{width:,} x {height:,} = {width * height:,} pixels", max_pixels))
+        raise DamagedImage(_too_large(where, f"{width:,} x {height:,} = {width * height:,} pixels", max_pixels))
 
 
 def _from_array(array: np.ndarray, where: str, max_pixels: int) -> Image.Image:
@@ -307,7 +314,7 @@ def _integers_to_grey(image: Image.Image, where: str) -> Image.Image:
     if image.mode == "I":
         lowest, highest = int(values.min()), int(values.max())
         if lowest < 0 or highest > 65535:
-            raise ValueError(
+            raise DamagedImage(
                 f"{where} has 32-bit pixels from {lowest} to {highest}, whose white level is unknown. Expected "
                 "0..255 or 0..65535; scale it and save it with 8 bits."
             )
@@ -326,7 +333,7 @@ def _orientation(image: Image.Image) -> int:
 def _to_rgb(image: Image.Image, where: str) -> Image.Image:
     turn = _TURNS.get(_orientation(image))
     if image.mode == "F":
-        raise ValueError(
+        raise DamagedImage(
             f"{where} has float pixels (mode F), whose white level is unknown. Expected 8 or 16 bits; scale it to "
             "0..255 and save it with 8 bits."
         )
@@ -342,7 +349,7 @@ def _to_rgb(image: Image.Image, where: str) -> Image.Image:
         else:
             image = image.convert("RGB")
     except ValueError as error:
-        raise ValueError(f"{where} has mode {image.mode}: {error}. Save it as RGB.") from error
+        raise DamagedImage(f"{where} has mode {image.mode}: {error}. Save it as RGB.") from error
     # An orientation left in the metadata would turn the image again when it is decoded a second time.
     image.info = {}
     return image if turn is None else image.transpose(turn)

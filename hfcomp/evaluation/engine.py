@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hfcomp.data.image_ids import photograph_ids
+from hfcomp.data.images import DamagedImage
 from hfcomp.evaluation.encoding.cells import Altered, PooledImages, is_missing
+from hfcomp.evaluation.encoding.damaged import DAMAGED, damaged_images
 from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems, TextTable
 from hfcomp.evaluation.items.columns import column_values
 from hfcomp.evaluation.spec import ASPECTS, EMPTY_CAPTION, NO_IMAGE, Benchmark, BenchmarkData, Measured
@@ -26,8 +28,13 @@ if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports t
     from hfcomp.evaluation.pairs.items import PairScorer
 
 LEFT_OUT = "left_out"
+PROBE_IS_WHOLE = "A probe that is fitted on a part of its images would be another one."
 Prior = Callable[[Benchmark, "EmbeddedItems"], "pd.DataFrame | None"]
 """Outcomes of a model that does not see the image: `hfcomp.evaluation.blind.outcomes.prior_outcomes`."""
+
+
+class DamagedProbeImage(DamagedImage):
+    """A damaged image among those that a probe is fitted on, which cannot be left out."""
 
 
 class Encoder(Protocol):
@@ -175,6 +182,48 @@ def validate(benchmark: Benchmark, items: BenchmarkData) -> BenchmarkData:
     return kept
 
 
+def find_damaged(benchmark: Benchmark, items: BenchmarkData, *, progress: bool = False) -> dict[int, str]:
+    """Items with an image that cannot be decoded, and why; each distinct image is decoded once.
+
+    Args:
+        benchmark: whose images are decoded.
+        items: of `validate`.
+        progress: whether to show a bar.
+    """
+    found: dict[int, str] = {}
+    for column in benchmark.protocol.images:
+        reasons = damaged_images(items.cells(column), column, progress=progress)
+        found = reasons | found
+    return dict(sorted(found.items()))
+
+
+def without_damaged(benchmark: Benchmark, items: BenchmarkData, damaged: Mapping[int, str]) -> BenchmarkData:
+    """The items without damaged ones, which are counted, with the first of them in a note.
+
+    Args:
+        benchmark: of the items.
+        items: of `validate`.
+        damaged: of `find_damaged`.
+
+    Raises:
+        ValueError: if no item is left.
+    """
+    if not damaged:
+        return items
+    first = next(iter(damaged.values()))
+    if len(damaged) == len(items.rows):
+        raise ValueError(f"{benchmark.name}: all {len(damaged):,} items have a damaged image. The first: {first}")
+    kept = select_rows(items, np.setdiff1d(np.arange(len(items.rows)), list(damaged)))
+    missing = [map(is_missing, kept.cells(column)) for column in benchmark.protocol.images]
+    return replace(
+        kept,
+        left_out={**items.left_out, DAMAGED: len(damaged)},
+        unsolvable=_unsolvable(benchmark, kept.rows),
+        texts_alone=sum(map(any, zip(*missing, strict=True))) if items.texts_alone else 0,
+        notes=(*items.notes, f"the first of the damaged images: {first}"),
+    )
+
+
 def select_rows(items: BenchmarkData, rows: NDArray[np.intp]) -> BenchmarkData:
     """Some of the rows, with their images.
 
@@ -201,7 +250,10 @@ def embed(benchmark: Benchmark, items: BenchmarkData, encoder: Encoder, *, progr
     vectors = encoder.index_texts(texts.distinct, progress=progress)
     train = None
     if items.train is not None:
-        train = encoder.index_images(items.train.cells("image"), column="image (train)", progress=progress)
+        try:
+            train = encoder.index_images(items.train.cells("image"), column="image (train)", progress=progress)
+        except DamagedImage as error:
+            raise DamagedProbeImage(f"{error} {PROBE_IS_WHOLE}") from error
     return EmbeddedItems(items, columns, images, vectors, vectors.take(prompts), train)
 
 

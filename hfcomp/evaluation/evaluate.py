@@ -68,6 +68,7 @@ def evaluate(
     progress: bool | None = None,
     allow_urls: bool = False,
     url_timeout: float | None = None,
+    skip_damaged: bool = False,
     log: Callable[[str], None] = logger.info,
 ) -> EvaluationResults:
     """Scores models on benchmarks, side by side, with intervals, ties and paired differences.
@@ -106,6 +107,8 @@ def evaluate(
         progress: whether to show bars; by default where standard error is a terminal.
         allow_urls: fetch images that the data names by URL; only for data that you trust.
         url_timeout: seconds for one of them.
+        skip_damaged: leave out items with a damaged image, for all models alike, and count them in the notes and in
+            `results.json`; otherwise a damaged image is an error. Each image is decoded once more for it.
         log: receives what is done and noted, line by line.
 
     Raises:
@@ -125,7 +128,7 @@ def evaluate(
     access = UrlAccess.asked(allow_urls, DEFAULT_TIMEOUT if url_timeout is None else url_timeout)
     with fail_together(), url_access(access):  # a process that fails alone ends all
         encoders = {name: open_encoder(model, **settings) for name, model in asked.models.items()}
-        evaluator = load_benchmarks(chosen, folders, log, _text_notes(encoders))
+        evaluator = load_benchmarks(chosen, folders, log, _text_notes(encoders), skip_damaged=skip_damaged)
         scored = _run(asked, encoders, evaluator, bars)
         kept.trim()  # also where nothing was encoded and so nothing written
         for note in (note for notes in gather_objects(kept.notes) for note in notes):
@@ -250,7 +253,12 @@ def _text_notes(encoders: Mapping[str, Any]) -> list[str]:
 
 
 def load_benchmarks(
-    benchmarks: Sequence[Benchmark], folders: Folders, log: Callable[[str], None], notes: Sequence[str] = ()
+    benchmarks: Sequence[Benchmark],
+    folders: Folders,
+    log: Callable[[str], None],
+    notes: Sequence[str] = (),
+    *,
+    skip_damaged: bool = False,
 ) -> Evaluator:
     """The benchmarks with their data; what is wrong with it shows before anything is encoded.
 
@@ -259,11 +267,12 @@ def load_benchmarks(
         folders: of their data.
         log: receives what is noted.
         notes: what is noted first.
+        skip_damaged: as for [`Evaluator`].
 
     Raises:
         ValueError: for data that is there and wrong, or a folder of `data` that none needs.
     """
-    evaluator = Evaluator(log)
+    evaluator = Evaluator(log, skip_damaged=skip_damaged)
     for note in notes:
         evaluator.note(note)
     evaluator.load(benchmarks, folders, strict=False)

@@ -14,12 +14,24 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from hfcomp.data.images import SKIP_ADVICE, DamagedImage
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.distributed import fail_together, first_process_first, gather_objects, rank
 from hfcomp.evaluation.benchmarks.own import OwnData
 from hfcomp.evaluation.encoding.cells import is_missing
+from hfcomp.evaluation.encoding.damaged import DAMAGED
 from hfcomp.evaluation.encoding.embed import Indexed
-from hfcomp.evaluation.engine import Encoder, Prior, Report, run_benchmark, select_rows, validate
+from hfcomp.evaluation.engine import (
+    DamagedProbeImage,
+    Encoder,
+    Prior,
+    Report,
+    find_damaged,
+    run_benchmark,
+    select_rows,
+    validate,
+    without_damaged,
+)
 from hfcomp.evaluation.items.columns import column_values
 from hfcomp.evaluation.items.item_scores import joined
 from hfcomp.evaluation.sources import load_items
@@ -41,7 +53,7 @@ class Loaded:
     @property
     def title(self) -> str:
         """In tables; with a word for it where images are missing, so that scores are of a part of the benchmark."""
-        missing = (NO_IMAGE, "no images of")
+        missing = (NO_IMAGE, DAMAGED, "no images of")
         is_part = self.data.texts_alone > 0 or any(reason.startswith(missing) for reason in self.data.left_out)
         return f"{self.benchmark.title}{PART}" if is_part else self.benchmark.title
 
@@ -126,6 +138,8 @@ class Evaluator:
         images: those that are scored and may be in a training set.
         notes: what a reader of the scores has to know, each line once: the models of a run share a tokenizer.
         skipped: `benchmark`, `reason` and `how_to_fix` of each that was not scored, as in `results.json`.
+        skip_damaged: whether items with a damaged image are left out and counted; otherwise they are an error when
+            they are scored.
     """
 
     log: Callable[[str], None]
@@ -133,6 +147,7 @@ class Evaluator:
     images: list[ScoredImages] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     skipped: list[dict[str, str]] = field(default_factory=list)
+    skip_damaged: bool = False
 
     def note(self, note: str) -> None:
         """Logs a line and keeps it."""
@@ -153,6 +168,7 @@ class Evaluator:
             if reasons or not isinstance(found, Loaded):  # all processes do the same
                 self._skip(benchmark, *reasons[0])
                 continue
+            found = self._undamaged(found) if self.skip_damaged else found
             self.loaded.append(found)
             for remark in found.remarks():
                 self.note(remark)
@@ -185,9 +201,7 @@ class Evaluator:
             except Exception as error:
                 if not keep_going:
                     raise
-                traceback.print_exc(file=sys.stderr)
-                how_to_fix = "See the error above; the other benchmarks went on."
-                self._skip(one.benchmark, f"{FAILED}{model}: {error}", how_to_fix)
+                self._skip(one.benchmark, f"{FAILED}{model}: {error}", self._way_out(error))
                 continue
             counts = {"truncated": report.truncated, "merged": report.merged, "tiny": report.tiny}
             self.note_inputs(one.benchmark.name, counts, f"{model}'s text tower" if model else "")
@@ -229,6 +243,20 @@ class Evaluator:
     def of_concept(self, concept: str) -> Evaluator:
         """Each benchmark's items of a concept where it has such, else all: other concepts' texts are not encoded."""
         return replace(self, loaded=[one.of_concept(concept) for one in self.loaded])
+
+    def _undamaged(self, one: Loaded) -> Loaded:
+        """The benchmark without items with a damaged image, which the first process looks for."""
+        damaged = find_damaged(one.benchmark, one.data, progress=sys.stderr.isatty()) if rank() == 0 else None
+        return replace(one, data=without_damaged(one.benchmark, one.data, gather_objects(damaged)[0]))
+
+    def _way_out(self, error: Exception) -> str:
+        """What to do about a benchmark that failed; of an error of the library also its traceback."""
+        others = "The other benchmarks went on." if len(self.loaded) > 1 else ""
+        if isinstance(error, DamagedImage | OSError):  # their message is enough
+            stays = self.skip_damaged or isinstance(error, DamagedProbeImage | OSError)
+            return " ".join(filter(None, ("" if stays else SKIP_ADVICE, others)))
+        traceback.print_exc(file=sys.stderr)
+        return " ".join(filter(None, ("See the error above.", others)))
 
     def _skip(self, benchmark: Benchmark, reason: str, how_to_fix: str) -> None:
         self.skipped.append({"benchmark": benchmark.name, "reason": reason, "how_to_fix": how_to_fix})

@@ -125,7 +125,7 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
     if options.only_adaptable and (checks := license_stages(dataset, stated, needed_by="--only_adaptable")):
         stages, reads = [*checks, *stages], [*reads, LICENSE]
     check_local_files(dataset, list(features), options.source, allow_outside=options.allow_outside_files, log=log)
-    running = options.running(progress) | {"split": inputs.split}
+    running = options.running(progress) | {"split": inputs.split, "check": inputs.check}
     build = run_stages(dataset, stages, options.output, features=features, reads=reads, **running)
     source = Source(options.source, stated, LICENSE in dataset.column_names)
     command, sets = command_line(options.words()), {DEFAULT: [build.manifest]}

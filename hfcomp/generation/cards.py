@@ -24,6 +24,7 @@ from hfcomp.generation.inpaintcoco.checks import FLAG, PAIR
 from hfcomp.generation.manifest import DATA, MANIFEST, SET_ASIDE_FILE, totals
 from hfcomp.generation.text_concepts import CONCEPTS, LEFT_OUT
 from hfcomp.generation.text_negatives import ANSWERS, CAPTION_COUNT, DROPPED, FILLS, FLAGGED, MADE
+from hfcomp.generation.without_negative import without_negative
 from hfcomp.reporting.report import Table
 from hfcomp.reporting.saving import markdown_table
 from hfcomp.writing import write_text
@@ -106,11 +107,14 @@ def count_tables(manifest: Mapping[str, Any]) -> list[Table]:
         ("answers of a language model refused, counted each time", "reason", _strip_prefix(counts, ANSWERS)),
         (f"rows set aside, in {SET_ASIDE_FILE}", "reason", manifest["set_aside"]),
     ]
-    return [
+    tables = [
         Table(title, [of, "number"], [[name.replace("_", " "), f"{number:,}"] for name, number in found.items()])
         for title, of, found in parts
         if found
     ]
+    share = without_negative(manifest)
+    row = [] if share is None else [[f"{share.without:,} of {share.captions:,} captions", f"{share.value:.1%}"]]
+    return [*tables, *([Table("without a negative", ["captions", "share"], row)] if row else [])]
 
 
 def write_card(

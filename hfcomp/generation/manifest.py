@@ -135,14 +135,18 @@ def close_build(folder: Path, plan: Plan, records: Sequence[Record]) -> Record:
         "schema_version": SCHEMA_VERSION,
         "plan": plan,
         "set_aside_sha256": file_hash(folder / SET_ASIDE_FILE),
-        "rows": sum(record["rows"] for record in records),
-        "counts": totals(record["counts"] for record in records),
-        "set_aside": totals(record["set_aside"] for record in records),
+        **sums(records),
         "shards": list(records),
     }
     write_json(folder / MANIFEST, manifest, sort_keys=True)
     shutil.rmtree(folder / UNFINISHED)
     return manifest
+
+
+def sums(records: Sequence[Record]) -> dict[str, Any]:
+    """`rows`, `counts` and `set_aside` of all shards together."""
+    counts, aside = (totals(record[name] for record in records) for name in ("counts", "set_aside"))
+    return {"rows": sum(record["rows"] for record in records), "counts": counts, "set_aside": aside}
 
 
 def totals(counts: Iterable[dict[str, int]]) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hfcomp.generation.shards import Batch, Stage
 from hfcomp.generation.source_images import make_image_check
 from hfcomp.generation.sources import BuildInputs, Log, model_facts, output_features, read_captioned_rows
 from hfcomp.generation.text_negatives import TextNegatives, check_kinds, make_captions, needs_parser
+from hfcomp.generation.without_negative import NEGATIVES, check_share
 from hfcomp.generation.writers.making import writer_facts
 from hfcomp.generation.writers.prompts import NEGATIVES_FILE
 from hfcomp.negatives.filters import FALSE_NEGATIVE, is_false_negative
@@ -51,11 +53,12 @@ def negative_inputs(options: NegativeOptions, log: Log) -> BuildInputs:
     if options.false_negative_model:
         stages.append(Stage("images", make_image_check))
         needed = ["image"]
-    stages.append(Stage("negatives", make_checked_negatives, settings, facts))
+    stages.append(Stage(NEGATIVES, make_checked_negatives, settings, facts))
     dataset = read_captioned_rows(options, log, is_old=_is_old, needed=needed, needed_by="--false_negative_model")
     made = {name: NEGATIVE_FEATURES[name] for name in COLUMN_NAMES}
     features = output_features(dataset, {"caption": Value("string"), **made})
-    return BuildInputs(dataset, stages, features, ["caption", *needed])
+    check = partial(check_share, most=options.max_without_negative)
+    return BuildInputs(dataset, stages, features, ["caption", *needed], check=check)
 
 
 def _is_old(column: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import get_args
 
@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from hfcomp.checksums import read_checked, with_checksum
 from hfcomp.data.columns import require_columns
 from hfcomp.data.image_ids import IMAGE_ID, photographs, with_image_ids
+from hfcomp.data.images import SKIP_ADVICE, DamagedImage
 from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import NEIGHBOURS, default_folder, mark_used
+from hfcomp.evaluation.encoding.damaged import CellsWithout, damaged_images
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.generation.options import ComparedBy, NeighbourOptions
 from hfcomp.generation.shards import Batch, Stage
@@ -36,6 +38,7 @@ def with_neighbours(
     by: ComparedBy = "image",
     cache: EmbeddingCache | None = None,
     device: str | None = None,
+    damaged: Collection[int] = (),
 ) -> Dataset:
     """Adds `neighbour_ids`, and `image_id` where rows have none: by the rule of [`photographs`].
 
@@ -50,6 +53,7 @@ def with_neighbours(
         by: `image`, or `caption` for images with similar captions.
         cache: of embeddings and neighbours.
         device: of the model; by default a GPU when there is one.
+        damaged: rows whose image is not read, and which get no neighbours.
 
     Raises:
         ValueError: for a missing column or image, a row without an id, or another `by`.
@@ -61,21 +65,26 @@ def with_neighbours(
     embedder = Embedder(place, cache=cache, device=device)
     ids = photographs(dataset)
     if by == "image":
-        found = embedder.index_images(undecoded(dataset)["image"], progress=True)
+        found = embedder.index_images(CellsWithout(undecoded(dataset)["image"], damaged), progress=True)
     else:
         found = embedder.index_texts(dataset["caption"][:], progress=True)
-    if (found.index < 0).any():
-        row = int(np.argmax(found.index < 0))
+    kept = np.setdiff1d(np.arange(len(dataset)), list(damaged))
+    if (found.index[kept] < 0).any():
+        row = int(kept[np.argmax(found.index[kept] < 0)])
         raise ValueError(f"column {by!r}, row {row}: found nothing, which has no neighbours. Remove such rows.")
     if None in ids:
         raise ValueError(
             f"column {IMAGE_ID!r}, row {ids.index(None)}: found nothing, and no image. Give the row one of the two."
         )
-    near = _cached_neighbours(cache, found.take(slice(None)), found.index, ids, number)
+    own_ids = [ids[row] for row in kept]
+    near: list[list[str]] = [[] for _ in ids]
+    found_near = _cached_neighbours(cache, found.take(kept), found.index[kept], own_ids, number)
+    for row, neighbours in zip(kept.tolist(), found_near, strict=True):
+        near[row] = neighbours
     embedder.release()
     for note in cache.notes if cache else ():
         log(note)
-    images = len(set(ids))
+    images = len(set(own_ids))
     most = min(number, images - 1)
     wanted = f" ({number} were requested, but there are no more images)" if most < number else ""
     log(f"{images:,} images, each with the {most} nearest{wanted} by {by} ({place}, {_how(images)})")
@@ -130,15 +139,15 @@ def neighbour_inputs(options: NeighbourOptions, log: Log) -> BuildInputs:
         ValueError: for columns that are not there, or an image that cannot be read.
     """
     facts = {"model": model_facts(options.model), "number": options.number, "by": options.by}
-    dataset = with_neighbours(
-        read_rows(options, log),
-        place=options.model,
-        number=options.number,
-        log=log,
-        by=options.by,
-        cache=EmbeddingCache(default_folder()),
-        device=options.device,
-    )
+    dataset = read_rows(options, log)
+    reads_images = options.skip_damaged and "image" in dataset.column_names
+    damaged = damaged_images(undecoded(dataset)["image"], "image", progress=True) if reads_images else ()
+    settings = {"number": options.number, "by": options.by, "device": options.device, "damaged": damaged}
+    try:
+        cache = EmbeddingCache(default_folder())
+        dataset = with_neighbours(dataset, place=options.model, log=log, cache=cache, **settings)
+    except DamagedImage as error:
+        raise DamagedImage(f"{error} {SKIP_ADVICE}") from error
     dataset = dataset.select_columns(list(dict.fromkeys([*kept_columns(dataset, options.columns), *FEATURES])))
     return BuildInputs(
         dataset, [Stage("neighbours", make_unchanged, {}, facts)], output_features(dataset, {}), list(FEATURES)

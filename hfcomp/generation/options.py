@@ -126,6 +126,27 @@ class CaptionOptions(BuildOptions):
         if not self.captions_file and (self.key_column or self.captions_columns):
             raise ValueError("--key_column and --captions_columns need --captions_file.")
 
+    @property
+    def reads_english(self) -> bool:
+        """Whether something reads the captions that knows no other language."""
+        return True
+
+
+@dataclass(kw_only=True)
+class CopiedImageOptions(BuildOptions):
+    """Damaged images.
+
+    Attributes:
+        skip_damaged: leave out rows with an image that cannot be decoded, and count them; otherwise the first one ends
+            the build.
+    """
+
+    skip_damaged: bool = False
+
+    def running(self, progress: bool) -> dict[str, Any]:
+        """Also what becomes of damaged images, which changes nothing in the set but the rows that it lacks."""
+        return super().running(progress) | {"skip_damaged": self.skip_damaged}
+
 
 def parse_request_options(text: str) -> dict[str, Any]:
     """Reads `max_tokens=4096,seed=null`, or a JSON object, as fields of requests.
@@ -241,7 +262,7 @@ class WriterOptions(LanguageModelOptions):
 
 
 @dataclass(kw_only=True)
-class NegativeOptions(WriterOptions, CaptionOptions):
+class NegativeOptions(WriterOptions, CopiedImageOptions, CaptionOptions):
     """Hard negative captions: keywords, swaps, mask filling and language models.
 
     Attributes:
@@ -259,6 +280,7 @@ class NegativeOptions(WriterOptions, CaptionOptions):
         false_negative_model: drop texts that this dual encoder finds true of the image.
         false_negative_margin: cosine by which such a text leads the caption.
         only_with_negative: leave out captions without a negative.
+        max_without_negative: largest share of captions without a negative, 0 to 1; with more the build fails.
         device: such as cpu or cuda:1; by default a GPU where there is one.
     """
 
@@ -276,11 +298,14 @@ class NegativeOptions(WriterOptions, CaptionOptions):
     false_negative_model: str | None = None
     false_negative_margin: float = 0.0
     only_with_negative: bool = False
+    max_without_negative: float = 0.5
     device: str | None = None
 
     def __post_init__(self) -> None:
         """An option that changes nothing is a mistake."""
         super().__post_init__()
+        if not 0 <= self.max_without_negative <= 1:
+            raise ValueError(f"max_without_negative: found {self.max_without_negative}, expected a share from 0 to 1.")
         if self.grammar_tolerance is not None and not self.grammar_model:
             raise ValueError("--grammar_tolerance needs --grammar_model, such as openai-community/gpt2.")
         if self.false_negative_margin and not self.false_negative_model:
@@ -298,13 +323,18 @@ class NegativeOptions(WriterOptions, CaptionOptions):
             if getattr(self, name) and not self.has_kind(generator):
                 raise ValueError(f"--{name} needs the kind {generator}.")
 
+    @property
+    def reads_english(self) -> bool:
+        """Not where a language model alone writes negatives."""
+        return any(kind.partition(":")[0] != "llm" for kind in self.kinds)
+
     def has_kind(self, generator: str) -> bool:
         """Whether a generator, or a part of it, is among the kinds."""
         return any(kind.partition(":")[0] == generator for kind in self.kinds)
 
 
 @dataclass(kw_only=True)
-class ConceptOptions(CaptionOptions):
+class ConceptOptions(CopiedImageOptions, CaptionOptions):
     """Noun phrases of captions (C2LIP).
 
     Attributes:
@@ -318,7 +348,7 @@ class ConceptOptions(CaptionOptions):
 
 
 @dataclass(kw_only=True)
-class NeighbourOptions(BuildOptions):
+class NeighbourOptions(CopiedImageOptions):
     """Nearest images (NegCLIP).
 
     Attributes:

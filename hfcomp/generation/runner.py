@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 from hfcomp import __version__
 from hfcomp.data.built_sets import ROWS_PER_SHARD, TRAIN
 from hfcomp.generation.executors import ExecutorName, Workers, make_shards
-from hfcomp.generation.manifest import Plan, close_build, open_build
+from hfcomp.generation.manifest import Plan, close_build, open_build, sums
 from hfcomp.generation.shards import COUNTS, KEPT, RESERVED, ROW, SET_ASIDE, THIS_RUN, Batch, Job, Stage, StageError
 from hfcomp.writing import locked
 
@@ -60,6 +60,8 @@ def run_stages(
     gpus_per_worker: float | None = None,
     progress: bool = False,
     split: str = TRAIN,
+    skip_damaged: bool | None = None,
+    check: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Build:
     """Runs stages over all rows of a data set and writes Parquet files that `datasets.load_dataset` reads.
 
@@ -68,7 +70,7 @@ def run_stages(
     makes the rest: the folder ends up with the same bytes as without the kill. What is in the folder is described in
     `hfcomp.generation.manifest`.
 
-    Images are neither decoded nor encoded: their bytes are copied as they are. Where a row holds only a path, the
+    Images are not encoded: their bytes are copied as they are. Where a row holds only a path, the
     file's bytes are read in, so that the set is complete; a row whose file is missing or no image is set aside,
     as is one whose file is a URL, unless `hfcomp.data.urls.set_url_access` allowed them.
 
@@ -87,6 +89,10 @@ def run_stages(
         gpus_per_worker: of each actor on Ray; by default one where the cluster has any.
         progress: whether to show a bar.
         split: that the rows are.
+        skip_damaged: decode each image once; rows with one that cannot be decoded are set aside, or, if False, the
+            first ends the build. By default no image is decoded. Finished shards are the same either way.
+        check: called before the build is closed, with its `rows`, `counts` and `set_aside`; what it raises leaves the
+            build unfinished.
 
     Raises:
         ValueError: for settings that do not fit, a source without rows, a folder that holds something else or a build
@@ -101,7 +107,8 @@ def run_stages(
     _check(dataset, stages, features, reads, rows_per_shard)
     folder = Path(folder)
     dataset = undecoded(dataset)
-    job = Job(dataset, tuple(stages), tuple(reads), features, folder, rows_per_shard, current_access(), split)
+    how = (rows_per_shard, current_access(), split, skip_damaged)
+    job = Job(dataset, tuple(stages), tuple(reads), features, folder, *how)
     with locked(folder):
         plan = _plan(job)
         records = open_build(folder, plan, job.shards)
@@ -115,8 +122,11 @@ def run_stages(
                 rows += record["rows"]
                 bar.set_postfix_str(f"{rows:,} rows", refresh=False)
                 bar.update()
+        done = [records[index] for index in range(job.shards)]
+        if check is not None:
+            check(sums(done))
         try:
-            manifest = close_build(folder, plan, [records[index] for index in range(job.shards)])
+            manifest = close_build(folder, plan, done)
         except OSError as error:
             raise StageError(f"the build cannot be finished: {error}. {KEPT}") from error
     return Build(folder, manifest, kept, len(missing), counts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -17,7 +18,8 @@ from datasets import Image as ImageFeature
 
 from hfcomp.checksums import file_hash
 from hfcomp.data.built_sets import TRAIN
-from hfcomp.data.images import open_image
+from hfcomp.data.images import SKIP_ADVICE, Unreadable, decode_image, open_image
+from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import UrlAccess, is_url, open_named, shown
 from hfcomp.generation.manifest import SET_ASIDE_ROWS, Record, shard_file, without_rows, write_record
 from hfcomp.writing import write_parquet
@@ -29,7 +31,9 @@ THIS_RUN = "_this_run"
 RESERVED = (ROW, SET_ASIDE, COUNTS, THIS_RUN)
 # The query and fragment of a URL of the web, which may be a signature: they are not written into a set.
 SECRETS_OF_URL = r"(?s)^((?:http|ftp)s?://[^?#]*)[?#].*$"
-NO_IMAGE = "image file cannot be read"
+NO_IMAGE, BAD_IMAGE = "image file cannot be read", "image cannot be decoded"
+DECODED = "images: decoded"
+THREADS = 8
 # Readers fetch a group of rows at a time.
 ROWS_PER_GROUP = 1000
 ROWS_PER_GROUP_WITH_IMAGES = 100
@@ -45,6 +49,10 @@ StageFunction = Callable[[Batch], Batch]
 
 class StageError(RuntimeError):
     """A stage failed; the message names the stage, the shard and its rows. Shards that are done are kept."""
+
+
+class DamagedSource(StageError):
+    """An image of the source cannot be decoded; the message names its column, row and file."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,8 @@ class Job:
         rows_per_shard: of the source.
         urls: that images named by URLs are fetched; None sets their rows aside.
         split: that the rows are.
+        skip_damaged: whether rows with an image that cannot be decoded are set aside, or end the build; `None` decodes
+            no image.
     """
 
     dataset: Dataset
@@ -101,6 +111,7 @@ class Job:
     rows_per_shard: int
     urls: UrlAccess | None = None
     split: str = TRAIN
+    skip_damaged: bool | None = None
 
     @property
     def shards(self) -> int:
@@ -197,10 +208,39 @@ class ShardMaker:
                 column, wrong = with_bytes(source.column(name), self.job.urls)
                 failed |= {place: f"{NO_IMAGE}: {name} {reason}" for place, reason in wrong.items()}
                 source = source.set_column(source.column_names.index(name), name, column)
+                failed = self._damaged(column, name, rows, failed, tally) | failed
         for place, reason in failed.items():
             tally.leave_out(rows[place], reason)
         kept = [place for place in range(len(rows)) if place not in failed]
         return (_rows_at(source, kept) if failed else source), [rows[place] for place in kept]
+
+    def _damaged(
+        self, images: pa.ChunkedArray, name: str, rows: range, failed: Mapping[int, str], tally: _Tally
+    ) -> dict[int, str]:
+        """By place why an image cannot be decoded; each of the shard is decoded once.
+
+        Raises:
+            DamagedSource: for the first, unless such rows are to be set aside.
+        """
+        if self.job.skip_damaged is None:
+            return {}
+
+        def problem(place: int) -> str | None:
+            try:
+                decode_image(images[place].as_py(), where=f"column {name!r}, row {rows[place]}")
+            except Unreadable as error:
+                return str(error)
+            return None
+
+        there = pc.is_valid(images).to_pylist()
+        places = [place for place in range(len(rows)) if there[place] and place not in failed]
+        with ThreadPoolExecutor(THREADS) as pool:
+            problems = zip(places, pool.map(problem, places), strict=True)
+            found = {place: reason for place, reason in problems if reason is not None}
+        if found and not self.job.skip_damaged:
+            raise DamagedSource(f"{next(iter(found.values()))} {SKIP_ADVICE}")
+        tally.counts[DECODED] += len(places)
+        return {place: f"{BAD_IMAGE}: {without_local_paths(reason)}" for place, reason in found.items()}
 
     def _apply(self, stage: Stage, function: StageFunction, batch: Batch, index: int, tally: _Tally) -> Batch:
         where = self._where(stage, index)

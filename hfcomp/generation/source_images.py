@@ -7,10 +7,9 @@ from typing import Any
 
 from hfcomp.data.images import decode_image
 from hfcomp.data.publishing import without_local_paths
-from hfcomp.generation.shards import SET_ASIDE, Batch
+from hfcomp.generation.shards import BAD_IMAGE, SET_ASIDE, Batch
 
 NO_IMAGE = "no image"
-BAD_IMAGE = "image cannot be decoded"
 
 
 def make_image_check() -> Callable[[Batch], Batch]:

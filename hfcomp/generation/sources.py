@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from datasets import Dataset, Features, Image, LargeList, List
 
 from hfcomp.data.built_sets import TRAIN
 from hfcomp.data.columns import require_columns
 from hfcomp.data.formats.caption_files import with_captions_of
-from hfcomp.data.formats.image_files import TEXTS, check_image_files
+from hfcomp.data.formats.image_files import TEXTS, check_image_files, named_image_files
 from hfcomp.data.image_ids import IMAGE_ID, photographs_or_rows, with_image_ids
 from hfcomp.data.known_names import parse_column_names, proposed_names, spelled
 from hfcomp.data.licenses import LICENSE
 from hfcomp.data.loading import contract_rows
 from hfcomp.data.publishing import without_local_paths
-from hfcomp.data.sources import load_source
+from hfcomp.data.sources import listing_folders, load_source
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.generation.options import RENAME, BuildOptions, CaptionOptions
 from hfcomp.generation.shards import Stage
+from hfcomp.parsing.language import SAMPLED, language_note
 from hfcomp.reading import may_be_hub_id
 from hfcomp.reporting.report import Table
 
@@ -38,6 +40,7 @@ class BuildInputs(NamedTuple):
         reads: columns of the source that stages see.
         split: that the rows are.
         facts: tables for the card.
+        check: as for `run_stages`.
     """
 
     dataset: Dataset
@@ -46,6 +49,7 @@ class BuildInputs(NamedTuple):
     reads: Sequence[str]
     split: str = TRAIN
     facts: Sequence[Table] = ()
+    check: Callable[[Mapping[str, Any]], None] | None = None
 
 
 def read_rows(options: BuildOptions, log: Log) -> Dataset:
@@ -65,6 +69,7 @@ def read_rows(options: BuildOptions, log: Log) -> Dataset:
         dataset = with_captions_of(dataset, options.captions_file, column_names=names, log=log, **keys)
     dataset = contract_rows(dataset, options.source, names, **part)
     kept = kept_columns(dataset, options.columns)
+    _check_images_are_named(options, dataset, names)
     if "image" in kept and dataset.features["image"] in TEXTS:
         raise ValueError(
             f"column 'image' of {options.source} holds texts such as {dataset[0]['image']!r}, expected images. File "
@@ -95,6 +100,8 @@ def read_captioned_rows(
     """
     dataset = read_rows(options, log)
     _check_captions(options, dataset)
+    if options.reads_english and (note := language_note(_sampled_captions(dataset))):
+        log(note)
     require_columns(dataset, needed, needed_by=needed_by, rename=RENAME)
     needed = [*needed, *(name for name in joined_by if name in dataset.column_names)]
     kept = kept_columns(dataset, options.columns)
@@ -115,6 +122,30 @@ def read_captioned_rows(
         dataset = with_image_ids(dataset)
         kept = [*kept, *({IMAGE_ID} & {*dataset.column_names})]
     return dataset.select_columns(list(dict.fromkeys(["caption", *needed, *kept])))
+
+
+def _check_images_are_named(options: BuildOptions, dataset: Dataset, names: Mapping[str, str]) -> None:
+    """Raises ValueError for a source with images of which the set would have none, unless columns were chosen."""
+    if options.columns is not None or any(isinstance(one, Image) for one in dataset.features.values()):
+        return
+    found = named_image_files(dataset, listing_folders(options.source, options.split, options.config, {}))
+    if not found:
+        return
+    column, file = next(iter(found.items()))
+    missing = [] if "caption" in dataset.column_names else ["caption"]
+    fix = {**names, "image": column, **proposed_names(dataset, missing)}
+    raise ValueError(
+        f"{options.source}: column {column!r} names image files such as {file!r}, but no column is called 'image', "
+        f"so the built set would have no images. Name it: {spelled(fix)}. Or build a set of texts: --columns caption"
+    )
+
+
+def _sampled_captions(dataset: Dataset) -> list[str]:
+    """Texts of rows that are evenly spaced; of several captions the first."""
+    rows = np.unique(np.linspace(0, len(dataset) - 1, min(len(dataset), SAMPLED)).astype(np.int64))
+    values = dataset.select_columns("caption").select(rows)["caption"]
+    texts = (value if isinstance(value, str) else next(iter(value or ()), None) for value in values)
+    return [text for text in texts if text and text.strip()]
 
 
 def _check_captions(options: BuildOptions, dataset: Dataset) -> None:

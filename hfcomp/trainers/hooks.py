@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from hfcomp.data.draws.crops import DrawnCrops
 from hfcomp.data.draws.epochs import DrawnRows
 from hfcomp.data.formats.image_files import Folders, check_image_files, with_image_files
 from hfcomp.data.image_ids import IMAGE_ID, with_shared_ids
+from hfcomp.data.images import decode_image
 from hfcomp.data.loading import TrainingRows, first_short_row
 from hfcomp.data.pixels.store import read_manifest
 from hfcomp.data.streaming import StreamedRows, check_names
+from hfcomp.data.transforms import ImageTransform, TransformedRows, image_transform
 from hfcomp.data.urls import UrlAccess
 from hfcomp.fields import FIELDS, Features, columns_of
 from hfcomp.trainers._support.execution import text_multiple
@@ -158,7 +161,9 @@ class ObjectiveHooks:
         if not hasattr(dataset, "select_columns"):
             return TrainingRows(dataset, read)
         check_names(dataset)
-        dataset = with_image_files(rename_columns(dataset, args.column_names), Folders((Path.cwd(),)))
+        transform = self._image_transform(dataset, args)
+        dataset = rename_columns(dataset.with_format(None), args.column_names)
+        dataset = with_image_files(dataset, Folders((Path.cwd(),)))
         required = [name for name in columns if name not in self.optional_columns]
         require_columns(dataset, required, needed_by=type(self).__name__)
         absent = [name for name in columns if name in self.optional_columns and name not in dataset.column_names]
@@ -166,10 +171,31 @@ class ObjectiveHooks:
             logger.warning(f"{type(self).__name__}: the data set has no {', '.join(absent)}; treated as empty.")
         check_image_files(dataset, columns)
         if not isinstance(dataset, IterableDataset):
-            return self._with_drawn_captions(TrainingRows(with_shared_ids(dataset), read), args)
+            rows = TrainingRows(with_shared_ids(dataset), read)
+            rows = TransformedRows(rows, transform, args.column_names) if transform else rows
+            return self._with_drawn_captions(rows, args)
         settings = {name: getattr(args, name) for name in ("seed", "draw_captions", "random_crop")}
         batch = args.per_device_train_batch_size * args.world_size
         return StreamedRows(dataset, read, batch_size=batch, buffer=args.shuffle_buffer, **settings)
+
+    def _image_transform(self, dataset: Any, args: CompositionalConfig) -> ImageTransform | None:
+        """The data set's transform, which is refused beside what it would make useless."""
+        urls = UrlAccess.asked(args.allow_urls, args.url_timeout)
+        transform = image_transform(dataset, partial(decode_image, max_pixels=args.max_image_pixels, urls=urls))
+        if transform is None:
+            return None
+        if "image" not in columns_of(self.required_features):
+            raise ValueError(
+                f"{type(self).__name__} reads no images, and only images are taken from the transform of a data set. "
+                "Pass the data set without it: dataset.with_format(None)."
+            )
+        for name in ("pixel_cache", "reduced_jpeg"):
+            if value := getattr(args, name):
+                raise ValueError(
+                    f"{name}={value!r} has no effect on a data set with a transform, which gets whole images. Leave "
+                    f"{name} out, or pass the data set without the transform: dataset.with_format(None)."
+                )
+        return transform
 
     @staticmethod
     def _with_drawn_captions(rows: Any, args: CompositionalConfig) -> Any:

@@ -134,7 +134,8 @@ def test_a_model_drops_false_negatives_and_bad_images_are_set_aside(clip, tmp_pa
     rows = Dataset.from_dict({"image": images, "caption": ["a red cube", "a blue ball", "a green cone"]})
     rows.cast_column("image", Image(decode=False)).save_to_disk(tmp_path / "rows")
     given = ["negatives", "--source", str(tmp_path / "rows"), "--kinds", "keyword:color", "--device", "cpu"]
-    given += ["--columns", "", "--false_negative_model", str(clip), "--false_negative_margin"]
+    given += ["--columns", "", "--false_negative_model", str(clip), "--skip_damaged"]
+    given += ["--max_without_negative", "1", "--false_negative_margin"]
     cli.main(["build", *given, "2.5", "--output", str(tmp_path / "kept")])
     kept = load_dataset(str(tmp_path / "kept"), split="train")
     assert all(texts[0] for texts in kept["negative_captions"]) and len(kept) == 2

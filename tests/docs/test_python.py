@@ -69,14 +69,20 @@ def test_parsing():
 
 
 def test_swaps_and_hard_positives(capsys):
-    run("docs/datasets.md", 2)
+    run("docs/datasets.md", 3)
     assert "sofa" in capsys.readouterr().out
+
+
+def test_a_transform(clip):
+    changes = {BASE: str(clip), "max_steps=1": "per_device_train_batch_size=4, max_steps=1"}
+    found = run("docs/datasets.md", 1, changes, names={"rows": tiny.pairs(8, ragged=False)})
+    found["trainer"].train()
 
 
 def test_overlap(tmp_path, capsys):
     small_sugarcrepe.write(tmp_path / "data", per_subset=1)
     rows = datasets.Dataset.from_list([{"image": tiny.image(row), "caption": "a cube"} for row in (0, 100)])
-    found = run("docs/datasets.md", 1, names={"rows": rows})
+    found = run("docs/datasets.md", 2, names={"rows": rows})
     assert found["found"].total == 2 and len(found["kept"]) < 2
     assert "1 of 2 training rows" in capsys.readouterr().out
 

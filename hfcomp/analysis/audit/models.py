@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,14 @@ from hfcomp.analysis.audit.choices import NO_PAIRS
 from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.audit.probes import NO_SKLEARN, embedding_features, probe
 from hfcomp.analysis.audit.reading import IMAGES, AuditSet
+from hfcomp.data.images import SKIP_ADVICE, DamagedImage
 from hfcomp.data.overlap.image_columns import each_cell
+from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import default_folder
 from hfcomp.evaluation.encoding.cells import is_missing
 from hfcomp.evaluation.encoding.cosines import indexed_cosines
+from hfcomp.evaluation.encoding.damaged import CellsWithout, damaged_images
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.models import open_embedder
 
@@ -41,13 +45,37 @@ def model_checks(data: AuditSet, options: AuditOptions, *, progress: bool = Fals
         return [unchecked(name, reasons.get(name, NO_MODEL if len(data.pairs) else NO_PAIRS)) for name in NAMES]
     cache = EmbeddingCache(None if options.no_cache else default_folder())
     embedder = open_embedder(options.model, cache=cache, batch_size=options.batch_size, device=options.device)
-    found = [
-        embedding_probe(data, embedder, options.seed, progress=progress),
-        image_probe(data, embedder, options.seed, progress=progress),
-        true_negatives(data, embedder, options.margin, options.examples, progress=progress),
-    ]
+    shown = without_damaged(data, progress=progress) if options.skip_damaged else data
+    try:
+        found = [
+            embedding_probe(data, embedder, options.seed, progress=progress),
+            image_probe(shown, embedder, options.seed, progress=progress),
+            true_negatives(shown, embedder, options.margin, options.examples, progress=progress),
+        ]
+    except DamagedImage as error:
+        raise DamagedImage(f"{error} {SKIP_ADVICE}") from error
     cache.trim()
     return found
+
+
+def without_damaged(data: AuditSet, *, progress: bool = False) -> AuditSet:
+    """The set without its damaged images, which are counted in a note of `data`.
+
+    Args:
+        data: the set.
+        progress: whether to show a bar.
+    """
+    images = dict(data.images)
+    for column, cells in data.images.items():
+        damaged = damaged_images(cells, column, progress=progress)
+        if damaged:
+            first = without_local_paths(next(iter(damaged.values())))
+            data.notes.append(
+                f"{len(damaged):,} of {len(data):,} rows have a damaged {column!r}, which --model is not shown; the "
+                f"first: {first}"
+            )
+            images[column] = CellsWithout(cells, damaged)
+    return replace(data, images=images)
 
 
 def embedding_probe(data: AuditSet, embedder: Embedder, seed: int = 0, *, progress: bool = False) -> Check:

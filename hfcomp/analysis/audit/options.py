@@ -23,6 +23,7 @@ class AuditOptions(DataOptions):
         margin: by how much it has to prefer a negative to its caption, in cosine. Our choice.
         benchmarks: whose images are looked for in the set; by default those with data under data_dir.
         data_dir: folder with a sub-folder for each benchmark's data.
+        skip_damaged: leave out images that --model cannot read, and count them; otherwise they are an error.
         examples: of a check, shown in the page; 0 for none.
         seed: of the folds of probes.
         batch_size: images or texts that a model encodes at a time.
@@ -38,6 +39,7 @@ class AuditOptions(DataOptions):
     margin: float = 0.02
     benchmarks: tuple[str, ...] = ()
     data_dir: Path | None = None
+    skip_damaged: bool = False
     examples: int = 6
     seed: int = 0
     batch_size: int = 128
@@ -48,3 +50,5 @@ class AuditOptions(DataOptions):
         for name, least in (("examples", 0), ("batch_size", 1), ("seed", 0), ("margin", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: found {getattr(self, name)}, expected {least} or more.")
+        if self.skip_damaged and self.model is None:
+            raise ValueError("--skip_damaged needs --model: without a model, damaged images are counted and not read.")

@@ -11,8 +11,8 @@ from datasets import Dataset, Image
 from tqdm.auto import tqdm
 
 from hfcomp.analysis.gallery.rows import ShownRows, row_id
-from hfcomp.analysis.pairs.images import THREADS
 from hfcomp.data.images import Unreadable, decode_image
+from hfcomp.evaluation.encoding.damaged import THREADS
 from hfcomp.reporting.pages.thumbnails import Cell, Thumbnail, Thumbnails, mask_overlay, thumbnail
 
 

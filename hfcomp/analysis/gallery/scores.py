@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from hfcomp.analysis.gallery.options import GalleryOptions
 from hfcomp.analysis.gallery.rows import ShownRows
-from hfcomp.analysis.pairs.images import Cells
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import default_folder
 from hfcomp.evaluation.encoding.cosines import Numbers, indexed_cosines
+from hfcomp.evaluation.encoding.damaged import CellsWithout
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.models import named_models, open_embedder
 from hfcomp.metrics.choice import all_higher
@@ -94,7 +94,7 @@ def _score(
         """`[n]`: of each text and the image of its row; NaN where there is none."""
         if column not in shown.images:
             return np.full(len(owners), np.nan)
-        cells = Cells(shown.dataset, column, unreadable[column])
+        cells = CellsWithout(shown.dataset[column], unreadable[column])
         images = embedder.index_images(cells, column=column, progress=progress)
         return indexed_cosines(images.vectors, images.index[owners], encoded.vectors, encoded.index)
 

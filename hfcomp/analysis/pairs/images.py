@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-from datasets import Dataset
-from tqdm.auto import tqdm
-
 from hfcomp.analysis.pairs.items import PairSet, image_features
-from hfcomp.data.images import Unreadable, decode_image
+from hfcomp.data.images import Unreadable
+from hfcomp.evaluation.encoding.damaged import CellsWithout, damaged_images
 from hfcomp.evaluation.encoding.embed import Indexed
-
-THREADS = 8
 
 
 class ImageEncoder(Protocol):
@@ -21,22 +16,6 @@ class ImageEncoder(Protocol):
 
     def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
         """Vectors of the distinct images; an image that is `None` gets none."""
-
-
-class Cells(Sequence[Any]):
-    """A column of images, read row by row; those of some rows are `None`."""
-
-    def __init__(self, dataset: Dataset, column: str, without: set[int]) -> None:
-        self._column, self._without = dataset[column], without
-
-    def __len__(self) -> int:
-        return len(self._column)
-
-    def __getitem__(self, row: Any) -> Any:
-        return None if row in self._without else self._column[row]
-
-    def __iter__(self) -> Iterator[Any]:
-        return (None if row in self._without else value for row, value in enumerate(self._column))
 
 
 class PairImages:
@@ -73,18 +52,20 @@ class PairImages:
 
     def readable(self, column: str, row: int) -> bool:
         """Whether there is an image that can be read."""
-        cell = None if row in self._without[column] else self._pairs.dataset[column][row]
-        return cell is not None and _reason(cell) is None
+        if row in self._without[column]:
+            return False
+        cells = self._pairs.dataset.select([row])[column]
+        return cells[0] is not None and not damaged_images(cells, column)
 
     def _encode(self, encoder: ImageEncoder, column: str) -> Indexed:
-        cells = Cells(self._pairs.dataset, column, self._without[column])
+        cells = CellsWithout(self._pairs.dataset[column], self._without[column])
         return encoder.index_images(cells, column=column, progress=self._progress)
 
     def _scan(self, column: str) -> bool:
         """Tries every image of a column; whether any is bad."""
         self._scanned.add(column)
-        cells = Cells(self._pairs.dataset, column, self._without[column])
-        reasons = _reasons(cells, column, progress=self._progress)
+        cells = CellsWithout(self._pairs.dataset[column], self._without[column])
+        reasons = damaged_images(cells, column, progress=self._progress)
         if not reasons:
             return False
         row, reason = min(reasons.items())
@@ -97,25 +78,3 @@ class PairImages:
             f"in row {row}: {reason}"
         )
         return True
-
-
-def _reasons(cells: Cells, column: str, *, progress: bool) -> dict[int, str]:
-    """By row, why its image cannot be read."""
-
-    def look(row: int) -> str | None:
-        cell = cells[row]
-        return None if cell is None else _reason(cell, f"column {column!r}, row {row}")
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        rows = range(len(cells))
-        looked = pool.map(look, rows)
-        bar = tqdm(looked, total=len(cells), desc="looking for damaged images", disable=not progress, leave=False)
-        return {row: reason for row, reason in zip(rows, bar, strict=True) if reason is not None}
-
-
-def _reason(cell: Any, where: str = "image") -> str | None:
-    try:
-        decode_image(cell, where=where)
-    except Unreadable as error:
-        return str(error)
-    return None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import PIL.Image
 import pyarrow as pa
 import pyarrow.compute as pc
 from datasets import Dataset, Image, IterableDataset, Value
@@ -134,6 +135,26 @@ class _Places:
             )
         at_root = None if self.root is None else os.path.join(self.root, name)
         return found[0] if found else at_root or os.path.join(self.folders[0], name)
+
+
+def named_image_files(dataset: Dataset, folders: Folders) -> dict[str, str]:
+    """Columns of texts that name existing image files, each with the first such name.
+
+    Args:
+        dataset: of which the first rows are looked at.
+        folders: where relative names start.
+    """
+    endings = PIL.Image.registered_extensions()
+    found = {}
+    for column, feature in dataset.features.items():
+        if feature not in TEXTS:
+            continue
+        for name in dataset.select(range(min(len(dataset), _TRIED_NAMES)))[column]:
+            places = (folders.root, *folders.tables) if _is_relative(name) else (Path(),)
+            is_image = bool(name) and "\0" not in name and Path(name).suffix.lower() in endings
+            if is_image and any(place is not None and (place / name).is_file() for place in places):
+                found.setdefault(column, name)
+    return found
 
 
 def check_image_files(dataset: Any, columns: Sequence[str], *, one_is_enough: bool = False) -> None:

@@ -21,7 +21,7 @@ class ReadImages:
     """The images of a batch.
 
     Attributes:
-        pixels: `[M, 3, H, W]` uint8.
+        pixels: `[M, 3, H, W]` uint8; float where the values were float pixels.
         tiny: Of each, whether it is 1 pixel wide or high.
         decoded: Of each, whether it was decoded and not taken from a store.
     """
@@ -53,13 +53,17 @@ class ImageReader:
         """The pixels of values.
 
         Args:
-            values: what `decode_image` takes.
+            values: what `decode_image` takes, or pixels `[3, H, W]` of the model's size, which a data set's transform
+                gives (`hfcomp.data.transforms`).
             where: the place of each, for errors.
 
         Raises:
             ValueError: for an image that cannot be used, or a damaged store.
             OSError: likewise, of a file or URL.
         """
+        if any(isinstance(value, torch.Tensor) for value in values):
+            none = [False] * len(values)
+            return ReadImages(_stacked(values, where, self.transform.size), none, none)
         if self.store is None:
             images = [self._decode(value, place) for value, place in zip(values, where, strict=True)]
             pixels = self.transform(images, where=where)
@@ -85,3 +89,20 @@ class ImageReader:
         return decode_image(
             value, where=where, max_pixels=self.max_pixels, urls=self.urls, shortest_side=self.shortest_side
         )
+
+
+def _stacked(values: Sequence[Any], where: Sequence[str], size: tuple[int, int]) -> torch.Tensor:
+    """Pixels that a transform made, which are as the model takes them or refused."""
+    first = next(value for value in values if isinstance(value, torch.Tensor))
+    for value, place in zip(values, where, strict=True):
+        if list(value.shape) != [3, *size]:
+            raise ValueError(
+                f"{place}: the transform gives pixels {list(value.shape)}, expected {[3, *size]}. Resize and crop in "
+                "the transform, or return PIL images, which hfcomp resizes."
+            )
+        if value.dtype != first.dtype or not (value.is_floating_point() or value.dtype == torch.uint8):
+            raise TypeError(
+                f"{place}: found {value.dtype} beside {first.dtype}; expected all float and normalised, or all uint8."
+            )
+    pixels = torch.stack(list(values))
+    return pixels.float() if pixels.is_floating_point() else pixels

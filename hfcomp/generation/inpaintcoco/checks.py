@@ -10,7 +10,8 @@ from hfcomp.data.annotations.composition import FEATHER, changed_outside, is_cha
 from hfcomp.data.annotations.masks import Mask, enlarge, read_mask
 from hfcomp.data.images import decode_image
 from hfcomp.data.publishing import without_local_paths
-from hfcomp.generation.source_images import BAD_IMAGE, NO_IMAGE
+from hfcomp.generation.shards import BAD_IMAGE
+from hfcomp.generation.source_images import NO_IMAGE
 
 EMPTY_CAPTION = "empty caption"
 SAME_CAPTIONS = "captions are the same"

@@ -1,0 +1,179 @@
+"""Transforms of `datasets` (`with_transform`, `set_transform`): the usual way to augment images, in training rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset, Image, LargeList, List
+from transformers.utils import logging
+
+from hfcomp.data.formats.image_files import TEXTS
+from hfcomp.data.loading import TrainingRows, undecoded
+
+logger = logging.get_logger(__name__)
+
+PIXELS = "pixel_values"
+"""What a transform may return in place of `image`, as that of transformers' run_clip.py does."""
+IMAGES = ("image", "negative_image")
+START = "the transform of the data set"
+_PROBED_ROWS = 8
+Decode = Callable[..., Any]
+
+
+class ImageTransform:
+    """A data set's transform with the columns that it is given, under the data set's own names.
+
+    Args:
+        dataset: with a transform.
+        decode: `decode_image` with its limits; a transform gets its images, RGB and upright.
+    """
+
+    def __init__(self, dataset: Dataset, decode: Decode) -> None:
+        self._function = dataset.format["format_kwargs"]["transform"]
+        rows = dataset.with_format(None).select_columns(dataset.format["columns"])
+        features = rows.features
+        self._images = [name for name, one in features.items() if isinstance(one, Image) and one.decode]
+        self._rows, self._decode = undecoded(rows), decode
+
+    def __call__(self, indices: Sequence[int]) -> Mapping[str, Any]:
+        """What the transform returns for some rows.
+
+        Raises:
+            ValueError: for an image that cannot be decoded, and as the transform does.
+            TypeError: for a transform that returns anything but a dictionary.
+        """
+        batch = self._rows[list(indices)]
+        for name in self._images:
+            cells = zip(batch[name], indices, strict=True)
+            batch[name] = [cell and self._decode(cell, where=f"column {name!r}, row {row}") for cell, row in cells]
+        returned = self._function(batch)
+        if not isinstance(returned, Mapping):
+            raise TypeError(
+                f"{START} returned a {type(returned).__name__}, expected a dictionary of columns. Return the batch "
+                "with the images in it."
+            )
+        return returned
+
+
+def image_transform(dataset: Any, decode: Decode) -> ImageTransform | None:
+    """The transform of a data set; `None` without one, and of a stream, which has none.
+
+    Args:
+        dataset: before its columns are renamed.
+        decode: as for [`ImageTransform`].
+    """
+    is_transformed = isinstance(dataset, Dataset) and dataset.format["type"] == "custom"
+    return ImageTransform(dataset, decode) if is_transformed else None
+
+
+class TransformedRows(TrainingRows):
+    """Training rows whose images come from the data set's transform; everything else is read as it is stored.
+
+    A value of `image` and `negative_image` is then what the transform returns: a PIL image, or pixels `[3, H, W]` as
+    the model takes them, 8 bits or float and normalised. `pixel_values` stands for `image`.
+
+    Args:
+        rows: with the columns that are read, as they are stored.
+        transform: of the data set.
+        column_names: contract name to the data set's own, for the transform's images.
+
+    Raises:
+        ValueError: for a transform that returns no images, changes a text, or does not fit otherwise.
+    """
+
+    def __init__(self, rows: TrainingRows, transform: ImageTransform, column_names: Mapping[str, str] | None) -> None:
+        self.dataset = rows.dataset
+        self._transform = transform
+        names, present = column_names or {}, rows.dataset.column_names
+        self._images = {ours: names.get(ours, ours) for ours in IMAGES if ours in present}
+        self._stored = rows.dataset.select_columns([name for name in present if name not in self._images])
+        features = self._stored.features
+        self._texts = {name: names.get(name, name) for name, one in features.items() if _is_text(one)}
+        self._probe()
+
+    def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
+        """Rows by index in one read; called by torch's DataLoader."""
+        batch, returned = self._stored[indices], self._transform(indices)
+        for name, theirs in self._texts.items():
+            if theirs in returned:
+                _check_unchanged(name, batch[name], returned[theirs], indices)
+        batch |= {ours: self._pixels(ours, theirs, returned, indices) for ours, theirs in self._images.items()}
+        _check_alike(batch)
+        return [
+            {"row": row, **{name: values[place] for name, values in batch.items()}}
+            for place, row in enumerate(indices)
+        ]
+
+    def _pixels(self, ours: str, theirs: str, returned: Mapping[str, Any], indices: Sequence[int]) -> list[Any]:
+        column = PIXELS if ours == "image" and PIXELS in returned else theirs
+        if column not in returned:
+            either = f"{theirs!r} and no {PIXELS!r}" if ours == "image" else f"{theirs!r}"
+            raise ValueError(
+                f"{START} returns no {either}; it returns: {', '.join(map(repr, returned))}. Return the images as "
+                f"{theirs!r}{f' or {PIXELS!r}' if ours == 'image' else ''}; other columns may be left out."
+            )
+        values = returned[column]
+        if len(values) != len(indices):
+            raise ValueError(
+                f"{START} returned {len(values)} entries in {column!r} for {len(indices)} rows. Return one for each."
+            )
+        return [_pixels(value, column, row) for value, row in zip(values, indices, strict=True)]
+
+    def _probe(self) -> None:
+        if not len(self):
+            return
+        rows = self.__getitems__(list(range(min(_PROBED_ROWS, len(self)))))
+        pixels = [row["image"] for row in rows if isinstance(row["image"], torch.Tensor)]
+        if pixels and all(one.is_floating_point() and one.min() >= 0 and one.max() <= 1 for one in pixels):
+            logger.warning(
+                f"{START} returns pixels between 0 and 1 in the first {len(pixels)} rows, and float pixels are taken "
+                "as normalised: subtract the processor's image_mean and divide by its image_std, or return uint8."
+            )
+
+
+def _is_text(feature: Any) -> bool:
+    while isinstance(feature, List | LargeList):
+        feature = feature.feature
+    return feature in TEXTS
+
+
+def _check_unchanged(name: str, stored: Sequence[Any], returned: Sequence[Any], indices: Sequence[int]) -> None:
+    for before, after, row in zip(stored, returned, indices, strict=False):
+        if not isinstance(after, str | list | None) or before == after:
+            continue
+        raise ValueError(
+            f"{START} changes column {name!r}, row {row}, from {before!r} to {after!r}; only images are taken from "
+            "it. Change texts with dataset.map before with_transform, or set draw_captions to draw one of several."
+        )
+
+
+def _check_alike(batch: Mapping[str, Sequence[Any]]) -> None:
+    kinds = {
+        name: {isinstance(value, torch.Tensor) for value in batch[name] if value is not None}
+        for name in IMAGES
+        if name in batch
+    }
+    if len(set().union(*kinds.values())) > 1:
+        found = ", ".join(
+            f"{name!r} holds {' and '.join('tensors' if one else 'PIL images' for one in sorted(kind))}"
+            for name, kind in reversed(kinds.items())
+            if kind
+        )
+        raise ValueError(f"{START}: {found}. Return one kind for all, such as PIL images, which hfcomp normalises.")
+
+
+def _pixels(value: Any, column: str, row: int) -> Any:
+    """Pixels as a tensor; any other image as it is."""
+    if isinstance(value, np.ndarray) and (column == PIXELS or value.dtype.kind == "f"):
+        value = torch.from_numpy(value)
+    if isinstance(value, torch.Tensor):
+        return value.as_subclass(torch.Tensor)  # not one of torchvision's, whose operations differ
+    if column == PIXELS:
+        raise TypeError(
+            f"{START}, {PIXELS!r}, row {row}: found a {type(value).__name__}, expected a tensor [3, H, W], float and "
+            "normalised, or uint8."
+        )
+    return value
