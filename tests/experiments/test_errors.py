@@ -163,7 +163,12 @@ SMALL = ["--controls", "none", "--max_steps", "1", "--evaluation_items", "2", "-
         ("negclip", "", ["--num_neighbours", "1"], ["'neighbour_ids'", "num_neighbours", "the data set has:"]),
         ("tripletclip", "negative_image", [], ["'negative_image'", "TripletClipTrainer"]),
         ("slipform", "negative_image", [], ["none of 8 rows has a negative_image"]),
-        ("negclip", "", ["--batch_size", "9"], ["has 8 rows, fewer than one batch of 9", "Lower batch_size"]),
+        (
+            "negclip",
+            "",
+            ["--batch_size", "9"],
+            ["has 8 rows, fewer than one batch of 9", "Pass --batch_size 8 or less"],
+        ),
     ],
 )
 def test_what_rows_lack_is_named(refused, recipe, without, words, facts):
