@@ -27,6 +27,10 @@ MAX_YAML_VALUES = 100_000
 """Values of such a file, those of an alias counted as often as it is named."""
 MAX_YAML_DEPTH = 50
 """Lists and mappings inside one another."""
+class FileError(ValueError):
+    """What a file of the user's lacks; the message names the file, and needs no other around it."""
+
+
 _Hook = Callable[[list[tuple[str, Any]]], Any]
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # A lone surrogate, or one behind a backslash that may itself be escaped.
@@ -244,18 +248,22 @@ def csv_rows(lines: Iterable[str], name: str, *, delimiter: str = ",") -> Iterat
         delimiter: between fields; a tab in TSV.
 
     Raises:
-        ValueError: for invalid CSV or a field that is too long, with its line.
+        FileError: for invalid CSV or a field that is too long, with its line.
     """
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
+    before = 0
     try:
         for row in rows:
+            before = rows.line_num
             yield rows.line_num, row
     except csv.Error as error:
+        opened = f" (the row begins in line {before + 1})" if rows.line_num > before + 1 else ""
         if "field limit" in str(error):
-            raise ValueError(
-                f"{name}, line {rows.line_num}: a field has more than {csv.field_size_limit():,} characters. Check "
-                "for an unclosed quote, or shorten the text."
+            raise FileError(
+                f"{name}, line {rows.line_num}: a field has more than {csv.field_size_limit():,} characters{opened}. "
+                "Check for an unclosed quote, or shorten the text."
             ) from error
-        raise ValueError(
-            f"{name}, line {rows.line_num}: {error}. Double a quote inside a text, and put such a text in quotes."
+        raise FileError(
+            f"{name}, line {rows.line_num}: {error}{opened}. Double a quote inside a text, and put such a text in "
+            "quotes."
         ) from error
