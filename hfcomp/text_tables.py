@@ -10,6 +10,7 @@ import csv
 import gzip
 import io
 import re
+import shlex
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -190,14 +191,13 @@ class TextTable:
         before = content[:place].decode(encoding)
         whole_lines = before.splitlines(keepends=True)[: before.count("\n")]
         row = sum(map(bool, csv.reader(whole_lines, delimiter=getattr(self, "delimiter", ",")))) - 1
-        where = f"line {before.count(chr(10)) + 1}" + (f" (row {row})" if row >= 0 else "")
         start, end = content.rfind(b"\n", 0, place) + 1, content.find(b"\n", place)
         text = content[start : end if end >= 0 else None].strip()[:60]
-        name = Path(self.name).name
+        name, copy = (shlex.quote(prefix + Path(self.name).name) for prefix in ("", "utf8-"))
         return (
-            f"{self.name}, {where}: {text!r} is not {encoding.upper()}: the byte "
-            f"0x{content[place]:02X} at offset {place:,} of the file. Save the file as UTF-8; of a Western European "
-            f"one, `iconv -f CP1252 -t UTF-8 {name} > utf8-{name}` makes a copy."
+            f"{self.name}, line {before.count(chr(10)) + 1}: {text!r} is not {encoding.upper()}: "
+            f"{'the first line' if row < 0 else f'row {row}'} has the byte 0x{content[place]:02X} at offset {place:,} "
+            f"of the file. Save the file as UTF-8; of a Western European one, `iconv -f CP1252 -t UTF-8 {name} > {copy}` makes a copy."
         )
 
 
@@ -212,7 +212,7 @@ def open_table(path: Path, name: str | None = None) -> TextTable:
         FileError: as [`TextTable`].
         OSError: for a file that is not there or cannot be read.
     """
-    opener: Any = partial(gzip.open, path, "rb") if path.suffix == ".gz" else partial(open, path, "rb")
+    opener: Any = partial(gzip.open, path, "rb") if path.suffix == ".gz" else partial(path.open, "rb")
     return TextTable(opener, str(path) if name is None else name)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,6 @@ from datasets import (
     ReadInstruction,
     concatenate_datasets,
     get_dataset_split_names,
-    load_dataset,
     load_dataset_builder,
     load_from_disk,
 )
@@ -30,15 +28,11 @@ from hfcomp.data.formats.coco_folders import coco_splits, is_coco_folder, read_c
 from hfcomp.data.formats.image_files import NO_FOLDERS, Folders
 from hfcomp.data.formats.image_folders import captioned_splits, is_captioned_folder, read_captioned_folder
 from hfcomp.data.formats.literal_paths import literal_files, literal_options
-from hfcomp.data.formats.own_builders import own_builder
+from hfcomp.data.formats.own_builders import load_dataset
 from hfcomp.data.formats.tables import READERS, reader_of, tables_of_images
 from hfcomp.data.urls import add_repositories
 from hfcomp.data.views import View, choose_view, read_views
 from hfcomp.reading import FileError, may_be_hub_id
-
-logger = logging.getLogger(__name__)
-_LATER = {"split", "streaming", "num_proc", "keep_in_memory", "verification_mode", "save_infos"}
-"""Arguments of `load_dataset` that its builder does not take."""
 
 
 def load_source(name: str, *, split: str = "train", config: str | None = None, **kwargs: Any) -> Dataset:
@@ -121,7 +115,7 @@ def _load_tables(folder: Path, tables: Mapping[str, Sequence[Path]], split: str,
 def _load(name: str, builder: str, *args: Any, **kwargs: Any) -> Any:
     """`load_dataset`, whose errors say what cannot be read, or that there is no room."""
     try:
-        return _read(builder, *args, **kwargs)
+        return load_dataset(builder, *args, **kwargs)
     except (DatasetGenerationError, ValueError, StopIteration, OSError) as error:
         if isinstance(error.__cause__, FileError):
             raise FileError(str(error.__cause__)) from error
@@ -142,22 +136,6 @@ def _load(name: str, builder: str, *args: Any, **kwargs: Any) -> Any:
             raise ValueError(f"{name} has no rows.") from error
         kind = builder if any(builder == known for known, _ in READERS.values()) else "a data set"
         raise ValueError(f"{name} cannot be read as {kind}: {reason}") from error
-
-
-def _read(builder: str, *args: Any, **kwargs: Any) -> Any:
-    """`load_dataset`, but tables of texts and archives are read by builders of hfcomp; notes about them are logged."""
-    if builder in ("parquet", "json"):
-        return load_dataset(builder, *args, **kwargs)
-    later = {key: kwargs[key] for key in kwargs.keys() & _LATER}
-    ours = own_builder(load_dataset_builder(builder, *args, **{key: kwargs[key] for key in kwargs.keys() - _LATER}))
-    if ours is None:
-        return load_dataset(builder, *args, **kwargs)
-    if later.get("streaming"):
-        return ours.as_streaming_dataset(split=later.get("split"))
-    ours.download_and_prepare(**{key: later[key] for key in later.keys() & {"num_proc", "verification_mode"}})
-    for note in filter(None, ours.info.description.split("\n")):
-        logger.warning(note)
-    return ours.as_dataset(later.get("split"), in_memory=later.get("keep_in_memory") or False)
 
 
 def _captioned_folder(path: Path, split: str, config: str | None) -> Dataset | None:

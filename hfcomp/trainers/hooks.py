@@ -16,10 +16,11 @@ from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.draws.captions import DrawnCaptions, check_drawn_captions, has_lists
 from hfcomp.data.draws.crops import DrawnCrops
 from hfcomp.data.draws.epochs import DrawnRows
-from hfcomp.data.formats.image_files import Folders, check_image_files, with_image_files
+from hfcomp.data.formats.image_files import Folders, with_image_files
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.loading import TrainingRows, first_short_row
 from hfcomp.data.pixels.store import read_manifest
+from hfcomp.data.row_checks import check_contents
 from hfcomp.data.streaming import StreamedRows, check_names
 from hfcomp.data.urls import UrlAccess
 from hfcomp.fields import FIELDS, Features, columns_of
@@ -111,8 +112,8 @@ class ObjectiveHooks:
             A line about rows without a negative image, where the objective reads them and some have none.
 
         Raises:
-            ValueError: for a missing column, naming those that are there, a row with fewer negative captions than are
-                read, or rows without any negative image where the objective needs them.
+            ValueError: for a missing column, naming those that are there, a row without caption or image or with
+                fewer negative captions than are read, or rows without any negative image where the objective needs them.
             FileNotFoundError: for image files that are missing, with the first and their number.
         """
         counted = [feature for name, feature in COUNTED_FEATURES.items() if getattr(args, name)]
@@ -121,7 +122,7 @@ class ObjectiveHooks:
         if dataset.column_names is not None:  # a stream may not know them
             required = [name for name in columns if name not in cls.optional_columns]
             require_columns(dataset, required, needed_by=cls.__name__)
-        check_image_files(dataset, columns)
+        check_contents(dataset, columns, lists=args.draw_captions)
         if args.pixel_cache is not None:
             read_manifest(Path(args.pixel_cache))  # raises
         if args.draw_captions:
@@ -164,7 +165,7 @@ class ObjectiveHooks:
         absent = [name for name in columns if name in self.optional_columns and name not in dataset.column_names]
         if absent:
             logger.warning(f"{type(self).__name__}: the data set has no {', '.join(absent)}; treated as empty.")
-        check_image_files(dataset, columns)
+        check_contents(dataset, columns, lists=args.draw_captions)
         if not isinstance(dataset, IterableDataset):
             return self._with_drawn_captions(TrainingRows(dataset, read), args)
         settings = {name: getattr(args, name) for name in ("seed", "draw_captions", "random_crop")}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import fields
 from typing import Any
 
-from datasets import BuilderConfig, DatasetBuilder
+from datasets import BuilderConfig, DatasetBuilder, load_dataset_builder
 from datasets.packaged_modules.csv.csv import Csv
 from datasets.packaged_modules.imagefolder.imagefolder import ImageFolder
 from datasets.packaged_modules.webdataset.webdataset import WebDataset
+from datasets.utils.info_utils import is_small_dataset
 
 from hfcomp.data.formats.archive_builders import Archives
 from hfcomp.data.formats.table_builders import OPTIONS, FoldersWithTables, TextTables
@@ -20,6 +22,37 @@ _REPLACED: dict[type[DatasetBuilder], type[DatasetBuilder]] = {
 }
 _VERSION = "1"
 """Of what they make of a file; part of the name under which `datasets` keeps it."""
+
+logger = logging.getLogger(__name__)
+
+
+def load_dataset(
+    path: str, *args: Any, split: str | None = None, streaming: bool = False, num_proc: int | None = None, **kwargs: Any
+) -> Any:
+    """`datasets.load_dataset`, but hfcomp reads tables of texts and archives; notes about them are logged.
+
+    Args:
+        path: of `load_dataset_builder`, as are the further arguments.
+        args: likewise.
+        split: the rows of one split; by default a dictionary of all.
+        streaming: give a stream.
+        num_proc: processes that read the files.
+        kwargs: of `load_dataset_builder`; of `download_and_prepare` also `verification_mode`, and `keep_in_memory`.
+    """
+    late = {key: kwargs.pop(key) for key in ("verification_mode", "keep_in_memory") if key in kwargs}
+    theirs = load_dataset_builder(path, *args, **kwargs)
+    ours = own_builder(theirs)
+    builder = theirs if ours is None else ours
+    if streaming:
+        return builder.as_streaming_dataset(split=split)
+    in_memory = late.pop("keep_in_memory", None)
+    prepared = {key: kwargs[key] for key in ("download_config", "download_mode", "storage_options") if key in kwargs}
+    builder.download_and_prepare(num_proc=num_proc, **late, **prepared)
+    for note in filter(None, ours.info.description.split("\n") if ours else ()):
+        logger.warning(note)
+    if in_memory is None:
+        in_memory = is_small_dataset(builder.info.dataset_size)
+    return builder.as_dataset(split=split, in_memory=in_memory)
 
 
 def own_builder(theirs: DatasetBuilder) -> DatasetBuilder | None:
