@@ -150,13 +150,13 @@ class TextTable:
     def _swallows(self, lines: list[str], row: list[str]) -> bool:
         """Whether a line in the middle of a row looks like a row: all cells, and a file or URL where the row has one.
 
-        A tab hardly stands in a text, so that there all cells are enough.
+        Tabs are rare in texts: in a table with tabs but no files or URLs, all cells are enough.
         """
         parts = [line.strip('\r\n"').split(self.delimiter) for line in lines[1:]]
         fitting = [part for part in parts if len(part) == len(row) > 1]
-        if self.delimiter == "\t":
-            return bool(fitting)
         kinds = [_kind(cell) for cell in row]
+        if self.delimiter == "\t" and not any(kinds):
+            return bool(fitting)
         return any(kind and kind == _kind(cell) for part in fitting for kind, cell in zip(kinds, part, strict=True))
 
     def _named(self, names: list[str]) -> list[str]:

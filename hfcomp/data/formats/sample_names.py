@@ -156,9 +156,10 @@ def survey(archives: Iterable[tuple[str, Sequence[str]]]) -> Layout:
     number: Counter[str] = Counter(ending for signature in first.signatures.elements() for ending in signature)
     dotted = [ending for ending in number if "." in ending]
     once = sum(number[ending] == 1 for ending in dotted)
+    # samples of one kind stay as they are, and names with dots have to make them no less alike
     is_even = first.evenness == 1 and first.signatures.total() > 1
-    uneven = first.evenness < 0.5 < last.evenness
-    chosen = last if dotted and not is_even and (2 * once > len(dotted) or uneven) else first
+    is_mixed = 2 * once > len(dotted) or first.evenness < 0.5
+    chosen = last if dotted and not is_even and is_mixed and last.evenness >= first.evenness else first
     if chosen.fault:
         raise FileError(chosen.fault)
     return Layout(chosen.by_last_dot, chosen.columns())
