@@ -193,7 +193,8 @@ class TextTable:
         row = sum(map(bool, csv.reader(whole_lines, delimiter=getattr(self, "delimiter", ",")))) - 1
         start, end = content.rfind(b"\n", 0, place) + 1, content.find(b"\n", place)
         text = content[start : end if end >= 0 else None].strip()[:60]
-        name, copy = (shlex.quote(prefix + Path(self.name).name) for prefix in ("", "utf8-"))
+        path = Path(self.name)
+        name, copy = shlex.quote(self.name), shlex.quote(str(path.with_name(f"utf8-{path.name}")))
         return (
             f"{self.name}, line {before.count(chr(10)) + 1}: {text!r} is not {encoding.upper()}: "
             f"{'the first line' if row < 0 else f'row {row}'} has the byte 0x{content[place]:02X} at offset {place:,} "
@@ -201,19 +202,18 @@ class TextTable:
         )
 
 
-def open_table(path: Path, name: str | None = None) -> TextTable:
+def open_table(path: Path) -> TextTable:
     """A CSV or TSV file of this machine, also compressed (`.gz`).
 
     Args:
         path: of the file.
-        name: for messages; by default the path.
 
     Raises:
         FileError: as [`TextTable`].
         OSError: for a file that is not there or cannot be read.
     """
     opener: Any = partial(gzip.open, path, "rb") if path.suffix == ".gz" else partial(path.open, "rb")
-    return TextTable(opener, str(path) if name is None else name)
+    return TextTable(opener, str(path))
 
 
 def _delimiter(first: str, expected: str) -> str:

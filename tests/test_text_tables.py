@@ -133,7 +133,7 @@ def test_another_encoding_is_named_by_line_row_and_byte_with_a_command_that_conv
         read(write(tmp_path / "my table.csv", text.encode("latin-1")))
     place = text.encode("latin-1").index(b"\xe9")
     assert f"line 4: b'1.png,caf\\xe9' is not UTF-8: row 1 has the byte 0xE9 at offset {place}" in str(error.value)
-    subprocess.run(str(error.value).split("`")[1], shell=True, check=True, cwd=tmp_path)
+    subprocess.run(str(error.value).split("`")[1], shell=True, check=True)
     assert read(tmp_path / "utf8-my table.csv")[1][1] == ["1.png", "café"]
 
 

@@ -157,7 +157,7 @@ def read_baseline(path: str | Path, layer: int) -> float:
         ValueError: for a file without the layer, or with a number that is not below 1.
         FileNotFoundError: where there is no such file.
     """
-    table = open_table(Path(path), str(path))
+    table = open_table(Path(path))
     header, rows = [name.strip() for name in table.columns], [row for _, row in table.rows()]
     if not {"LAYER", "F"} <= set(header):
         raise ValueError(f"{path}: found the columns {header}, expected LAYER,P,R,F.")

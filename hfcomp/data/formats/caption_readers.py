@@ -43,7 +43,7 @@ def _parquet_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
 
 def _csv_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
     """Keys stay strings: 000012 is not a number."""
-    table = open_table(path, path.name)
+    table = open_table(path)
     rows = table.rows()  # which finds out how the names are written
     _check_names(table.columns, (key, caption), path)
     key_place, caption_place = table.columns.index(key), table.columns.index(caption)
