@@ -27,6 +27,8 @@ MAX_YAML_VALUES = 100_000
 """Values of such a file, those of an alias counted as often as it is named."""
 MAX_YAML_DEPTH = 50
 """Lists and mappings inside one another."""
+
+
 class FileError(ValueError):
     """What a file of the user's lacks; the message names the file, and needs no other around it."""
 
@@ -224,6 +226,24 @@ def parse_json(content: str | bytes, *, object_pairs_hook: _Hook | None = None) 
         half = error.object[error.start]
         raise ValueError(f"a text in it is not valid Unicode: it has the lone surrogate {half!a}") from None
     return found
+
+
+def check_surrogates(path: Path | str) -> None:
+    """Looks for half characters in a JSON or JSON-lines file that another reader reads; of others nothing is checked.
+
+    Raises:
+        FileError: for the first, with file and line.
+    """
+    path = Path(path)
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if b"\\ud" in line.lower():
+                text = line.decode("utf-8", "replace").replace("\\\\", "  ")  # escaped backslashes begin nothing
+                if found := _HALF_ESCAPE.search(text):
+                    raise FileError(
+                        f"{path}, line {number}: a text in it is not valid Unicode: it has the lone surrogate "
+                        f"{text[found.start() : found.start() + 6]}. Correct it, or remove the entry."
+                    )
 
 
 def read_json(path: Path | str) -> Any:

@@ -198,7 +198,8 @@ class TextTable:
         return (
             f"{self.name}, line {before.count(chr(10)) + 1}: {text!r} is not {encoding.upper()}: "
             f"{'the first line' if row < 0 else f'row {row}'} has the byte 0x{content[place]:02X} at offset {place:,} "
-            f"of the file. Save the file as UTF-8; of a Western European one, `iconv -f CP1252 -t UTF-8 {name} > {copy}` makes a copy."
+            f"of the file. Save the file as UTF-8; of a Western European one, "
+            f"`iconv -f CP1252 -t UTF-8 {name} > {copy}` makes a copy."
         )
 
 

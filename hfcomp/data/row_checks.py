@@ -48,9 +48,7 @@ def place_of_row(dataset: Dataset, row: int) -> str:
     if KEY not in dataset.column_names:
         return f"row {row}"
     names = [name for name in dataset.column_names if name not in (KEY, URL)]
-    there = [
-        name for name in names if dataset.with_format("arrow").select_columns([name])[row].column(0)[0].is_valid
-    ]
+    there = [name for name in names if dataset.with_format("arrow").select_columns([name])[row].column(0)[0].is_valid]
     known = dataset.select_columns([name for name in (KEY, URL) if name in dataset.column_names])[row]
     archive = f" of {known[URL]}" if URL in known else ""
     return f"row {row}, the sample {known[KEY]!r}{archive}, which has {', '.join(there) or 'no column'}"
@@ -62,8 +60,8 @@ def _check_captions(dataset: Dataset, lists: bool) -> None:
     if isinstance(feature, List | LargeList):
         if not lists:
             raise ValueError(
-                f"column 'caption', {place_of_row(dataset, 0)}: found a list of {len(first or ())}, expected one text. "
-                "Draw one in each epoch with draw_captions=True (in a recipe captions: drawn), or choose one: "
+                f"column 'caption', {place_of_row(dataset, 0)}: found a list of {len(first or ())}, expected one "
+                "text. Draw one in each epoch with draw_captions=True (in a recipe captions: drawn), or choose one: "
                 "dataset.map(lambda row: {'caption': row['caption'][0]})."
             )
         return

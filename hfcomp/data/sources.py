@@ -177,6 +177,12 @@ def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any
         if not may_be_hub_id(name):
             raise FileNotFoundError(f"there is no file or folder {name!r}; relative paths start at {os.getcwd()!r}.")
         add_repositories([name])
+    script = Path(name) / f"{Path(name).resolve().name}.py"
+    if script.is_file():
+        raise ValueError(
+            f"{script}: `datasets` takes a file of its folder's name for a loading script, which it does not run. "
+            "Rename the file or the folder."
+        )
     kwargs = literal_options(name, config, kwargs)
     try:
         return _load(name, name, config, split=split, **kwargs)

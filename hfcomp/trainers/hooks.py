@@ -113,7 +113,8 @@ class ObjectiveHooks:
 
         Raises:
             ValueError: for a missing column, naming those that are there, a row without caption or image or with
-                fewer negative captions than are read, or rows without any negative image where the objective needs them.
+                fewer negative captions than are read, or rows without any negative image where the objective needs
+                them.
             FileNotFoundError: for image files that are missing, with the first and their number.
         """
         counted = [feature for name, feature in COUNTED_FEATURES.items() if getattr(args, name)]

@@ -40,13 +40,17 @@ def test_a_missing_caption_is_named_and_the_advice_helps(captions, message):
 
 
 @pytest.mark.follows("hfcomp/data/row_checks.py", "texts. Write numbers as texts: dataset.cast_column('caption'")
-@pytest.mark.parametrize(("captions", "found"), [([1984, 300], "1984 and the type int64"), ([0.5, float("nan")], "0.5")])
+@pytest.mark.parametrize(
+    ("captions", "found"), [([1984, 300], "1984 and the type int64"), ([0.5, float("nan")], "0.5")]
+)
 def test_numbers_are_no_captions(captions, found):
-    advised = refused(rows_of(captions), f"row 0: found {found}.*, expected texts").partition("as texts: ")[2].rstrip(".")
+    advised = (
+        refused(rows_of(captions), f"row 0: found {found}.*, expected texts").partition("as texts: ")[2].rstrip(".")
+    )
     assert check_contents(eval(advised, {"dataset": rows_of(captions), "datasets": datasets}), COLUMNS) is None
 
 
-@pytest.mark.follows("hfcomp/data/row_checks.py", "Draw one in each epoch with draw_captions=True")
+@pytest.mark.follows("hfcomp/data/row_checks.py", "text. Draw one in each epoch with draw_captions=True")
 def test_lists_are_drawn_from_or_chosen_from(tmp_path):
     rows = rows_of([["a", "b"], ["c"]])
     message = refused(rows, "row 0: found a list of 2, expected one text")

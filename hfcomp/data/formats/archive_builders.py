@@ -20,7 +20,7 @@ from datasets.filesystems import EXTENSION_TO_COMPRESSION_FS_FILE_CLS
 from datasets.packaged_modules.webdataset.webdataset import WebDataset
 
 from hfcomp.data.formats.archives import member_names, not_whole
-from hfcomp.data.formats.sample_names import KEY, Layout, survey
+from hfcomp.data.formats.sample_names import KEY, survey
 from hfcomp.reading import FileError, parse_json
 
 logger = logging.getLogger(__name__)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import fields
+from itertools import chain
 from typing import Any
 
 from datasets import BuilderConfig, DatasetBuilder, load_dataset_builder
 from datasets.packaged_modules.csv.csv import Csv
 from datasets.packaged_modules.imagefolder.imagefolder import ImageFolder
+from datasets.packaged_modules.json.json import Json
 from datasets.packaged_modules.webdataset.webdataset import WebDataset
 from datasets.utils.info_utils import is_small_dataset
 
 from hfcomp.data.formats.archive_builders import Archives
 from hfcomp.data.formats.table_builders import OPTIONS, FoldersWithTables, TextTables
+from hfcomp.reading import check_surrogates
 
 _REPLACED: dict[type[DatasetBuilder], type[DatasetBuilder]] = {
     Csv: TextTables,
@@ -27,7 +31,12 @@ logger = logging.getLogger(__name__)
 
 
 def load_dataset(
-    path: str, *args: Any, split: str | None = None, streaming: bool = False, num_proc: int | None = None, **kwargs: Any
+    path: str,
+    *args: Any,
+    split: str | None = None,
+    streaming: bool = False,
+    num_proc: int | None = None,
+    **kwargs: Any,
 ) -> Any:
     """`datasets.load_dataset`, but hfcomp reads tables of texts and archives; notes about them are logged.
 
@@ -45,6 +54,10 @@ def load_dataset(
     builder = theirs if ours is None else ours
     if streaming:
         return builder.as_streaming_dataset(split=split)
+    if isinstance(builder, Json) and not os.path.isdir(builder.cache_dir):
+        for file in chain.from_iterable(builder.config.data_files.values()):
+            if os.path.isfile(file) and not file.endswith(".gz"):
+                check_surrogates(file)
     in_memory = late.pop("keep_in_memory", None)
     prepared = {key: kwargs[key] for key in ("download_config", "download_mode", "storage_options") if key in kwargs}
     builder.download_and_prepare(num_proc=num_proc, **late, **prepared)
@@ -56,7 +69,7 @@ def load_dataset(
 
 
 def own_builder(theirs: DatasetBuilder) -> DatasetBuilder | None:
-    """hfcomp's builder for the files of one of `datasets`; `None` where `datasets` reads them.
+    """Hfcomp's builder for the files of one of `datasets`; `None` where `datasets` reads them.
 
     Args:
         theirs: the builder, with its files.

@@ -1,7 +1,7 @@
 """Builders of `datasets` for tables in text files whose cells are texts as written, by [`hfcomp.text_tables`].
 
-`datasets` reads them by pandas, which guesses: "null", "NA" and "None" are missing there, 1984 and 007 are numbers, and
-a quote at the beginning of a title swallows rows.
+`datasets` reads them by pandas, which guesses: "null", "NA" and "None" are missing there, 1984 and 007 are numbers,
+and a quote at the beginning of a title swallows rows.
 """
 
 from __future__ import annotations

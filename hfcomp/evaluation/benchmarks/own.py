@@ -163,14 +163,14 @@ def _check_rows(rows: Dataset, place: str, place_of: Callable[[int], str]) -> No
     for row, text in enumerate(rows["caption"]):
         if not isinstance(text, str) or not text.strip():
             raise ValueError(
-                f"{place}, column 'caption', {place_of(row)}: expected a text, found {text!r}. Remove the row or give it a "
-                "caption."
+                f"{place}, column 'caption', {place_of(row)}: expected a text, found {text!r}. Remove the row or "
+                "give it a caption."
             )
     for row, cell in enumerate(rows["image"]):
         if is_missing(cell):
             raise ValueError(
-                f"{place}, column 'image', {place_of(row)}: the image is missing: {_describe(cell)}. Remove the row or give "
-                "it an image."
+                f"{place}, column 'image', {place_of(row)}: the image is missing: {_describe(cell)}. Remove the row "
+                "or give it an image."
             )
 
 

@@ -8,12 +8,13 @@ import tarfile
 
 import datasets
 import pytest
-from PIL import Image
 
+from hfcomp import cli
 from hfcomp.data import load_training_set
 from hfcomp.data.formats.caption_files import read_captions
 from hfcomp.data.loading import contract_rows, load_training_stream
 from hfcomp.evaluation.benchmarks.own import OwnData
+from hfcomp.evaluation.sources import HubData
 from hfcomp.evaluation.spec import Folders
 from tests import tiny
 
@@ -160,3 +161,19 @@ def test_a_stream_reads_it_too(write, folder):
 def test_a_file_of_captions_is_read_from_it(folder):
     (folder / "new.csv").write_text("key,caption\n7,a dog\n")
     assert read_captions(folder / "new.csv").captions == {"7": "a dog"}
+
+
+def test_a_built_set_is_written_to_it_and_read_from_it(folder):
+    source = write_csv(folder)
+    given = ["--source", str(source), "--output", str(folder / "built"), "--kinds", "keyword:color"]
+    cli.main(["build", "negatives", *given])
+    rows = load_training_set(str(folder / "built"))
+    assert rows["caption"][:] == CAPTIONS and all(map(any, rows["negative_captions"]))
+
+
+def test_a_benchmark_in_the_hubs_layout_is_read_from_a_data_dir_with_such_a_name(folder):
+    (folder / "pairs").mkdir()
+    write_hub_layout(folder / "pairs")
+    data = HubData("some/pairs", {"image": "image", "caption": "caption"}, {"all": {"split": "train"}})
+    items = data.local(folder / "pairs", Folders(folder))
+    assert items.rows["caption"][:] == CAPTIONS
