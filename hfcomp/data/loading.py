@@ -17,6 +17,8 @@ from hfcomp.data.formats.coco_folders import is_coco_folder
 from hfcomp.data.formats.image_files import NO_FOLDERS, text_columns, with_image_files
 from hfcomp.data.formats.image_folders import is_captioned_folder
 from hfcomp.data.formats.listed_texts import with_lists
+from hfcomp.data.formats.sample_names import KEY
+from hfcomp.data.row_checks import check_sample
 from hfcomp.data.sources import listing_folders, load_source
 
 Rows = Dataset | IterableDataset
@@ -105,7 +107,9 @@ def contract_rows(
         dataset = with_lists(dataset)
     texts = text_columns(dataset)
     folders = listing_folders(name, split, config, kwargs) if texts else NO_FOLDERS
-    return with_image_files(dataset, folders)
+    dataset = with_image_files(dataset, folders)
+    # of a stream nothing is known before its rows are read, and a row that is read has lost its sample's name
+    return dataset.filter(check_sample) if isinstance(dataset, IterableDataset) and KEY in dataset.features else dataset
 
 
 def load_training_stream(name: str, *, split: str = "train", config: str | None = None) -> IterableDataset:

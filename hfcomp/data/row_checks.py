@@ -38,6 +38,22 @@ def check_contents(dataset: Any, columns: Sequence[str], *, lists: bool = False)
     check_image_files(dataset, columns)
 
 
+def check_sample(row: dict[str, Any]) -> bool:
+    """Whether a streamed row of an archive, under the contract's names, has its caption and its image.
+
+    Raises:
+        ValueError: for one without, naming the sample.
+    """
+    missing = [name for name in (CAPTION, IMAGE) if name in row and not row[name]]
+    if missing:
+        there = ", ".join(name for name, value in row.items() if value and name not in (KEY, URL)) or "no column"
+        raise ValueError(
+            f"column {missing[0]!r}, the sample {row[KEY]!r} of {row.get(URL)}, which has {there}: found nothing. "
+            "Complete the sample, or take it out of the archive."
+        )
+    return True
+
+
 def place_of_row(dataset: Dataset, row: int) -> str:
     """A row for an error message; one of an archive with its sample and what this has.
 

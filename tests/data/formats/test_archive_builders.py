@@ -215,3 +215,20 @@ def test_a_stream_says_what_it_leaves_out(tmp_path, caplog):
     assert "the sample '299' has 'cls', which the first samples lack" in caplog.text
     whole = load_source(str(tmp_path / "set"))
     assert whole["cls"][299] == 1 and whole["text"][299] == "other"
+
+
+@pytest.mark.follows("hfcomp/data/row_checks.py", "Complete the sample, or take it out of the archive.")
+@pytest.mark.parametrize("missing", ["jpg", "txt"])
+def test_a_stream_names_a_sample_without_a_member_too(missing, tmp_path):
+    given = members(6)
+    write_tar(tmp_path / "set/0.tar", {name: given[name] for name in given if name != f"001.{missing}"})
+
+    def captions():
+        rows = contract_rows(load_training_stream(str(tmp_path / "set")), str(tmp_path / "set"), NAMES)
+        return [row["caption"] for row in rows]
+
+    column = {"jpg": "image", "txt": "caption"}[missing]
+    with pytest.raises(ValueError, match=rf"column '{column}', the sample '001' of \S+/0.tar, which has "):
+        captions()
+    write_tar(tmp_path / "set/0.tar", given)
+    assert len(captions()) == 6
