@@ -56,8 +56,9 @@ def load_training_set(
     Raises:
         FileNotFoundError: for a path, and no Hub id, where nothing is.
         ValueError: when the data set has no such split, naming those that it has, is an unfinished build, or has a
-            file that is damaged: a set of `hfcomp build` is verified against its manifest, a `.tar` by its end. Also
-            for a name in `column_names` that the contract or the set lacks.
+            file that is damaged: a set of `hfcomp build` is verified against its manifest, a `.tar` is walked to its
+            end, a table's rows are compared with its lines. Also for a name in `column_names` that the contract or
+            the set lacks.
         OSError: where the disk of the cache is full.
     """
     rows = load_source(name, split=split, config=config, **kwargs)
@@ -108,8 +109,9 @@ def contract_rows(
     texts = text_columns(dataset)
     folders = listing_folders(name, split, config, kwargs) if texts else NO_FOLDERS
     dataset = with_image_files(dataset, folders)
-    # of a stream nothing is known before its rows are read, and a row that is read has lost its sample's name
-    return dataset.filter(check_sample) if isinstance(dataset, IterableDataset) and KEY in dataset.features else dataset
+    if isinstance(dataset, IterableDataset) and KEY in dataset.features:
+        return dataset.filter(check_sample)  # as it is read: later its sample's name is lost
+    return dataset
 
 
 def load_training_stream(name: str, *, split: str = "train", config: str | None = None) -> IterableDataset:
