@@ -48,7 +48,9 @@ class Archives(WebDataset):
             name: {"tar_paths": of_split, "tar_iterators": [dl_manager.iter_archive(path) for path in of_split]}
             for name, of_split in files.items()
         }
-        if self.info.features is None:
+        if self.info.features is not None:
+            self.layout = self.layout.named_as(list(self.info.features))
+        else:
             pairs = (pair for given in splits.values() for pair in zip(*given.values(), strict=True))
             samples = (sample for path, members in pairs for sample in self._samples(path, members))
             self.info.features = self._features(islice(samples, _LOOKED_AT if dl_manager.is_streaming else None))

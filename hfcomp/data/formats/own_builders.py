@@ -6,9 +6,10 @@ import logging
 import os
 from dataclasses import fields
 from itertools import chain
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from datasets import BuilderConfig, DatasetBuilder, load_dataset_builder
+from datasets import BuilderConfig, DatasetBuilder, Features, load_dataset_builder
 from datasets.packaged_modules.csv.csv import Csv
 from datasets.packaged_modules.imagefolder.imagefolder import ImageFolder
 from datasets.packaged_modules.json.json import Json
@@ -50,7 +51,14 @@ def load_dataset(
     """
     late = {key: kwargs.pop(key) for key in ("verification_mode", "keep_in_memory") if key in kwargs}
     theirs = load_dataset_builder(path, *args, **kwargs)
-    ours = own_builder(theirs)
+    features = theirs.info.features
+    is_replaced = isinstance(theirs, tuple(_REPLACED))
+    if (
+        features is not None and is_replaced and os.path.isdir(theirs.cache_dir)
+    ):  # they may be guesses of an earlier reading
+        with TemporaryDirectory() as place:
+            features = load_dataset_builder(path, *args, **{**kwargs, "cache_dir": place}).info.features
+    ours = own_builder(theirs, features)
     builder = theirs if ours is None else ours
     if streaming:
         return builder.as_streaming_dataset(split=split)
@@ -68,11 +76,12 @@ def load_dataset(
     return builder.as_dataset(split=split, in_memory=in_memory)
 
 
-def own_builder(theirs: DatasetBuilder) -> DatasetBuilder | None:
+def own_builder(theirs: DatasetBuilder, features: Features | None) -> DatasetBuilder | None:
     """Hfcomp's builder for the files of one of `datasets`; `None` where `datasets` reads them.
 
     Args:
         theirs: the builder, with its files.
+        features: types that a card or the caller states.
     """
     kind = next((kind for base, kind in _REPLACED.items() if isinstance(theirs, base)), None)
     settings = _settings(theirs.config)
@@ -84,7 +93,7 @@ def own_builder(theirs: DatasetBuilder) -> DatasetBuilder | None:
         config_name=theirs.config.name,
         hash=f"{theirs.hash}-{_VERSION}",
         base_path=theirs.base_path,
-        features=settings.pop("features", None) or theirs.info.features,
+        features=settings.pop("features", None) or features,
         token=theirs.token,
         data_files=theirs.config.data_files,
         storage_options=theirs.storage_options,

@@ -46,6 +46,13 @@ def fitting_columns(wanted: str, columns: Sequence[str]) -> list[str]:
     return others if len(others) == 1 else []
 
 
+def _spelled(ending: str, columns: Iterable[str]) -> str | None:
+    """The only one of some columns that is another spelling of an ending."""
+    prefix, kind = ending.rpartition(".")[0], kind_of_ending(ending)
+    found = [name for name in columns if name.rpartition(".")[0] == prefix and kind_of_ending(name) == kind]
+    return found[0] if kind is not None and len(found) == 1 else None
+
+
 @dataclass(frozen=True)
 class Layout:
     """How members of archives become rows.
@@ -64,12 +71,14 @@ class Layout:
 
     def column(self, ending: str) -> str | None:
         """The column of an ending, also of one that the surveyed samples lack; `None` if there is none."""
-        if ending in self.columns:
-            return self.columns[ending]
-        prefix, kind = ending.rpartition(".")[0], kind_of_ending(ending)
-        same = {name for name in self.columns.values() if name.rpartition(".")[0] == prefix}
-        found = [name for name in same if kind is not None and kind_of_ending(name) == kind]
-        return found[0] if len(found) == 1 else None
+        return self.columns.get(ending) or _spelled(ending, {*self.columns.values()})
+
+    def named_as(self, stated: Sequence[str]) -> Layout:
+        """The layout with the columns that a card states, in place of other spellings of them."""
+        columns = {
+            ending: name if name in stated else _spelled(name, stated) or name for ending, name in self.columns.items()
+        }
+        return Layout(self.by_last_dot, columns)
 
 
 @dataclass

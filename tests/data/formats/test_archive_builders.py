@@ -232,3 +232,11 @@ def test_a_stream_names_a_sample_without_a_member_too(missing, tmp_path):
         captions()
     write_tar(tmp_path / "set/0.tar", given)
     assert len(captions()) == 6
+
+
+def test_columns_that_a_card_states_are_filled_whatever_the_ending(tmp_path):
+    write_tar(tmp_path / "set/0.tar", members(4, images={0: "png", 1: "png", 2: "webp"}))
+    features = [{"name": "jpg", "dtype": "image"}, {"name": "txt", "dtype": "string"}]
+    card = {"configs": [{"config_name": "default", "data_files": "*.tar"}], "dataset_info": {"features": features}}
+    (tmp_path / "set/README.md").write_text(f"---\n{json.dumps(card)}\n---\n")
+    check(load_training_set(str(tmp_path / "set"), column_names=NAMES), 4)

@@ -152,3 +152,10 @@ def test_lists_and_ids_are_those_of_the_contract(tmp_path):
     assert rows["image_id"][:] == ["007"] and rows["negative_captions"][:] == [["x", "y"]]
     assert rows["negative_concreteness"][:] == [[3.5, None]]
     assert rows.features["negative_concreteness"] == datasets.List(datasets.Value("float64"))
+
+
+def test_what_datasets_guessed_before_is_not_taken_over(tmp_path):
+    table(tmp_path, captions=["1984", "2001"])
+    guessed = datasets.load_dataset(str(tmp_path), split="train")
+    assert guessed["caption"][:] == [1984, 2001]
+    assert load_training_set(str(tmp_path))["caption"][:] == ["1984", "2001"]
