@@ -27,6 +27,12 @@ MAX_YAML_VALUES = 100_000
 """Values of such a file, those of an alias counted as often as it is named."""
 MAX_YAML_DEPTH = 50
 """Lists and mappings inside one another."""
+
+
+class FileError(ValueError):
+    """What a file of the user's lacks; the message names the file, and needs no other around it."""
+
+
 _Hook = Callable[[list[tuple[str, Any]]], Any]
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # A lone surrogate, or one behind a backslash that may itself be escaped.
@@ -232,6 +238,24 @@ def parse_json(content: str | bytes, *, object_pairs_hook: _Hook | None = None) 
     return found
 
 
+def check_surrogates(path: Path | str) -> None:
+    """Looks for half characters in a JSON or JSON-lines file that another reader reads; of others nothing is checked.
+
+    Raises:
+        FileError: for the first, with file and line.
+    """
+    path = Path(path)
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if b"\\ud" in line.lower():
+                text = line.decode("utf-8", "replace").replace("\\\\", "  ")  # escaped backslashes begin nothing
+                if found := _HALF_ESCAPE.search(text):
+                    raise FileError(
+                        f"{path}, line {number}: a text in it is not valid Unicode: it has the lone surrogate "
+                        f"{text[found.start() : found.start() + 6]}. Correct it, or remove the entry."
+                    )
+
+
 def read_json(path: Path | str) -> Any:
     """What a JSON file holds.
 
@@ -254,18 +278,22 @@ def csv_rows(lines: Iterable[str], name: str, *, delimiter: str = ",") -> Iterat
         delimiter: between fields; a tab in TSV.
 
     Raises:
-        ValueError: for invalid CSV or a field that is too long, with its line.
+        FileError: for invalid CSV or a field that is too long, with its line.
     """
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
+    before = 0
     try:
         for row in rows:
+            before = rows.line_num
             yield rows.line_num, row
     except csv.Error as error:
+        opened = f" (the row begins in line {before + 1})" if rows.line_num > before + 1 else ""
         if "field limit" in str(error):
-            raise ValueError(
-                f"{name}, line {rows.line_num}: a field has more than {csv.field_size_limit():,} characters. Check "
-                "for an unclosed quote, or shorten the text."
+            raise FileError(
+                f"{name}, line {rows.line_num}: a field has more than {csv.field_size_limit():,} characters{opened}. "
+                "Check for an unclosed quote, or shorten the text."
             ) from error
-        raise ValueError(
-            f"{name}, line {rows.line_num}: {error}. Double a quote inside a text, and put such a text in quotes."
+        raise FileError(
+            f"{name}, line {rows.line_num}: {error}{opened}. Double a quote inside a text, and put such a text in "
+            "quotes."
         ) from error

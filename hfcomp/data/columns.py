@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hfcomp.data.concepts.level_names import LEVEL_COLUMNS
+from hfcomp.data.formats.sample_names import fitting_columns
 from hfcomp.data.known_names import proposed_names, spelled
 from hfcomp.fields import FIELDS, columns_of
 from hfcomp.reading import nearest
@@ -105,7 +106,9 @@ def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
 
     Args:
         dataset: a `datasets.Dataset`, or a stream.
-        column_names: contract name to the data set's own name, such as `{"caption": "text"}`.
+        column_names: contract name to the data set's own name, such as `{"caption": "text"}`. `jpg;png` is what a row
+            has in the first of these columns that is not null; in rows of archives any spelling of an image's ending
+            stands for the column of images.
 
     Raises:
         ValueError: when a name is not of the contract, or the data set has no such column.
@@ -114,11 +117,15 @@ def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
     for ours, theirs in names.items():
         if ours not in COLUMNS:
             raise ValueError(f"column_names: {ours!r} is not a column of hfcomp.{nearest(ours, COLUMNS)}")
-        if theirs not in dataset.column_names:
+        fitting = fitting_columns(theirs, dataset.column_names)
+        if not fitting:
             raise ValueError(
                 f"column_names maps {ours!r} to {theirs!r}, which is not in the data set. It has: "
                 f"{', '.join(dataset.column_names)}."
             )
+        if len(fitting) > 1:
+            dataset = _with_first(dataset, fitting, theirs)
+        names[ours] = fitting[0] if len(fitting) == 1 else theirs
     names |= {name: name for name in names.values() if name in LEVEL_COLUMNS and name not in names}
     if all(ours == theirs for ours, theirs in names.items()):
         return dataset
@@ -134,6 +141,20 @@ def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
     # a stream takes no name that another column still has
     between = {theirs: f"{theirs} becomes {ours}" for theirs, ours in moved.items() if theirs != ours}
     return dataset.rename_columns(between).rename_columns({name: moved[theirs] for theirs, name in between.items()})
+
+
+def _with_first(dataset: Any, columns: list[str], name: str) -> Any:
+    """The data set with a column of what a row has in the first of several columns that is not null."""
+    from datasets import Image
+
+    for column in columns:
+        if isinstance(dataset.features[column], Image):
+            dataset = dataset.cast_column(column, Image(decode=False))
+    features = type(dataset.features)({**dataset.features, name: dataset.features[columns[0]]})
+    return dataset.map(
+        lambda row: {name: next((row[column] for column in columns if row[column] is not None), None)},
+        features=features,
+    )
 
 
 def _copied(dataset: Any, name: str, copy: str) -> Any:
@@ -159,11 +180,12 @@ def require_columns(dataset: Any, required: Iterable[str], *, needed_by: str, re
         rename: how the user names a column, for the error, with `{0}` for the first that is missing.
 
     Raises:
-        ValueError: naming the missing and the existing columns, and those of these that may be meant by their names.
+        ValueError: naming the missing and the existing columns, and those of these that may be meant.
     """
     missing = [name for name in required if name not in dataset.column_names]
     if missing:
-        found = proposed_names(dataset, missing)
+        pair = [name for name in ("image", "caption") if name not in dataset.column_names]  # one alone misleads
+        found = proposed_names(dataset, dict.fromkeys([*pair, *missing]))
         fix = f"These may be meant: {spelled(found)}." if found else f"Rename with {rename.format(missing[0])}"
         fix += "" if found else ", or add the column."
         raise ValueError(

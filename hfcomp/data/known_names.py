@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hfcomp.reading import parse_json
@@ -25,10 +26,10 @@ KNOWN_NAMES = {
 
 
 def proposed_names(dataset: Any, missing: Iterable[str]) -> dict[str, str]:
-    """The columns of a data set that by name and type may be those that are missing.
+    """The columns of a data set that by name, type and content may be those that are missing.
 
     Args:
-        dataset: a `datasets.Dataset`, or a stream.
+        dataset: a `datasets.Dataset`, or a stream, whose content is not looked at.
         missing: names of the contract.
     """
     from datasets import Image
@@ -37,15 +38,36 @@ def proposed_names(dataset: Any, missing: Iterable[str]) -> dict[str, str]:
     own = {_plain(name): name for name in reversed(dataset.column_names)}
     texts = {plain: name for plain, name in own.items() if _may_be_text(features.get(name))}
     images = [name for name, feature in features.items() if isinstance(feature, Image)]
-    found = {}
+    found: dict[str, str] = {}
     for column in missing:
         there = own if column == "image_id" else texts
         names = [there[name] for name in KNOWN_NAMES.get(column, ()) if name in there]
         if column == "image":  # a column of images is one, whatever its name
             names = images if len(images) == 1 else [name for name in names if not images or name in images]
+        names = [name for name in names if name not in found.values()]
+        names = names or _by_content(dataset, column, [*{*texts.values()} - {*found.values()} - {*images}])
         if names:
             found[column] = names[0]
     return found
+
+
+def _by_content(dataset: Any, column: str, texts: Sequence[str]) -> list[str]:
+    """The only one of the columns of texts whose first rows look like image files or URLs, or like sentences."""
+    from datasets import Dataset
+
+    if column not in _LOOKS or not isinstance(dataset, Dataset):
+        return []
+    head = dataset.select_columns([*texts]).select(range(min(len(dataset), _LOOKED_AT)))
+    cells = {name: [cell for cell in head[name] if isinstance(cell, str) and cell] for name in texts}
+    fitting = [name for name in texts if cells[name] and all(map(_LOOKS[column].fullmatch, cells[name]))]
+    return fitting if len(fitting) == 1 else []
+
+
+_LOOKED_AT = 20
+_LOOKS = {
+    "image": re.compile(r"\w+://\S+|.*\.(jpe?g|png|webp|gif|bmp|tiff?|avif)", re.IGNORECASE),
+    "caption": re.compile(r"(?!\w+://)\S+\s+\S.*", re.DOTALL),
+}
 
 
 def spelled(names: Mapping[str, str]) -> str:

@@ -17,6 +17,8 @@ from hfcomp.data.formats.coco_folders import is_coco_folder
 from hfcomp.data.formats.image_files import NO_FOLDERS, text_columns, with_image_files
 from hfcomp.data.formats.image_folders import is_captioned_folder
 from hfcomp.data.formats.listed_texts import with_lists
+from hfcomp.data.formats.sample_names import KEY
+from hfcomp.data.row_checks import check_sample
 from hfcomp.data.sources import listing_folders, load_source
 
 Rows = Dataset | IterableDataset
@@ -54,8 +56,9 @@ def load_training_set(
     Raises:
         FileNotFoundError: for a path, and no Hub id, where nothing is.
         ValueError: when the data set has no such split, naming those that it has, is an unfinished build, or has a
-            file that is damaged: a set of `hfcomp build` is verified against its manifest, a `.tar` by its end. Also
-            for a name in `column_names` that the contract or the set lacks.
+            file that is damaged: a set of `hfcomp build` is verified against its manifest, a `.tar` is walked to its
+            end, a table's rows are compared with its lines. Also for a name in `column_names` that the contract or
+            the set lacks.
         OSError: where the disk of the cache is full.
     """
     rows = load_source(name, split=split, config=config, **kwargs)
@@ -105,7 +108,10 @@ def contract_rows(
         dataset = with_lists(dataset)
     texts = text_columns(dataset)
     folders = listing_folders(name, split, config, kwargs) if texts else NO_FOLDERS
-    return with_image_files(dataset, folders)
+    dataset = with_image_files(dataset, folders)
+    if isinstance(dataset, IterableDataset) and KEY in dataset.features:
+        return dataset.filter(check_sample)  # as it is read: later its sample's name is lost
+    return dataset
 
 
 def load_training_stream(name: str, *, split: str = "train", config: str | None = None) -> IterableDataset:

@@ -14,7 +14,6 @@ from datasets import (
     ReadInstruction,
     concatenate_datasets,
     get_dataset_split_names,
-    load_dataset,
     load_dataset_builder,
     load_from_disk,
 )
@@ -22,15 +21,17 @@ from datasets.arrow_writer import SchemaInferenceError
 from datasets.config import HF_DATASETS_CACHE
 from datasets.exceptions import DatasetGenerationError
 
-from hfcomp.data.built_sets import checked_shards, configuration, set_of_part, view_files
+from hfcomp.data.built_sets import TRAIN, checked_shards, configuration, set_of_part, view_files
 from hfcomp.data.formats.archives import check_tail
 from hfcomp.data.formats.coco_folders import coco_splits, is_coco_folder, read_coco_folder
 from hfcomp.data.formats.image_files import NO_FOLDERS, Folders
 from hfcomp.data.formats.image_folders import captioned_splits, is_captioned_folder, read_captioned_folder
+from hfcomp.data.formats.literal_paths import literal_files, literal_options
+from hfcomp.data.formats.own_builders import load_dataset
 from hfcomp.data.formats.tables import READERS, reader_of, tables_of_images
 from hfcomp.data.urls import add_repositories
 from hfcomp.data.views import View, choose_view, read_views
-from hfcomp.reading import check_dataset_place
+from hfcomp.reading import FileError, check_dataset_place
 
 
 def load_source(name: str, *, split: str = "train", config: str | None = None, **kwargs: Any) -> Dataset:
@@ -52,7 +53,7 @@ def load_source(name: str, *, split: str = "train", config: str | None = None, *
         if split.partition("[")[0] != own:
             raise ValueError(_no_split(name, split, [own]))
         # by its files: the card of a built set, which `datasets` would read, is not verified
-        return _load(name, "parquet", data_files={own: list(map(str, shards))}, split=split, **kwargs)
+        return _load(name, "parquet", data_files={own: literal_files(shards)}, split=split, **kwargs)
     if (path / "state.json").exists() or (path / "dataset_dict.json").exists():
         return _part(name, load_from_disk(name), split)
     if path.is_file():
@@ -79,6 +80,7 @@ def listing_folders(name: str, split: str, config: str | None, options: Mapping[
     if (path / "state.json").exists() or (path / "dataset_dict.json").exists() or read_views(path) is not None:
         return Folders((path,))
     given = {key: value for key, value in options.items() if key != "streaming"}
+    given = literal_options(name, config, given)
     files = load_dataset_builder(name, config, **given).config.data_files or {}
     places = dict.fromkeys(Path(file).parent for one in splits for file in files.get(one, ()))
     return Folders(tuple(places) or (path,), path)
@@ -87,7 +89,7 @@ def listing_folders(name: str, split: str, config: str | None, options: Mapping[
 def _load_view(name: str, views: Mapping[str, View], split: str, config: str | None, kwargs: dict[str, Any]) -> Any:
     """Rows of a set of parts: the columns and parts of one of its views."""
     view = choose_view(Path(name), views, config)
-    files = {one: list(map(str, view_files(Path(name), view, one))) for one in split_names(split)}
+    files = {one: literal_files(view_files(Path(name), view, one)) for one in split_names(split)}
     return _load(name, "parquet", data_files=files, split=split, columns=list(view.columns), **kwargs)
 
 
@@ -96,7 +98,7 @@ def _load_table(path: Path, **kwargs: Any) -> DatasetDict:
     builder, settings = reader_of(path)
     if builder == "webdataset":
         check_tail(path)
-    return _load(str(path), builder, data_files=str(path), **settings, **kwargs)
+    return _load(str(path), builder, data_files={TRAIN: literal_files([path])}, **{**settings, **kwargs})
 
 
 def _load_tables(folder: Path, tables: Mapping[str, Sequence[Path]], split: str, **kwargs: Any) -> Any:
@@ -105,8 +107,8 @@ def _load_tables(folder: Path, tables: Mapping[str, Sequence[Path]], split: str,
     if any(name not in tables for name in wanted):
         raise ValueError(_no_split(str(folder), split, tables))
     builder, settings = reader_of(tables[wanted[0]][0])
-    files = {name: list(map(str, tables[name])) for name in wanted}
-    return _load(str(folder), builder, data_files=files, split=split, **settings, **kwargs)
+    files = {name: literal_files(tables[name]) for name in wanted}
+    return _load(str(folder), builder, data_files=files, split=split, **{**settings, **kwargs})
 
 
 def _load(name: str, builder: str, *args: Any, **kwargs: Any) -> Any:
@@ -114,6 +116,8 @@ def _load(name: str, builder: str, *args: Any, **kwargs: Any) -> Any:
     try:
         return load_dataset(builder, *args, **kwargs)
     except (DatasetGenerationError, ValueError, StopIteration, OSError) as error:
+        if isinstance(error.__cause__, FileError):
+            raise FileError(str(error.__cause__)) from error
         if "corresponds to no data" in str(error):  # a table of a header alone
             raise ValueError(f"{name} has no rows.") from error
         if isinstance(error, ValueError) and not isinstance(error, pa.ArrowInvalid):
@@ -171,6 +175,13 @@ def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any
     if not Path(name).exists():
         check_dataset_place(name)
         add_repositories([name])
+    script = Path(name) / f"{Path(name).resolve().name}.py"
+    if script.is_file():
+        raise ValueError(
+            f"{script}: `datasets` takes a file of its folder's name for a loading script, which it does not run. "
+            "Rename the file or the folder."
+        )
+    kwargs = literal_options(name, config, kwargs)
     try:
         return _load(name, name, config, split=split, **kwargs)
     except ConnectionError as error:

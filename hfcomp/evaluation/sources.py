@@ -112,6 +112,14 @@ class Pool:
         return inside if inside is not None and inside.is_dir() else folders.of(self.name)
 
 
+def _load_folder(folder: Path, options: Mapping[str, Any]) -> Dataset:
+    """Rows of a folder in the layout of a data set on the Hub."""
+    from hfcomp.data.formats.literal_paths import literal_options
+    from hfcomp.evaluation import hub
+
+    return hub.load_dataset(str(folder), **literal_options(folder, options.get("name"), options))
+
+
 @dataclass(frozen=True)
 class HubData:
     """A data set on the Hub as files that need no script, or a folder in that layout.
@@ -150,10 +158,8 @@ class HubData:
             return None
         if self.files == "*.tar":
             self._check_archives(folder)
-        from hfcomp.evaluation import hub
-
-        parts = {name: hub.load_dataset(str(folder), **options) for name, options in self.subsets.items()}
-        train = hub.load_dataset(str(folder), **self.train) if self.train else None
+        parts = {name: _load_folder(folder, options) for name, options in self.subsets.items()}
+        train = _load_folder(folder, self.train) if self.train else None
         return self._items(parts, Origin(str(folder)), train, folders, folder)
 
     def _check_archives(self, folder: Path) -> None:

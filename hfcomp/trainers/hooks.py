@@ -17,11 +17,12 @@ from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.draws.captions import DrawnCaptions, check_drawn_captions, has_lists
 from hfcomp.data.draws.crops import DrawnCrops
 from hfcomp.data.draws.epochs import DrawnRows
-from hfcomp.data.formats.image_files import Folders, check_image_files, with_image_files
+from hfcomp.data.formats.image_files import Folders, with_image_files
 from hfcomp.data.image_ids import IMAGE_ID, with_shared_ids
 from hfcomp.data.images import decode_image
 from hfcomp.data.loading import TrainingRows, first_short_row
 from hfcomp.data.pixels.store import read_manifest
+from hfcomp.data.row_checks import check_contents
 from hfcomp.data.streaming import StreamedRows, check_names
 from hfcomp.data.transforms import ImageTransform, TransformedRows, image_transform
 from hfcomp.data.urls import UrlAccess
@@ -114,8 +115,9 @@ class ObjectiveHooks:
             A line about rows without a negative image, where the objective reads them and some have none.
 
         Raises:
-            ValueError: for a missing column, naming those that are there, a row with fewer negative captions than are
-                read, or rows without any negative image where the objective needs them.
+            ValueError: for a missing column, naming those that are there, a row without caption or image or with
+                fewer negative captions than are read, or rows without any negative image where the objective needs
+                them.
             FileNotFoundError: for image files that are missing, with the first and their number.
         """
         counted = [feature for name, feature in COUNTED_FEATURES.items() if getattr(args, name)]
@@ -124,7 +126,7 @@ class ObjectiveHooks:
         if dataset.column_names is not None:  # a stream may not know them
             required = [name for name in columns if name not in cls.optional_columns]
             require_columns(dataset, required, needed_by=cls.__name__)
-        check_image_files(dataset, columns)
+        check_contents(dataset, columns, lists=args.draw_captions)
         if args.pixel_cache is not None:
             read_manifest(Path(args.pixel_cache))  # raises
         if args.draw_captions:
@@ -169,7 +171,7 @@ class ObjectiveHooks:
         absent = [name for name in columns if name in self.optional_columns and name not in dataset.column_names]
         if absent:
             logger.warning(f"{type(self).__name__}: the data set has no {', '.join(absent)}; treated as empty.")
-        check_image_files(dataset, columns)
+        check_contents(dataset, columns, lists=args.draw_captions)
         if not isinstance(dataset, IterableDataset):
             rows = TrainingRows(with_shared_ids(dataset), read)
             rows = TransformedRows(rows, transform, args.column_names) if transform else rows

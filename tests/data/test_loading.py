@@ -263,3 +263,31 @@ def test_a_folder_of_something_else_is_named(tmp_path, monkeypatch):
     (tmp_path / "vocab.json").write_text("[1, 2")
     with pytest.raises(ValueError, match=f"^{tmp_path} cannot be read as a data set: "):
         load_training_set(str(tmp_path))
+
+
+@pytest.mark.follows("hfcomp/data/sources.py", "Rename the file or the folder.")
+def test_a_folder_with_a_script_of_its_name_is_named(tmp_path):
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "own.py").touch()
+    (folder / "rows.jsonl").write_text('{"caption": "a dog"}\n')
+    with pytest.raises(ValueError, match=r"own/own\.py: `datasets` takes a file of its folder's name for a loading"):
+        load_training_set(str(folder))
+    (folder / "own.py").rename(folder / "other.py")
+    assert load_training_set(str(folder))["caption"][:] == ["a dog"]
+
+
+@pytest.mark.follows("hfcomp/reading.py", "Correct it, or remove the entry.")
+@pytest.mark.parametrize("name", ["rows.json", "rows.jsonl", "set/rows.jsonl"])
+def test_half_a_character_is_named_with_its_file_and_line(name, tmp_path):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    lines = ['{"caption": "a dog"}', '{"caption": "a \\\\ud83d cat"}', '{"caption": "a \\ud83d cat"}']
+
+    def write(lines):
+        path.write_text("[" + ",\n".join(lines) + "]" if name.endswith(".json") else "\n".join(lines))
+        return str(path.parent if "/" in name else path)
+
+    with pytest.raises(ValueError, match=rf"^\S+/{name}, line 3: .* lone surrogate \\ud83d\. Correct it, or rem"):
+        load_training_set(write(lines))
+    assert load_training_set(write(lines[:2]))["caption"][1] == "a \\ud83d cat"

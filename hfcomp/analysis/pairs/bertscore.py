@@ -20,7 +20,7 @@ from transformers import AutoTokenizer, GPT2Tokenizer, RobertaTokenizer
 
 from hfcomp.analysis.pairs.pretrained import find_device, load_model
 from hfcomp.negatives.language_models import length_sorted_batches, position_limit
-from hfcomp.reading import csv_rows
+from hfcomp.text_tables import open_table
 
 USE = "text_model"
 KNOWN = {
@@ -157,12 +157,11 @@ def read_baseline(path: str | Path, layer: int) -> float:
         ValueError: for a file without the layer, or with a number that is not below 1.
         FileNotFoundError: where there is no such file.
     """
-    lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-    rows = [row for _, row in csv_rows(lines, str(path))]
-    header = [name.strip() for name in rows[0]] if rows else []
+    table = open_table(Path(path))
+    header, rows = [name.strip() for name in table.columns], [row for _, row in table.rows()]
     if not {"LAYER", "F"} <= set(header):
         raise ValueError(f"{path}: found the columns {header}, expected LAYER,P,R,F.")
-    found = next((row for row in rows[1:] if row[header.index("LAYER")].strip() == str(layer)), None)
+    found = next((row for row in rows if row[header.index("LAYER")].strip() == str(layer)), None)
     if found is None:
         raise ValueError(f"{path}: found no row of LAYER {layer}.")
     text = found[header.index("F")]

@@ -7,8 +7,11 @@ cut between two members, a damaged header, the first of two archives that were j
 from __future__ import annotations
 
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+from hfcomp.reading import FileError
 
 COUNT = "nshards.txt"
 """A file next to the archives with their number, as clip-benchmark's data sets have it."""
@@ -44,15 +47,27 @@ def check_archive(path: Path) -> None:
     """Walks an uncompressed archive from its first header to its end; the content of its files is not read.
 
     Raises:
-        ValueError: where it is not whole.
+        FileError: where it is not whole.
+    """
+    for _ in member_names(path):
+        pass
+
+
+def member_names(path: Path) -> Iterator[str]:
+    """The names of the files of an uncompressed archive, whose headers are walked to its end.
+
+    Raises:
+        FileError: where it is not whole.
     """
     try:
         with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as archive:
-            for _ in archive:
+            for member in archive:
                 archive.members = []  # of millions of samples they fill the memory
+                if member.isreg():
+                    yield member.name
             check_end(file, archive.offset)
     except tarfile.ReadError as error:
-        raise ValueError(not_whole(path, error)) from error
+        raise FileError(not_whole(path, error)) from error
 
 
 def check_tail(path: Path) -> None:
@@ -65,7 +80,7 @@ def check_tail(path: Path) -> None:
         size = file.seek(0, 2)
         file.seek(max(0, size - MARKER))
         if size < MARKER or size % tarfile.BLOCKSIZE or any(file.read()):
-            raise ValueError(not_whole(path, f"it has no end-of-archive marker at byte {size:,}"))
+            raise FileError(not_whole(path, f"it has no end-of-archive marker at byte {size:,}"))
 
 
 def check_end(file: BinaryIO, end: int) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hfcomp.reading import csv_rows, parse_json
+from hfcomp.reading import parse_json
+from hfcomp.text_tables import open_table
 
 
 class Entry(NamedTuple):
@@ -41,20 +41,14 @@ def _parquet_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
         raise ValueError(f"{path.name} cannot be read as Parquet: {error}") from error
 
 
-def _csv_entries(path: Path, key: str, caption: str, *, delimiter: str = ",") -> Iterator[Entry]:
+def _csv_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
     """Keys stay strings: 000012 is not a number."""
-    rows = csv_rows(_lines(path), path.name, delimiter=delimiter)
-    header = next(rows, (0, []))[1]
-    _check_names(header, (key, caption), path)
-    of_key, of_caption = header.index(key), header.index(caption)
+    table = open_table(path)
+    rows = table.rows()  # which finds out how the names are written
+    _check_names(table.columns, (key, caption), path)
+    key_place, caption_place = table.columns.index(key), table.columns.index(caption)
     for line, row in rows:
-        if len(row) == len(header):
-            yield Entry(f"line {line}", row[of_key], row[of_caption])
-        elif row:
-            raise ValueError(
-                f"{path.name}, line {line}: found {len(row)} fields, {shortened(row)}; expected "
-                f"{len(header)}, as in the first line. A text with a comma needs quotes around it."
-            )
+        yield Entry(f"line {line}", row[key_place], row[caption_place])
 
 
 def _json_lines_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
@@ -104,7 +98,7 @@ READERS: dict[str, Callable[[Path, str, str], Iterator[Entry]]] = {
     ".json": _json_entries,
     ".jsonl": _json_lines_entries,
     ".csv": _csv_entries,
-    ".tsv": partial(_csv_entries, delimiter="\t"),
+    ".tsv": _csv_entries,
     ".parquet": _parquet_entries,
 }
 """By the end of a file's name: functions of its path and the names of key and caption. They raise ValueError."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import re
@@ -14,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hfcomp.data.formats.image_folders import SPLITS, has_images
+from hfcomp.reading import FileError
+from hfcomp.text_tables import open_table
 
 READERS: dict[str, tuple[str, dict[str, Any]]] = {
     ".parquet": ("parquet", {}),
@@ -94,20 +95,19 @@ def columns_of(path: Path) -> Sequence[str]:
     Raises:
         ValueError: for a file that cannot be read.
     """
-    builder, settings = reader_of(path)
+    builder, _ = reader_of(path)
     try:
         if builder == "parquet":
             return pq.read_schema(path).names
+        if builder == "csv":
+            return open_table(path).columns
         with (
             gzip.open(path, "rt", encoding="utf-8-sig")
             if path.suffix == ".gz"
             else path.open(encoding="utf-8-sig") as file
         ):
-            first = file.readline()
-        return (
-            next(csv.reader([first], delimiter=settings.get("sep", ",")), [])
-            if builder == "csv"
-            else [*json.loads(first or "{}")]
-        )
+            return [*json.loads(file.readline() or "{}")]
+    except FileError:
+        raise
     except (OSError, ValueError, TypeError, pa.ArrowException) as error:
         raise ValueError(f"{path} cannot be read: {error}. Correct the file.") from error

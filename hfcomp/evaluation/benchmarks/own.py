@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,6 +94,7 @@ class OwnData:
         from hfcomp.data.columns import COLUMNS, require_columns
         from hfcomp.data.image_ids import photographs_or_rows
         from hfcomp.data.loading import contract_rows, undecoded
+        from hfcomp.data.row_checks import place_of_row
         from hfcomp.data.several_captions import longest_caption
 
         split = self.split or self._default_split()
@@ -106,8 +108,9 @@ class OwnData:
             rows = longest_caption(rows, notes.append)
         except ValueError as error:
             raise ValueError(f"{place}, {error}") from error
+        every = rows
         rows = undecoded(rows.select_columns([column for column in COLUMNS if column in rows.column_names]))
-        _check_rows(rows, place)
+        _check_rows(rows, place, partial(place_of_row, every))
         negatives = _first_negatives(rows)
         count = sum(map(len, negatives))
         notes.append(f"{len(rows):,} rows of {place}, {count:,} with a negative")
@@ -134,6 +137,7 @@ class OwnData:
         """`test` where there is one, else the only split; where there are others, the error of loading names them."""
         from datasets import get_dataset_split_names
 
+        from hfcomp.data.formats.literal_paths import literal_options
         from hfcomp.data.formats.tables import tables_of_images
 
         path = Path(self.source)
@@ -145,26 +149,27 @@ class OwnData:
             return "test"  # rows without splits are those of any name
         try:
             saved = path / "dataset_dict.json"
-            splits = (
-                json.loads(saved.read_text())["splits"] if saved.is_file() else get_dataset_split_names(self.source)
-            )
+            if saved.is_file():
+                splits = json.loads(saved.read_text())["splits"]
+            else:
+                splits = get_dataset_split_names(self.source, **literal_options(self.source, self.config, {}))
         except Exception:  # loading reports the problem
             splits = []
         return splits[0] if len(splits) == 1 else "test"
 
 
-def _check_rows(rows: Dataset, place: str) -> None:
+def _check_rows(rows: Dataset, place: str, place_of: Callable[[int], str]) -> None:
     for row, text in enumerate(rows["caption"]):
         if not isinstance(text, str) or not text.strip():
             raise ValueError(
-                f"{place}, column 'caption', row {row}: expected a text, found {text!r}. Remove the row or give it a "
-                "caption."
+                f"{place}, column 'caption', {place_of(row)}: expected a text, found {text!r}. Remove the row or "
+                "give it a caption."
             )
     for row, cell in enumerate(rows["image"]):
         if is_missing(cell):
             raise ValueError(
-                f"{place}, column 'image', row {row}: the image is missing: {_describe(cell)}. Remove the row or give "
-                "it an image."
+                f"{place}, column 'image', {place_of(row)}: the image is missing: {_describe(cell)}. Remove the row "
+                "or give it an image."
             )
 
 

@@ -17,8 +17,9 @@ from hfcomp.evaluation.benchmarks.own import is_place
 from hfcomp.evaluation.evaluator import Loaded
 from hfcomp.evaluation.pairs.items import PairList, PairScores, list_pairs
 from hfcomp.evaluation.spec import Unavailable
-from hfcomp.reading import csv_rows, nearest, parse_json
+from hfcomp.reading import nearest, parse_json
 from hfcomp.reporting.format import counted
+from hfcomp.text_tables import open_table
 
 KEY = ("benchmark", "subset", "item", "image", "text")
 """Columns that name a pair: `image` is a column of images of the benchmark, such as `image` or `negative_image`."""
@@ -183,18 +184,9 @@ def _read(path: Path) -> dict[str, list[Any]]:
 
 
 def _csv(path: Path) -> dict[str, list[str]]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        try:
-            rows = csv_rows(file, str(path))
-            _, names = next(rows, (0, []))
-            found: list[list[str]] = []
-            for line, row in rows:
-                if row and len(row) != len(names):
-                    raise ValueError(f"{path}, line {line}: found {len(row)} fields, expected {len(names)}.")
-                found += [row] if row else []
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}). Save it as UTF-8.") from error
-    return {name: [row[place] for row in found] for place, name in enumerate(names)}
+    table = open_table(path)
+    rows = [row for _, row in table.rows()]
+    return {name: [row[place] for row in rows] for place, name in enumerate(table.columns)}
 
 
 def _json_lines(path: Path) -> dict[str, list[Any]]:

@@ -17,7 +17,7 @@ from hfcomp.evaluation.protocols.hierarchy import Hierarchy
 from hfcomp.evaluation.sources import Adapted, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Folders
 from hfcomp.metrics.hierarchy import LEVELS
-from hfcomp.reading import csv_rows
+from hfcomp.text_tables import open_table
 
 FILE = "hierarcaps_test.csv"
 COMMIT = "ba22b8914db10973e38d2c03f08bb4dce7ba118e"
@@ -31,19 +31,17 @@ def rows(folder: Path) -> list[dict[str, Any]]:
         ValueError: for a row that has not four captions.
     """
     found = []
-    with open(folder / FILE, encoding="utf-8", newline="") as lines:
-        table = csv_rows(lines, str(folder / FILE))
-        header = next(table, (0, []))[1]
-        for number, (_, cells) in enumerate(table):
-            row = dict(zip(header, cells, strict=False))
-            captions = [text.strip() for text in row["captions"].split("=>")]
-            if len(captions) != LEVELS:
-                raise ValueError(
-                    f"{folder / FILE}, row {number}, column 'captions': found {len(captions)} texts between '=>', "
-                    f"expected {LEVELS}: {row['captions']!r}."
-                )
-            image = row["image_url"].rpartition("_")[2]
-            found.append({"item": row["id"], "image": image, "image_id": image, "captions": captions})
+    table = open_table(folder / FILE)
+    for number, (_, cells) in enumerate(table.rows()):
+        row = dict(zip(table.columns, cells, strict=True))
+        captions = [text.strip() for text in row["captions"].split("=>")]
+        if len(captions) != LEVELS:
+            raise ValueError(
+                f"{folder / FILE}, row {number}, column 'captions': found {len(captions)} texts between '=>', "
+                f"expected {LEVELS}: {row['captions']!r}."
+            )
+        image = row["image_url"].rpartition("_")[2]
+        found.append({"item": row["id"], "image": image, "image_id": image, "captions": captions})
     return found
 
 

@@ -77,14 +77,15 @@ class OwnLevels:
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
         """The items, when the folder holds Parquet files; all of them are read."""
-        files = sorted(map(str, folder.rglob("*.parquet")))
+        files = sorted(folder.rglob("*.parquet"))
         if not files:
             return None
         from datasets import load_dataset
 
+        from hfcomp.data.formats.literal_paths import literal_files
         from hfcomp.data.loading import undecoded
 
-        rows = undecoded(load_dataset("parquet", data_files=files, split="train"))
+        rows = undecoded(load_dataset("parquet", data_files={"train": literal_files(files)}, split="train"))
         columns = ("image", "image_id", *self.texts)
         require(rows, columns, str(folder))
         known = [name for name in self.optional if name in rows.column_names]

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hfcomp.reading import csv_rows, parse_json
+from hfcomp.reading import parse_json
+from hfcomp.text_tables import open_table
 
 Named = list[tuple[str, dict[str, Any]]]
 
@@ -71,17 +72,9 @@ def line_entries(file: Path, keys: Sequence[str]) -> Named:
 
 def csv_entries(file: Path, keys: Sequence[str]) -> Named:
     """As `entries`, of a CSV file with a header, each row named by its last line's number."""
-    found = []
-    with file.open(encoding="utf-8-sig", newline="") as lines:
-        table = csv_rows(lines, str(file))
-        header = next(table, (0, []))[1]
-        for line, cells in table:
-            if len(cells) != len(header):
-                raise ValueError(
-                    f"{file}, line {line}: found {len(cells)} fields, expected {len(header)} as in line 1."
-                )
-            found.append((str(line), _validate(dict(zip(header, cells, strict=True)), keys, f"{file}, line {line}")))
-    return found
+    table = open_table(file)
+    rows = ((line, dict(zip(table.columns, cells, strict=True))) for line, cells in table.rows())
+    return [(str(line), _validate(row, keys, f"{file}, line {line}")) for line, row in rows]
 
 
 def _parse(content: bytes, where: str) -> Any:

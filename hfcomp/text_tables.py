@@ -1,0 +1,258 @@
+"""Tables in text files, CSV and TSV: every row is compared with the lines of the file, and no cell is guessed.
+
+A reader that believes every quote takes a title that begins with one for a quoted text, which then swallows the rows
+up to the next quote. open_clip's and img2dataset's TSV files have such titles, as they are written without quoting.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+import shlex
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from hfcomp.reading import FileError, csv_rows
+
+DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}
+"""What columns may be separated by, with a name for messages."""
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_FILE_NAME = re.compile(r"\S*\.(\w{2,5})")
+
+
+class TextTable:
+    """A table in a text file, opened anew by each reading.
+
+    Args:
+        opener: gives the bytes of the file.
+        name: of the file, for messages; its ending tells the delimiter that is expected.
+        delimiter: between columns; by default the one of the first line.
+        encoding: of the file; by default UTF-8, or UTF-16 where the file begins with its mark.
+        looked_at: lines after which the quotes of a table with tabs count as known; all by default.
+
+    Attributes:
+        columns: names, from the first line; a column without one is `Unnamed: 2`, as in pandas.
+        delimiter: between columns.
+        is_quoted: whether quotes enclose texts; else they are characters as others. Known when rows are read.
+        notes: what differs from a plain CSV or TSV file, a sentence each; complete when rows are read.
+
+    Raises:
+        FileError: for a file whose first line cannot be read, or names a column twice.
+    """
+
+    def __init__(
+        self,
+        opener: Callable[[], BinaryIO],
+        name: str,
+        *,
+        delimiter: str | None = None,
+        encoding: str | None = None,
+        looked_at: int | None = None,
+    ) -> None:
+        self.opener, self.name, self.looked_at = opener, name, looked_at
+        self.notes: list[str] = []
+        self.encoding = encoding or self._marked_encoding()
+        self.is_quoted: bool = True
+        expected = "\t" if name.lower().removesuffix(".gz").endswith(".tsv") else ","
+        first = next((line for line in self._lines() if line.strip("\r\n")), "")
+        self.delimiter = delimiter or _delimiter(first, expected)
+        if delimiter is None and self.delimiter != expected:
+            self.notes.append(
+                f"{name}: columns are separated by {DELIMITERS[self.delimiter]}, not by {DELIMITERS[expected]}, as in "
+                "its first line."
+            )
+        self._is_settled = self.delimiter != "\t"
+        self.columns = self._named(next(self._quoted(width=None), (0, []))[1])
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """The rows, each with the number of its last line; blank lines are none.
+
+        Raises:
+            FileError: for a row with another number of cells than the first line, for a quote that is not closed or
+                swallows rows, and for bytes that are not of the encoding, naming the line.
+        """
+        self.settle_quoting()
+        rows = self._quoted(len(self.columns)) if self.is_quoted else self._unquoted(len(self.columns))
+        next(rows, None)  # the names
+        return rows
+
+    def settle_quoting(self) -> None:
+        """Finds out, as reading does first, whether quotes enclose texts.
+
+        They do, unless they do not fit in a table with tabs whose lines have all cells without them.
+        """
+        if self._is_settled:
+            return
+        failure = _failure(self._quoted(len(self.columns), self.looked_at))
+        if failure is not None and self._fits_unquoted():  # else reading raises it
+            self.is_quoted = False
+            first = next(self._unquoted(width=None), (0, []))[1]
+            self.columns = self._named(first)
+            reason = str(failure).removeprefix(f"{self.name}, ").partition(". ")[0]
+            self.notes.append(
+                f"{self.name}: its quotes are read as characters of the texts, as open_clip and img2dataset write "
+                f"them; they do not enclose texts ({reason})."
+            )
+        self._is_settled = True
+
+    def _quoted(self, width: int | None, limit: int | None = None) -> Iterator[tuple[int, list[str]]]:
+        held: list[str] = []
+        for line, row in csv_rows(_recorded(self._lines(), held, limit), self.name, delimiter=self.delimiter):
+            lines, held[:] = held[:], []
+            if not row:
+                continue
+            if width is not None:
+                self._check(row, line, width)
+                if len(lines) > 1 and self._swallows(lines, row):
+                    raise FileError(
+                        f"{self.name}, line {line - len(lines) + 1}: the quote that opens here closes in line {line}, "
+                        "and the lines between look like rows of their own. Close it in its line, double it "
+                        '(""), or remove it.'
+                    )
+            yield line, row
+
+    def _unquoted(self, width: int | None) -> Iterator[tuple[int, list[str]]]:
+        for number, line in enumerate(self._lines(), start=1):
+            text = line.rstrip("\r\n")
+            if text:
+                row = text.split(self.delimiter)
+                if width is not None:
+                    self._check(row, number, width)
+                yield number, row
+
+    def _check(self, row: list[str], line: int, width: int) -> None:
+        if len(row) != width:
+            raise FileError(
+                f"{self.name}, line {line}: found {len(row)} fields, {_shortened(row)}; expected {width}, as in the "
+                f"first line. A text with {DELIMITERS.get(self.delimiter, repr(self.delimiter))} needs quotes around "
+                "it."
+            )
+
+    def _fits_unquoted(self) -> bool:
+        """Whether each line has all cells if quotes are characters, and most cells with quotes are not enclosed."""
+        number: Counter[bool] = Counter()
+        width = None
+        for line in _recorded(self._lines(), [], self.looked_at):
+            cells = line.rstrip("\r\n").split(self.delimiter)
+            width = width or len(cells)
+            if len(cells) != width and cells != [""]:
+                return False
+            if '"' in line:
+                number.update(cell[0] == cell[-1] == '"' and len(cell) > 1 for cell in cells if '"' in cell)
+        return number[False] > number[True]
+
+    def _swallows(self, lines: list[str], row: list[str]) -> bool:
+        """Whether a line in the middle of a row looks like a row: all cells, and a file or URL where the row has one.
+
+        Tabs are rare in texts: in a table with tabs but no files or URLs, all cells are enough.
+        """
+        parts = [line.strip('\r\n"').split(self.delimiter) for line in lines[1:]]
+        fitting = [part for part in parts if len(part) == len(row) > 1]
+        kinds = [_kind(cell) for cell in row]
+        if self.delimiter == "\t" and not any(kinds):
+            return bool(fitting)
+        return any(kind and kind == _kind(cell) for part in fitting for kind, cell in zip(kinds, part, strict=True))
+
+    def _named(self, names: list[str]) -> list[str]:
+        twice = next((name for name, number in Counter(names).items() if number > 1 and name.strip()), None)
+        if twice is not None:
+            raise FileError(f"{self.name}, line 1: the column {twice!r} is named twice. Rename or remove one of them.")
+        return [name if name.strip() else f"Unnamed: {place}" for place, name in enumerate(names)]
+
+    def _marked_encoding(self) -> str:
+        with self.opener() as file:
+            return "utf-16" if file.read(2) in _UTF_16 else "utf-8-sig"
+
+    def _lines(self) -> Iterator[str]:
+        """Physical lines with their ends."""
+        with self.opener() as raw, io.TextIOWrapper(raw, encoding=self.encoding, newline="") as file:
+            try:
+                yield from file
+            except UnicodeDecodeError:
+                raise FileError(self._undecodable()) from None
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                raise FileError(f"{self.name} cannot be decompressed: {error}. Fetch it again.") from error
+
+    def _undecodable(self) -> str:
+        """Where bytes are not of the encoding, and what to do."""
+        encoding = "utf-8" if self.encoding == "utf-8-sig" else self.encoding
+        with self.opener() as file:
+            content = file.read()
+        try:
+            content.decode(encoding)
+        except UnicodeDecodeError as error:
+            place = error.start
+        before = content[:place].decode(encoding)
+        whole_lines = before.splitlines(keepends=True)[: before.count("\n")]
+        row = sum(map(bool, csv.reader(whole_lines, delimiter=getattr(self, "delimiter", ",")))) - 1
+        start, end = content.rfind(b"\n", 0, place) + 1, content.find(b"\n", place)
+        text = content[start : end if end >= 0 else None].strip()[:60]
+        path = Path(self.name)
+        name, copy = shlex.quote(self.name), shlex.quote(str(path.with_name(f"utf8-{path.name}")))
+        return (
+            f"{self.name}, line {before.count(chr(10)) + 1}: {text!r} is not {encoding.upper()}: "
+            f"{'the first line' if row < 0 else f'row {row}'} has the byte 0x{content[place]:02X} at offset {place:,} "
+            f"of the file. Save the file as UTF-8; of a Western European one, "
+            f"`iconv -f CP1252 -t UTF-8 {name} > {copy}` makes a copy."
+        )
+
+
+def open_table(path: Path) -> TextTable:
+    """A CSV or TSV file of this machine, also compressed (`.gz`).
+
+    Args:
+        path: of the file.
+
+    Raises:
+        FileError: as [`TextTable`].
+        OSError: for a file that is not there or cannot be read.
+    """
+    opener: Any = partial(gzip.open, path, "rb") if path.suffix == ".gz" else partial(path.open, "rb")
+    return TextTable(opener, str(path))
+
+
+def _delimiter(first: str, expected: str) -> str:
+    """What separates the names in the first line: what is expected, unless that leaves a single name."""
+    for delimiter in (expected, *DELIMITERS):
+        try:
+            names = next(csv.reader([first], delimiter=delimiter, strict=True), [])
+        except csv.Error:
+            continue
+        if len(names) > 1:
+            return delimiter
+    return expected
+
+
+def _recorded(lines: Iterable[str], held: list[str], limit: int | None = None) -> Iterator[str]:
+    for number, line in enumerate(lines):
+        if number == limit:
+            return
+        held.append(line)
+        yield line
+
+
+def _failure(rows: Iterator[Any]) -> FileError | None:
+    try:
+        for _ in rows:
+            pass
+    except FileError as error:
+        return error
+    return None
+
+
+def _kind(cell: str) -> str | None:
+    """What makes a cell recognizable as a file or URL: the ending of its name."""
+    cell = cell.strip()
+    name = _FILE_NAME.fullmatch(cell)
+    return name[1].lower() if name else "URL" if "://" in cell and " " not in cell else None
+
+
+def _shortened(row: list[str]) -> str:
+    text = repr(row)
+    return text if len(text) <= 80 else f"{text[:77]}..."

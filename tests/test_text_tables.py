@@ -1,0 +1,157 @@
+"""Tables in text files: rows are what the lines say, whatever quotes, delimiters and encodings they have."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import subprocess
+
+import pandas as pd
+import pytest
+
+from hfcomp.text_tables import open_table
+
+NAMES = ["filepath", "title"]
+UNQUOTED = [
+    ["0.png", "a red ball on a table"],
+    ["1.png", '"stop line beside a green ball'],
+    ["2.png", "a blue ball near a wall"],
+    ["3.png", 'shop called "main street"'],
+    ["4.png", "a purple ball"],
+]
+
+
+def write(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def tsv(rows):
+    return "".join("\t".join(row) + "\n" for row in [NAMES, *rows])
+
+
+def read(path):
+    table = open_table(path)
+    rows = [row for _, row in table.rows()]
+    return table, rows
+
+
+def test_a_title_that_begins_with_a_quote_swallows_no_row(tmp_path):
+    table, rows = read(write(tmp_path / "a.tsv", tsv(UNQUOTED)))
+    assert rows == UNQUOTED and table.columns == NAMES and not table.is_quoted
+    (note,) = table.notes
+    assert "its quotes are read as characters of the texts" in note and "begins in line 3" in note
+
+
+@pytest.mark.parametrize("last", ["end of a 12", "a\n"])
+def test_two_stray_quotes_that_would_fit_swallow_none_either(tmp_path, last):
+    """Between them are whole lines, which a quoted text of a table with tabs hardly has."""
+    rows = [["0.png", '"open'], ["1.png", "b"], ["2.png", f'{last.strip()}"'], ["3.png", 'say "x" so']]
+    assert read(write(tmp_path / "a.tsv", tsv(rows)))[1] == rows
+
+
+QUOTED = [["0.png", 'a "red" cube, alone\nand one more\twith a tab'], ["1.png", '"quoted"'], ["2.png", "plain; text"]]
+
+
+@pytest.mark.parametrize(("name", "delimiter"), [("a.csv", ","), ("a.tsv", "\t"), ("b.csv", ";")])
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+def test_quoted_texts_with_line_ends_and_delimiters_are_whole(tmp_path, name, delimiter, quoting):
+    frame = pd.DataFrame(QUOTED, columns=NAMES)
+    frame.to_csv(tmp_path / name, index=False, sep=delimiter, quoting=quoting)
+    table, rows = read(tmp_path / name)
+    assert rows == QUOTED and table.is_quoted and len(table.notes) == (name == "b.csv")
+
+
+def test_a_continued_text_with_a_comma_is_no_row_of_its_own(tmp_path):
+    rows = [["0.png", "a man on a bench\nreading, with a hat"], ["1.png", "one\ntwo, see a.b"]]
+    pd.DataFrame(rows, columns=NAMES).to_csv(tmp_path / "a.csv", index=False)
+    assert read(tmp_path / "a.csv")[1] == rows
+
+
+@pytest.mark.follows("hfcomp/text_tables.py", "Close it in its line, double it")
+def test_rows_inside_a_quoted_text_are_refused_by_the_line_of_the_quote(tmp_path):
+    text = 'image,caption\n0.png,a\n1.png,"stop\n2.png,b\n3.png,the 12"\n4.png,c\n'
+    with pytest.raises(ValueError, match=r"a\.csv, line 3: the quote that opens here closes in line 5"):
+        read(write(tmp_path / "a.csv", text))
+    fixed = text.replace('"stop', '"""stop"').replace('the 12"', '"the 12"""')
+    assert [row[1] for row in read(write(tmp_path / "a.csv", fixed))[1]] == ["a", '"stop', "b", 'the 12"', "c"]
+
+
+@pytest.mark.follows("hfcomp/reading.py", "Double a quote inside a text, and put such a text in")
+def test_a_quote_that_is_not_closed_names_both_lines(tmp_path):
+    text = 'image,caption\n0.png,a\n1.png,"stop\n2.png,b\n'
+    with pytest.raises(ValueError, match=r"line 4: unexpected end of data \(the row begins in line 3\)\. Double"):
+        read(write(tmp_path / "a.csv", text))
+    assert len(read(write(tmp_path / "a.csv", text.replace('"stop', '"""stop"')))[1]) == 3
+
+
+@pytest.mark.follows("hfcomp/text_tables.py", "needs quotes around")
+def test_a_row_with_another_number_of_cells_is_named(tmp_path):
+    text = "image,caption\n0.png,a cat, and a dog\n"
+    with pytest.raises(ValueError, match=r"line 2: found 3 fields, \[.*\]; expected 2.* A text with a comma needs"):
+        read(write(tmp_path / "a.csv", text))
+    assert read(write(tmp_path / "a.csv", 'image,caption\n0.png,"a cat, and a dog"\n'))[1][0][1] == "a cat, and a dog"
+
+
+def test_a_table_that_is_half_quoted_is_not_read_without_quoting(tmp_path):
+    text = 'filepath\ttitle\n"0.png"\t"he said ""hi"""\n"1.png"\t"a "b" c"\n'
+    with pytest.raises(ValueError, match=r"a\.tsv, line 3"):
+        read(write(tmp_path / "a.tsv", text))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+@pytest.mark.parametrize("delimiter", [";", ",", "\t", "|"])
+def test_the_delimiter_of_the_first_line_counts(tmp_path, name, delimiter):
+    table, rows = read(write(tmp_path / name, f"image{delimiter}caption\n0.png{delimiter}a; b\n".replace("; b", "")))
+    assert table.columns == ["image", "caption"] and rows == [["0.png", "a"]]
+    assert len(table.notes) == (delimiter != {"a.csv": ",", "a.tsv": "\t"}[name])
+
+
+def test_one_column_needs_no_delimiter(tmp_path):
+    assert read(write(tmp_path / "a.csv", "caption\na dog\n\na cat\n"))[1] == [["a dog"], ["a cat"]]
+    assert read(write(tmp_path / "a.csv", ""))[0].columns == []
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_line_ends_of_all_systems(tmp_path, end):
+    content = f"image,caption{end}0.png,a{end}{end}1.png,b"
+    assert read(write(tmp_path / "a.csv", content))[1] == [["0.png", "a"], ["1.png", "b"]]
+    assert read(write(tmp_path / "a.tsv", content.replace(",", "\t")))[1] == [["0.png", "a"], ["1.png", "b"]]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_marks_of_encodings_are_followed(tmp_path, encoding):
+    assert read(write(tmp_path / "a.tsv", "image\tcaption\n0.png\tcafé\n".encode(encoding)))[1] == [["0.png", "café"]]
+    packed = gzip.compress("image,caption\n0.png,café\n".encode(encoding))
+    assert read(write(tmp_path / "a.csv.gz", packed))[1] == [["0.png", "café"]]
+
+
+@pytest.mark.follows("hfcomp/text_tables.py", "Save the file as UTF-8; of a Western European one, ")
+def test_another_encoding_is_named_by_line_row_and_byte_with_a_command_that_converts_it(tmp_path):
+    text = 'image,caption\n0.png,"two\nlines"\n1.png,café\n'
+    with pytest.raises(ValueError) as error:
+        read(write(tmp_path / "my table.csv", text.encode("latin-1")))
+    place = text.encode("latin-1").index(b"\xe9")
+    assert f"line 4: b'1.png,caf\\xe9' is not UTF-8: row 1 has the byte 0xE9 at offset {place}" in str(error.value)
+    subprocess.run(str(error.value).split("`")[1], shell=True, check=True)
+    assert read(tmp_path / "utf8-my table.csv")[1][1] == ["1.png", "café"]
+
+
+@pytest.mark.follows("hfcomp/text_tables.py", "is named twice. Rename or remove one of them.")
+def test_a_column_that_is_named_twice_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"line 1: the column 'caption' is named twice"):
+        read(write(tmp_path / "a.csv", "caption,caption\na,b\n"))
+    assert read(write(tmp_path / "a.csv", "caption,other\na,b\n"))[0].columns == ["caption", "other"]
+
+
+def test_columns_without_a_name_are_called_as_pandas_calls_them(tmp_path):
+    pd.DataFrame({"caption": ["a"]}).to_csv(tmp_path / "a.csv")
+    assert read(tmp_path / "a.csv")[0].columns == ["Unnamed: 0", "caption"]
+
+
+@pytest.mark.follows("hfcomp/text_tables.py", "Fetch it again.")
+def test_a_compressed_file_that_was_cut_is_named(tmp_path):
+    whole = gzip.compress(b"caption\n" + b"a dog\n" * 1000)
+    with pytest.raises(ValueError, match=r"a\.csv\.gz cannot be decompressed"):
+        read(write(tmp_path / "a.csv.gz", whole[:-20]))
+    assert len(read(write(tmp_path / "a.csv.gz", whole))[1]) == 1000
