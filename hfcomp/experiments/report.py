@@ -234,6 +234,9 @@ def _price(lines: Sequence[Line], general: Line | None, method: str) -> str:
         sentences.append(f"{method} forgets more than {SAME_BATCH}: {more}")
     elif control:
         sentences.append(f"{method} forgets nothing significantly beyond {SAME_BATCH}")
+    untested = [line for line in abilities if control and direction(difference(line, method, SAME_BATCH)) is None]
+    if untested:
+        sentences[-1] += f"; {len(untested)} of {len(abilities)} lines have no test against {SAME_BATCH}"
     fallen = [line for line in _fallen(abilities, method, BASE) if line not in beyond]
     if fallen:
         listed = "; ".join(_fall(line, method, control) for line in fallen)

@@ -200,6 +200,13 @@ def test_the_price_is_what_the_method_forgets_beyond_its_control_with_the_base_b
     )
 
 
+def test_a_line_without_a_test_against_the_control_is_not_said_to_be_kept():
+    lines = [line(name, "accuracy", (0.9, 0.5, 0.6, 0.5, 0.5, 0.6), general=True) for name in ("place", "shape")]
+    del lines[0]["differences"]["Slipform"]["same-batch"]
+    (said,) = judgement(lines)
+    assert "Slipform forgets nothing significantly beyond same-batch; 1 of 2 lines have no test against same-" in said
+
+
 def test_every_caveat_is_in_terminal_markdown_and_page():
     caveat = "Synthetic: a drawn world. One seed: on this seed."
     known = {"caveat": caveat}
