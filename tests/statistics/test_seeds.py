@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from hfcomp.statistics import ImageBootstrap
 from hfcomp.statistics.seeds import difference_over_seeds
+from hfcomp.statistics.summary import summarize
 from tests.statistics.seed_coverage import SEED_POINTS, SEEDS, simulated
 
 IMAGES = np.arange(400)
@@ -32,6 +34,27 @@ def test_two_seeds_have_a_mean_and_neither_interval_nor_p():
     found = study([-0.01, 0.01])
     assert found["seeds"] == 2 and found["value"] == pytest.approx(study([0.0])["value"])
     assert all(math.isnan(found[key]) for key in ("low", "high", "p"))
+
+
+def test_stored_outcomes_of_two_seeds_are_summarized_without_interval_and_with_a_warning(caplog):
+    facts = {
+        "benchmark": "B",
+        "subset": "all",
+        "metric": "choice",
+        "aspect": "composition",
+        "chance": 0.5,
+        "tie": False,
+    }
+    items = pd.DataFrame(
+        {"item": [str(index) for index in range(40)], "image_id": [str(index) for index in range(40)]}
+    )
+    tables = [items.assign(arm="base", seed=-1, value=0.0, **facts)]
+    tables += [items.assign(arm="new", seed=seed, value=np.arange(40.0) < 20 + seed, **facts) for seed in (1, 2)]
+    (line,) = summarize(pd.concat(tables).astype({"value": float}), references=["base"])
+    assert line["models"]["new"] == {"value": pytest.approx(21.5 / 40), "seeds": [21 / 40, 22 / 40]}
+    change = line["differences"]["new"]["base"]
+    assert change["value"] == pytest.approx(21.5 / 40) and math.isnan(change["p"]) and math.isnan(change["q"])
+    assert math.isnan(change["low"]) and "two seeds are too few" in caplog.text
 
 
 def test_seeds_that_agree_add_nothing_to_the_images():
