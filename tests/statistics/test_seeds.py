@@ -89,8 +89,8 @@ def test_interval_and_p_never_contradict_each_other(effects):
 
 def test_three_seeds_that_differ_are_covered():
     """A small run of the simulation below, at the number of seeds that Satterthwaite's interval covered too little."""
-    found = simulated(3, 10.0, studies=60, resamples=200)
-    assert found.coverage >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / 60) and found.alarms <= 0.12
+    found = simulated(3, 10.0, studies=40, resamples=200)
+    assert found.coverage >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / 40) and found.alarms <= 0.15
 
 
 @pytest.mark.slow
