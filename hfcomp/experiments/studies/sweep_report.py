@@ -1,8 +1,9 @@
 """From the outcomes of a sweep to its numbers, `sweep.json`, `report.md` and the tables in the terminal.
 
 `sweep.json` holds `sweep_schema_version`, raised when a key changes its meaning, what `publish_sweep` is given, and as
-`results` those of `SweepResults.contents`. Of version 2 are `primary` in place of the measure `mean`, and
-`minus` with intervals and p that hold for other seeds too.
+`results` those of `SweepResults.contents`. Of version 3 are the intervals and p of `difference_over_seeds`, which cover
+with three seeds too. Of version 2 are `primary` in place of the measure `mean`, and `minus` with intervals and p that
+hold for other seeds too.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.stages import mean_logged
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 SEVERAL_SEEDS = (
     "Intervals (95 %) and p are for other images and other seeds: a t-interval of the {seeds} seeds' means with the "
     "variance of images added, and no narrower than the image-clustered bootstrap interval. Values are means over "

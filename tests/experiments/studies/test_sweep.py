@@ -370,7 +370,7 @@ def test_the_results_hold_every_setting_variant_and_measure(swept):
         "fast": ["none", "high"],
     }
     assert len(found["stages"]) == 12 and len(found["models"]) == 13
-    assert found["sweep_schema_version"] == 2
+    assert found["sweep_schema_version"] == 3
     assert found["plan"]["seeds"] == [1, 2, 3]
     assert results["settings"]["slow"]["none"]["logged"]["margin"] == 0
     assert results["settings"]["fast"]["high"]["logged"]["margin"] == pytest.approx(3.0)
