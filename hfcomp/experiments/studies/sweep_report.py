@@ -1,7 +1,7 @@
 """From the outcomes of a sweep to its numbers, `sweep.json`, `report.md` and the tables in the terminal.
 
 `sweep.json` holds `sweep_schema_version`, raised when a key changes its meaning, what `publish_sweep` is given, and as
-`results` those of `SweepResults.contents`. Of version 3 are the intervals and p of `difference_over_seeds`, which cover
+`results` those of `SweepResults.contents`. Of version 3 are intervals and p of `difference_over_seeds`, which cover
 with three seeds too. Of version 2 are `primary` in place of the measure `mean`, and `minus` with intervals and p that
 hold for other seeds too.
 """
