@@ -62,7 +62,7 @@ def test_the_quick_start_runs_in_the_terminal(photos, clip, tmp_path, capsys):
     steps = ["--batch_size", "8", "--max_steps", "2", "--save_strategy", "no", "--disable_tqdm", "true"]
     main([*train, "--model", str(clip), *steps])
     said = " ".join(capsys.readouterr().out.split())
-    assert "own" in said and "plain" in said and "Price: general abilities" in said
+    assert "own" in said and "plain" in said and "Price on this seed: general abilities" in said
     data = small_sugarcrepe.write(tmp_path / "data", per_subset=1)
     suite = evaluate.index("--suite")
     places = ["--data", f"sugarcrepe={data}/sugarcrepe", "--data", f"val2017={data}/val2017", "--no_cache"]

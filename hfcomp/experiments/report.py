@@ -146,13 +146,19 @@ def _guard_section(facts: Mapping[str, Any], swept: Mapping[str, Swept] | None, 
 
 
 def _guarded(lines: Sequence[Line], general: Line | None, swept: Mapping[str, Swept], method: str) -> list[str]:
-    """What the guarded method keeps of the gain, and what it still forgets."""
+    """What the guarded method keeps of the gain and still forgets, against the guarded control and the base."""
     primary, name = primary_of(lines), guarded_name(method)
     if method not in swept or primary is None or general is None:
         return []
-    gain, change = (points_of(difference(line, name, BASE), line) for line in (primary, general))
+    others = [other for other in (guarded_name(SAME_BATCH), BASE) if other in models_of(lines)]
+    gain, change = (_against(line, name, others) for line in (primary, general))
     alpha = f"{swept[method].chosen.alpha:g}"
-    return [f"Guarded (alpha {alpha}): {gain} against {BASE} on {primary['primary']}, general abilities {change}."]
+    return [f"Guarded (alpha {alpha}) on this seed: {primary['primary']} {gain}; general abilities {change}."]
+
+
+def _against(line: Line, method: str, others: Sequence[str]) -> str:
+    """The differences to some models, in a sentence."""
+    return ", ".join(f"{points_of(difference(line, method, other), line)} against {other}" for other in others)
 
 
 def meanings(models: Sequence[str], method: str, swept: Mapping[str, Swept]) -> dict[str, str]:
@@ -198,27 +204,53 @@ def _against_same_batch(lines: Sequence[Line], method: str) -> str | None:
         return f"There is no {SAME_BATCH} control here, so what {method} adds to its own batch is not shown."
     sign = direction(gain)
     if sign is None:
-        verdict = f"Whether {method} beats {SAME_BATCH} is not known here"
+        verdict = f"Whether {method} beats {SAME_BATCH} on this seed is not known"
     elif sign > 0 and number(primary["models"][method]["value"]) < number(primary["chance"]):
-        verdict = f"{method} is above {SAME_BATCH} here, but both are below chance"
+        verdict = f"{method} is above {SAME_BATCH} on this seed, but both are below chance"
     elif sign > 0:
-        verdict = f"{method} beats {SAME_BATCH} here"
+        verdict = f"{method} beats {SAME_BATCH} on this seed"
     else:
-        verdict = f"{method} does not beat {SAME_BATCH} here" + (", it is below it" if sign < 0 else "")
+        verdict = f"{method} does not beat {SAME_BATCH} on this seed" + (", it is below it" if sign < 0 else "")
     test = f"p {p_value(gain.get('p'))}" + ("" if has_interval(gain) else ", no interval")
     return f"{verdict}: {points_of(gain, primary)} on {primary['primary']} (primary endpoint, {test})."
 
 
 def _price(lines: Sequence[Line], general: Line | None, method: str) -> str:
-    """What was forgotten: the mean of general abilities, and each line that has fallen."""
+    """What was forgotten: the mean of general abilities, and each line that has fallen.
+
+    What the method itself costs is the difference to `same-batch`, which forgets what any training on these rows does;
+    the difference to the base stands next to it.
+    """
     abilities = subsets_of(of_aspect(lines, "general"))
     if not abilities:
         return "Price: not known, as no general ability was scored."
-    parts = []
+    control = [SAME_BATCH] if SAME_BATCH in models_of(lines) and method != SAME_BATCH else []
+    sentences = []
     if general is not None:
-        change = points_of(difference(general, method, BASE), general)
-        parts.append(f"general abilities {change} against {BASE} ({name_of(general)})")
-    changes = [(line, difference(line, method, BASE)) for line in abilities]
-    fallen = [f"{name_of(line)} {points_of(change, line)}" for line, change in changes if direction(change) == -1]
-    parts.append(f"{method} forgets {'; '.join(fallen)}" if fallen else "none of them falls significantly")
-    return f"Price: {'; '.join(parts)}."
+        sentences.append(f"general abilities {_against(general, method, [*control, BASE])} ({name_of(general)})")
+    beyond = _fallen(abilities, method, SAME_BATCH) if control else []
+    if beyond:
+        more = "; ".join(f"{name_of(line)} {_against(line, method, [SAME_BATCH, BASE])}" for line in beyond)
+        sentences.append(f"{method} forgets more than {SAME_BATCH}: {more}")
+    elif control:
+        sentences.append(f"{method} forgets nothing significantly beyond {SAME_BATCH}")
+    untested = [line for line in abilities if control and direction(difference(line, method, SAME_BATCH)) is None]
+    if untested:
+        sentences[-1] += f"; {len(untested)} of {len(abilities)} lines have no test against {SAME_BATCH}"
+    fallen = [line for line in _fallen(abilities, method, BASE) if line not in beyond]
+    if fallen:
+        listed = "; ".join(_fall(line, method, control) for line in fallen)
+        sentences.append((f"Against {BASE}, {method} forgets: " if control else f"{method} forgets: ") + listed)
+    elif not control:
+        sentences.append("None of them falls significantly")
+    return f"Price on this seed: {'. '.join(sentences)}."
+
+
+def _fallen(lines: Sequence[Line], method: str, other: str) -> list[Line]:
+    return [line for line in lines if direction(difference(line, method, other)) == -1]
+
+
+def _fall(line: Line, method: str, controls: Sequence[str]) -> str:
+    """The difference to the base, with those of controls."""
+    beside = "".join(f" ({name} {points_of(difference(line, name, BASE), line)})" for name in controls)
+    return f"{name_of(line)} {points_of(difference(line, method, BASE), line)}{beside}"

@@ -60,6 +60,8 @@ CAVEATS = {
     SANDBOX: "Synthetic: a drawn world and a tiny model. It shows the mechanism, not what a real CLIP would score.",
     **dict.fromkeys(RANDOM_MODELS, "Plumbing, not quality: the model started from random weights."),
 }
+ONE_SEED = "One seed: intervals and p hold for other images on this seed, not for other seeds."
+SEVERAL_SEEDS = "{seeds} seeds: the lowest and the highest are shown next to each mean."
 
 # Fields that do not change what is trained: a run may resume with other values of these. Stored outcomes know the
 # evaluation that they are of.
@@ -206,17 +208,20 @@ class Study:
     def _prior_file(self, name: str) -> Path:
         return self.folder / FOLDER / f"{name}.{PRIOR}.parquet"
 
-    def facts(self) -> dict[str, Any]:
-        """What a report says beside its numbers."""
+    def facts(self, seeds: int = 1) -> dict[str, Any]:
+        """What a report says beside its numbers; the caveat has a sentence for everything that limits them."""
         config = self.recipe.experiment
         made_here = None if config.model else config.fresh_model
         on_scenes = config.dataset == SANDBOX or config.evaluation.startswith(SANDBOX)
-        kind = SANDBOX if on_scenes or made_here in SANDBOX_MODELS else made_here
+        kinds = [SANDBOX] if on_scenes or made_here in SANDBOX_MODELS else []
+        kinds += [made_here] if made_here in RANDOM_MODELS else []
+        caveats = [CAVEATS[kind] for kind in kinds]
+        caveats.append(ONE_SEED if seeds == 1 else SEVERAL_SEEDS.format(seeds=seeds))
         models = {name: {"path": str(self.models[name]), "weights": found} for name, found in self.weights.items()}
         return {
             "hfcomp_version": __version__,
             "method": config.method,
-            "caveat": CAVEATS.get(kind or "", "One seed: differences between seeds are not shown."),
+            "caveat": " ".join(caveats),
             "notes": self.session.notes,
             "overlap": list({facts["note"]: facts for facts in self.session.overlap.facts.values()}.values()),
             "config": self.recipe.given,

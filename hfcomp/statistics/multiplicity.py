@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,14 +44,17 @@ def false_discovery_rate(p: ArrayLike) -> NDArray[np.float64]:
 
 
 def adjust(primary: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) -> None:
-    """Corrects the p-values of a report's differences, in place.
+    """Corrects the p-values of a report's differences, in place; a difference without p (of two seeds) stays without.
 
     Args:
         primary: those that the report is made for: each gets `p_holm`, Holm's correction for their number.
         others: all others: each gets `q` of Benjamini and Hochberg.
     """
     for key, method, chosen in (("p_holm", holm, primary), ("q", false_discovery_rate, others)):
-        for difference, found in zip(chosen, method([one["p"] for one in chosen]), strict=True):
+        tested = [one for one in chosen if not math.isnan(one["p"])]
+        for difference in chosen:
+            difference[key] = math.nan
+        for difference, found in zip(tested, method([one["p"] for one in tested]), strict=True):
             difference[key] = float(found)
 
 

@@ -22,7 +22,7 @@
 | `notes` | what a reader of the numbers has to know |
 | `checksum` | sha256 of all other content: `hfcomp.checksums.read_checked` refuses a file that was changed since |
 | `results` | the lines, see `hfcomp.statistics.summarize`; `average` marks means over subsets |
-| `published` | published numbers beside the measured ones, see `EvaluationResults.compare_published` |
+| `published` | published numbers next to the measured ones, each with its `verdict`: `close`, `off` or `differs` |
 | `blind` | of an evaluation, what blind rules made of the same items, see below |
 | `general_average` | of a recipe's run the mean of its lines of general abilities |
 

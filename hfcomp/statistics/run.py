@@ -63,8 +63,8 @@ def summarize_run(
     general = [line for line, aspect in outcomes.aspects.items() if aspect == GENERAL]
     if len(general) < 2:
         return lines, None
-    means, known = [mean_of_lines("general average", general)], [name for name in models[:-1] if name == BASE]
-    return lines, summarize(outcomes, models=models, references=known, measures=means, images="measure")[0]
+    means = [mean_of_lines("general average", general)]
+    return lines, summarize(outcomes, models=models, references=models[:-1], measures=means, images="measure")[0]
 
 
 def summarize_settings(

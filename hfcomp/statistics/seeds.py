@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ from hfcomp.statistics.significance import macro_standard_error
 
 # Points of the numerical integral of Student's t; its error is far below what is printed.
 GRID = 4001
+FEWEST_SEEDS = 3
+"""Two seeds are neither one, whose interval is over images, nor enough: their spread is known too badly."""
 
 
 def difference_over_seeds(
@@ -26,11 +28,13 @@ def difference_over_seeds(
 ) -> dict[str, float]:
     """The mean difference over seeds, with an interval and a p that hold for other images and other seeds.
 
-    Of outcomes averaged over seeds, `ImageBootstrap.macro_difference` says what other images would change. Beside it
-    stands a t-interval whose variance is the sum of that of the images, and of the seeds' means over their number,
-    with Satterthwaite's degrees of freedom: three seeds are too few to be resampled. The interval that is returned
-    spans both and p is the larger one. The variance of images and seeds together (an image that one seed happens to
-    get right) is in both terms: with few seeds, the interval errs on the wide side.
+    The variance of the mean is the sum of two: that of the seeds' means over their number, with as many degrees of
+    freedom as there are seeds less one, and that of the images. The second is estimated without the variance of images
+    and seeds together (an image that one seed happens to get right), which the first includes. The statistic is
+    compared with a mixture of Student's t of either number of degrees of freedom, in the shares that both variances
+    have: Satterthwaite's single number of degrees of freedom covers too little with few seeds, because it is computed
+    from the same uncertain variance. The interval is never narrower, and p never smaller, than those of
+    `ImageBootstrap.macro_difference` on outcomes averaged over seeds, which say what other images would change.
 
     Args:
         bootstrap: of the images.
@@ -40,9 +44,10 @@ def difference_over_seeds(
         bounds: of the models' own values.
 
     Returns:
-        `value`, `low`, `high`, `p`, and `seeds`, their number. With one seed the numbers are of the images alone.
-        Bounds are NaN where the images give none; where the images' variance is not known (a subset of a single
-        image), p is the larger of theirs and that of a t-test over the seeds' means.
+        `value`, `low`, `high`, `p`, and `seeds`, their number. With one seed the numbers are of the images alone, on
+        this seed. With two, bounds and p are NaN. Bounds are NaN where the images give none; where the images'
+        variance is not known (a subset of a single image), p is the larger of theirs and that of a t-test over the
+        seeds' means.
     """
     averaged: Subsets = [
         (np.mean(of_subset, axis=0)[:, None], names)
@@ -55,26 +60,49 @@ def difference_over_seeds(
     found["seeds"] = len(seeds)
     if len(seeds) == 1:
         return found
+    if len(seeds) < FEWEST_SEEDS:
+        return found | dict.fromkeys(("low", "high", "p"), math.nan)
     means = [np.average([part.mean() for part in subsets], weights=weights) for subsets in seeds]
     of_seeds = float(np.var(means, ddof=1)) / len(seeds)
-    of_images = float(macro_standard_error(averaged, weights)[0]) ** 2
+    of_images = _variance_of_images(seeds, images, averaged, weights)
     known = math.isfinite(of_images)
-    variance, freedom = of_seeds + (of_images if known else 0.0), len(seeds) - 1.0
+    variance = of_seeds + (of_images if known else 0.0)
     if variance == 0:
         return found
-    if known:
-        fewest = min(len(set(names)) for names in images)
-        freedom = variance**2 / (of_images**2 / (fewest - 1) + of_seeds**2 / (len(seeds) - 1))
-    found["p"] = max(found["p"], students_tail(found["value"] / math.sqrt(variance), freedom))
+    share, fewest = of_seeds / variance, min(len(set(names)) for names in images)
+
+    def tail(t: float) -> float:
+        of_image = (1 - share) * students_tail(t, fewest - 1) if share < 1 else 0.0
+        return share * students_tail(t, len(seeds) - 1) + of_image
+
+    found["p"] = max(found["p"], tail(found["value"] / math.sqrt(variance)))
     if not known or math.isnan(found["low"]):
         return found
-    half = students_quantile(LEVEL, freedom) * math.sqrt(variance)
+    half = _quantile(tail) * math.sqrt(variance)
     found["low"] = min(found["low"], found["value"] - half)
     found["high"] = max(found["high"], found["value"] + half)
     if bounds:
         widest = bounds[1] - bounds[0]
         found["low"], found["high"] = max(found["low"], -widest), min(found["high"], widest)
     return found
+
+
+def _variance_of_images(
+    seeds: Sequence[Sequence[NDArray[np.float64]]],
+    images: Sequence[Images],
+    averaged: Subsets,
+    weights: Sequence[float] | None,
+) -> float:
+    """The variance of the mean by the choice of images, without that of images and seeds together; NaN if unknown.
+
+    With `a` the first and `e` the second, a single seed's mean varies by `a + e`, the average of S by `a + e / S`.
+    """
+    number = len(seeds)
+    columns = [np.stack(own, axis=1) for own in zip(*seeds, strict=True)]
+    of_one = float(np.mean(macro_standard_error(list(zip(columns, images, strict=True)), weights) ** 2))
+    of_average = float(macro_standard_error(averaged, weights)[0]) ** 2
+    of_images = (number * of_average - of_one) / (number - 1)
+    return max(0.0, of_images) if math.isfinite(of_images) else math.nan
 
 
 def students_tail(t: float, freedom: float) -> float:
@@ -93,17 +121,12 @@ def students_tail(t: float, freedom: float) -> float:
     return parts[0] / parts[1]
 
 
-def students_quantile(level: float, freedom: float) -> float:
-    """The `t` that `students_tail` makes `1 - level`.
-
-    Args:
-        level: such as 0.95.
-        freedom: degrees of freedom, above 0.
-    """
+def _quantile(tail: Callable[[float], float], level: float = LEVEL) -> float:
+    """The statistic that `tail` makes `1 - level`."""
     low, high = 0.0, 1.0
-    while students_tail(high, freedom) > 1 - level:
+    while tail(high) > 1 - level:
         high *= 2
-    for _ in range(60):
+    for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if students_tail(middle, freedom) > 1 - level else (low, middle)
+        low, high = (middle, high) if tail(middle) > 1 - level else (low, middle)
     return high

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -12,10 +14,12 @@ from numpy.typing import NDArray
 from hfcomp.statistics.bootstrap import ImageBootstrap
 from hfcomp.statistics.measures import Averages, Measure, all_measures
 from hfcomp.statistics.multiplicity import correct
-from hfcomp.statistics.outcomes import COLUMNS, Outcomes
+from hfcomp.statistics.outcomes import COLUMNS, NO_SEED, Outcomes
 from hfcomp.statistics.samples import Cell, Column, Sample, Samples
-from hfcomp.statistics.seeds import difference_over_seeds
+from hfcomp.statistics.seeds import FEWEST_SEEDS, difference_over_seeds
 from hfcomp.statistics.significance import macro_smallest_difference
+
+logger = logging.getLogger(__name__)
 
 BASE = "base"
 Contrasts = Mapping[Any, tuple[Sequence[Cell], Sequence[Cell]]]
@@ -83,6 +87,7 @@ def summarize(
     whole = measures is None
     measures = all_measures(Outcomes(table[list(COLUMNS)]), averages) if whole else measures
     cells = list(dict.fromkeys(cell for cell, _ in columns))
+    _warn_of_two_seeds(columns)
     subject = [cell for cell in cells if cell != BASE] if subject is None else subject
     _check_names(cells, references=references, subject=subject)
     compared = {one: [other for other in references if other != one] for one in subject}
@@ -111,6 +116,12 @@ def check_tie(tie: str) -> None:
     """Raises ValueError for a value that is not in `TIE_RULES`."""
     if tie not in TIE_RULES:
         raise ValueError(f"tie: found {tie!r}, expected one of {', '.join(TIE_RULES)}.")
+
+
+def _warn_of_two_seeds(columns: Sequence[Column]) -> None:
+    counts = Counter(cell for cell, seed in columns if seed != NO_SEED)
+    if any(1 < count < FEWEST_SEEDS for count in counts.values()):
+        logger.warning("two seeds are too few for an interval over seeds: their differences have no interval and no p")
 
 
 def _enumerate(table: pd.DataFrame, by: list[str], models: Sequence[Cell] | None) -> tuple[pd.DataFrame, list[Column]]:

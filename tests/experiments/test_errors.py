@@ -95,6 +95,7 @@ def test_a_method_is_a_plain_name_that_means_nothing_else(refused, tmp_path, nam
     [
         (SWEEP.replace("seeds", "seds"), ["x.yaml: unknown key 'seds'. Did you mean 'seeds'?"]),
         (SWEEP.replace("[1]", "5"), ["x.yaml: seeds: found 5"]),
+        (SWEEP.replace("[1]", "[1, 2]"), ["x.yaml: seeds: found two, 1 and 2", "Remove one, or add a third."]),
         (SWEEP.replace("all: {}", "../all: {}"), ["x.yaml: settings: '../all' is not a plain name"]),
         (SWEEP.replace("{a: {}}", "{a: {}, base: {}}"), ["x.yaml: variants: 'base' is reserved"]),
         (SWEEP.replace("all: {}", "all: {max_steps: many}"), ["x.yaml: settings: all: max_steps: found 'many'"]),

@@ -17,6 +17,7 @@ from transformers import CLIPModel, CLIPProcessor, SiglipModel
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.experiments import command, program, session
 from hfcomp.experiments.recipes import read_recipe
+from hfcomp.experiments.study import CAVEATS, ONE_SEED
 from hfcomp.reporting.format import p_value
 from hfcomp.statistics import ImageBootstrap, items_hash
 from tests import tiny
@@ -81,7 +82,9 @@ def test_every_model_is_a_plain_clip_with_its_processor(finished, place):
 
 def test_results_hold_every_model_with_its_weights_and_the_differences_to_base_and_controls(finished):
     results = json.loads((finished / "results.json").read_text())
-    assert "Synthetic" in results["caveat"]
+    assert results["caveat"] == f"{CAVEATS['sandbox']} {ONE_SEED}"
+    for name in ("report.md", "report.html", "README.md"):
+        assert all(sentence in (finished / name).read_text() for sentence in (CAVEATS["sandbox"], ONE_SEED)), name
     assert list(results["models"]) == MODELS
     assert results["data"]["training"] | {"captions": ""} == {"dataset": "sandbox", "rows": 96, "captions": ""}
     assert results["data"]["items"] == items_hash(pd.read_parquet(finished / "items.parquet"))

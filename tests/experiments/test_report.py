@@ -14,7 +14,8 @@ from PIL import Image
 from rich.console import Console
 
 from hfcomp.experiments.report import judgement, publish_run, run_report
-from hfcomp.reporting.lines import of_aspect, strictest
+from hfcomp.reporting.lines import general_of, of_aspect, strictest
+from hfcomp.reporting.pages.report import report_page
 from hfcomp.reporting.saving import render_markdown, save_report
 from hfcomp.reporting.terminal import render_terminal
 from hfcomp.statistics import Outcomes, items_hash
@@ -127,12 +128,12 @@ def changed(kind_share: float) -> list[dict]:
 @pytest.mark.parametrize(
     ("share", "sentence"),
     [
-        (0.9, "Slipform beats same-batch here: +40.0 ["),
+        (0.9, "Slipform beats same-batch on this seed: +40.0 ["),
         (
             0.505,
-            "Slipform does not beat same-batch here: +0.5 [-1.7, +2.7] points on sandbox: average group",
+            "Slipform does not beat same-batch on this seed: +0.5 [-1.7, +2.7] points on sandbox: average group",
         ),
-        (0.2, "Slipform does not beat same-batch here, it is below it: -30.0"),
+        (0.2, "Slipform does not beat same-batch on this seed, it is below it: -30.0"),
     ],
 )
 def test_the_verdict_against_the_same_batch_is_in_every_report(share, sentence):
@@ -146,9 +147,12 @@ def test_the_verdict_against_the_same_batch_is_in_every_report(share, sentence):
 @pytest.mark.parametrize(
     ("p", "sentence"),
     [
-        (0.0004, "Slipform beats same-batch here: +40.0 points on sandbox: average group (primary endpoint, p <0.001"),
-        (0.4, "Slipform does not beat same-batch here: +40.0 points on"),
-        (None, "Whether Slipform beats same-batch is not known here: +40.0 points on"),
+        (
+            0.0004,
+            "Slipform beats same-batch on this seed: +40.0 points on sandbox: average group (primary endpoint, p <0",
+        ),
+        (0.4, "Slipform does not beat same-batch on this seed: +40.0 points on"),
+        (None, "Whether Slipform beats same-batch on this seed is not known: +40.0 points on"),
     ],
 )
 def test_a_verdict_without_an_interval_goes_by_p(p, sentence):
@@ -162,9 +166,54 @@ def test_a_verdict_without_an_interval_goes_by_p(p, sentence):
 def test_what_was_forgotten_without_an_interval_goes_by_p():
     lines = [line("all", name, (0.6, 0.6, 0.6, 0.6, 0.6, 0.5), general=True) for name in ("recall@1", "recall@5")]
     for entry, p in zip(lines, (0.001, 0.3), strict=True):
-        entry["differences"]["Slipform"]["base"].update(low=None, high=None, p=p)
+        for other in ("base", "same-batch"):
+            entry["differences"]["Slipform"][other].update(low=None, high=None, p=p)
     (said,) = judgement(lines)
-    assert said == "Price: Slipform forgets sandbox retrieval recall@1 -10.0 points."
+    forgotten = "sandbox retrieval recall@1 -10.0 points against same-batch, -10.0 points against base"
+    assert said == f"Price on this seed: Slipform forgets more than same-batch: {forgotten}."
+
+
+def test_the_price_is_what_the_method_forgets_beyond_its_control_with_the_base_beside_it():
+    """Every control loses the places, since captions never mention them: the method adds nothing to that."""
+    place = line("place", "accuracy", (0.9, 0.18, 0.2, 0.19, 0.17, 0.2), general=True, benchmark="zero-shot")
+    recall = line("all", "recall@1", (0.6, 0.6, 0.58, 0.6, 0.6, 0.5), general=True, benchmark="COCO")
+    (said,) = judgement([place, recall], general_of([place, recall], average_of([place, recall])))
+    headline, more, rest = said.split(". ")
+    assert headline == (
+        "Price on this seed: general abilities -4.0 [-6.2, -1.8] points against same-batch, -40.0 [-42.2, -37.8] "
+        "points against base (average of 2 lines)"
+    )
+    assert more == (
+        "Slipform forgets more than same-batch: COCO recall@1 -8.0 [-10.2, -5.8] points against same-batch, -10.0 "
+        "[-12.2, -7.8] points against base"
+    )
+    assert rest == (
+        "Against base, Slipform forgets: zero-shot place accuracy -70.0 [-72.2, -67.8] points (same-batch -70.0 "
+        "[-72.2, -67.8] points)."
+    )
+    alone = without([place, recall], "same-batch")
+    (said,) = [
+        sentence for sentence in judgement(alone, general_of(alone, average_of([place]))) if "Price" in sentence
+    ]
+    assert (
+        "same-batch" not in said and "Slipform forgets: zero-shot place accuracy -70.0 [-72.2, -67.8] points;" in said
+    )
+
+
+def test_a_line_without_a_test_against_the_control_is_not_said_to_be_kept():
+    lines = [line(name, "accuracy", (0.9, 0.5, 0.6, 0.5, 0.5, 0.6), general=True) for name in ("place", "shape")]
+    del lines[0]["differences"]["Slipform"]["same-batch"]
+    (said,) = judgement(lines)
+    assert "Slipform forgets nothing significantly beyond same-batch; 1 of 2 lines have no test against same-" in said
+
+
+def test_every_caveat_is_in_terminal_markdown_and_page():
+    caveat = "Synthetic: a drawn world. One seed: on this seed."
+    known = {"caveat": caveat}
+    assert caveat in " ".join(printed(all_lines(), **known).split())
+    assert caveat in markdown(all_lines(), **known)
+    report = run_report(all_lines(), stages(), facts(**known), brief=False)
+    assert caveat in report_page(report, {})
 
 
 def test_the_run_ends_with_verdict_price_files_and_the_next_command(tmp_path):
@@ -174,10 +223,10 @@ def test_the_run_ends_with_verdict_price_files_and_the_next_command(tmp_path):
     text = whole(all_lines(), folder=tmp_path, models=models, method="Slipform")
     said = " ".join(text[text.index("\nSlipform beats") :].split())
     found = re.fullmatch(
-        r"(Slipform beats same-batch .*\.) (Price: .*\.) report: (.*), (.*) model: (.*) next: (.*)", said
+        r"(Slipform beats same-batch .*\.) (Price on .*\.) report: (.*), (.*) model: (.*) next: (.*)", said
     )
-    assert "+5.4 [+3.2, +7.6] points against base (average of 2 lines); Slipform forgets" in found[2]
-    assert "text-to-image recall@1 -3.6 [-5.8, -1.4] points" in found[2]
+    assert "+5.4 [+3.2, +7.6] points against base (average of 2 lines). Slipform forgets more than" in found[2]
+    assert "text-to-image recall@1 -7.4 [-9.6, -5.2] points against same-batch, -3.6 [-5.8, -1.4]" in found[2]
     folder = str(tmp_path)
     assert found.groups()[2:5] == (f"{folder}/report.md", f"{folder}/figure.png", f"{folder}/method")
     assert found[6] == f"hfcomp evaluate base=openai/clip Slipform={folder}/method --suite compositional"
@@ -188,8 +237,10 @@ def test_a_primary_endpoint_that_is_no_share_has_one_unit_everywhere():
     tau = line("all", "kendall tau", (0.4, 0.45, 0.5, 0.42, 0.43, 0.55), benchmark="H", primary="H: kendall tau")
     rank = line("all", "reciprocal rank", (0.6, 0.6, 0.6, 0.6, 0.6, 0.5), benchmark="R", general=True)
     won, forgotten = judgement([tau, rank])
-    assert won.startswith("Slipform beats same-batch here: +0.050 [+0.028, +0.072] (-1 to 1) on H: kendall")
-    assert forgotten == "Price: Slipform forgets R reciprocal rank -0.100 [-0.122, -0.078] (0 to 1)."
+    assert won.startswith("Slipform beats same-batch on this seed: +0.050 [+0.028, +0.072] (-1 to 1) on H: kendall")
+    lost = "-0.100 [-0.122, -0.078] (0 to 1)"
+    more = f"Slipform forgets more than same-batch: R reciprocal rank {lost} against same-batch, {lost} against base"
+    assert forgotten == f"Price on this seed: {more}."
     text = printed([tau, rank], general_average=None)
     assert table(text, "Gain beside forgetting")["Slipform"][:3] == ["0.550", "+0.150", "[+0.128,"]
     assert "0.550*" in text and "55.0" not in text and "+0.050  [+0.028, +0.072]" in text and "+5.0" not in text
@@ -217,10 +268,13 @@ def test_a_run_without_the_same_batch_control_says_so():
 def test_what_was_forgotten_is_said_and_what_only_seems_so_is_not():
     lines = [line("all", "text-to-image recall@1", (0.6, 0.6, 0.6, 0.6, 0.6, lost), general=True, benchmark=name)
              for name, lost in (("COCO", 0.5), ("Flickr", 0.59))]  # fmt: skip
-    (said,) = [sentence for sentence in judgement(changed(0.9) + lines) if "forgets" in sentence]
-    assert "COCO text-to-image recall@1 -10.0 [-12.2, -7.8]" in said and "Flickr" not in said
-    kept = [part for part in changed(0.9) + lines if part["benchmark"] != "COCO"]
-    assert "none of them falls significantly" in judgement(kept)[-1]
+    for names in ((), ("same-batch",)):
+        given = without(changed(0.9) + lines, *names)
+        said = judgement(given)[-1]
+        assert "COCO text-to-image recall@1 -10.0 [-12.2, -7.8]" in said and "Flickr" not in said
+        kept = [part for part in given if part["benchmark"] != "COCO"]
+        nothing = "None of them falls significantly" if names else "Slipform forgets nothing significantly beyond same"
+        assert nothing in judgement(kept)[-1]
     text = printed(changed(0.9) + lines)
     assert re.search(r"^COCO text-to-image recall@1 .* -10\.0 *$", text, re.M)
     assert re.search(r"^Flickr text-to-image recall@1 .* -1\.0~$", text, re.M)
@@ -231,7 +285,7 @@ def test_the_verdict_and_the_table_under_it_are_of_one_number():
     lines = changed(0.45)
     novel = [line(kind, "group", (0.1, 0.2, 0.1, 0.3, 0.3, 0.99), benchmark="sandbox novel") for kind in GROUP]
     sentence = judgement([*lines, average_of(novel), *novel])[0]
-    assert sentence.startswith("Slipform does not beat same-batch here, it is below it: -5.0 [-7.2, -2.8]")
+    assert sentence.startswith("Slipform does not beat same-batch on this seed, it is below it: -5.0 [-7.2, -2.8]")
     assert sentence.endswith("points on sandbox: average group (primary endpoint, p <0.001).")
     text = printed([*lines, average_of(novel), *novel])
     block = text[text.index("\nSlipform minus each") :].split("\n\n")[0]
@@ -245,7 +299,9 @@ def test_nothing_below_chance_is_called_the_best():
     lines = [line(kind, "group", (0.01, 0.02, 0.02, 0.03, 0.03, 0.1)) for kind in GROUP]
     lines.insert(0, average_of(lines, primary="sandbox: average group"))
     sentence = judgement(lines)[0]
-    assert sentence.startswith("Slipform is above same-batch here, but both are below chance: +8.0 [+5.8, +10.2]")
+    assert sentence.startswith(
+        "Slipform is above same-batch on this seed, but both are below chance: +8.0 [+5.8, +10.2]"
+    )
     block = printed(lines)
     block = block[block.index("\nsandbox: group") + 1 :].split("\n\n")[0]
     assert "10.0" in block and "*" not in block

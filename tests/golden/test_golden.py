@@ -58,7 +58,7 @@ def test_a_sweep_on_a_benchmark_whose_subsets_share_images(root):
     sweep = written(
         root,
         "margins",
-        seeds=[1, 2],
+        seeds=[1, 2, 3],
         settings={"clean": {}, "edit_noise": {"edit_noise": 0.6}},
         variants={"none": {"margin": "none"}, "adaptive": {"margin": "adaptive"}},
         reference="none",

@@ -14,7 +14,7 @@ from hfcomp.statistics import ImageBootstrap, bootstrap, clusters
 from hfcomp.statistics.average import Average
 from hfcomp.statistics.clusters import Aligned
 from hfcomp.statistics.measures import mean_of_lines, missing_averages
-from hfcomp.statistics.multiplicity import correct, false_discovery_rate, holm
+from hfcomp.statistics.multiplicity import adjust, correct, false_discovery_rate, holm
 from hfcomp.statistics.summary import summarize
 
 PLAIN = {"a": [1, 0, 0, 0], "b": [1, 1], "c": [1, 0]}  # means 1/4, 1, 1/2
@@ -338,6 +338,9 @@ def test_a_pair_of_models_counts_once_and_the_primary_comparison_by_itself():
     assert pair[1]["a"]["b"] == {"p": 0.9, "p_holm": 0.9}
     assert pair[0]["a"]["b"]["q"] == pytest.approx(0.04)
     np.testing.assert_allclose(holm([0.04, 0.01, 0.03, 0.2]), [0.09, 0.04, 0.09, 0.2])
+    untested = [{"p": p} for p in (0.04, float("nan"), 0.01)]  # two seeds have no p, and count for nothing
+    adjust(untested, [dict(one) for one in untested])
+    np.testing.assert_allclose([one["p_holm"] for one in untested], [0.04, np.nan, 0.02])
     assert holm([]).tolist() == false_discovery_rate([]).tolist() == []
 
 

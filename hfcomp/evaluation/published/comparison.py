@@ -1,27 +1,31 @@
-"""Measured numbers beside published ones of the same model: the difference, and whether it is within the interval."""
+"""Measured numbers next to published ones of the same model: the difference, and whether it is within a tolerance."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hfcomp.evaluation.published.scores import PublishedScore, published_model, published_scores
 from hfcomp.evaluation.spec import ALL_ITEMS, PART
 from hfcomp.metrics.units import unit_of
-from hfcomp.reporting.format import Estimate, decimal, has_interval, with_interval
+from hfcomp.reporting.format import Estimate, decimal, interval
 from hfcomp.reporting.lines import KEYS, Line, distinct_labels
 from hfcomp.reporting.report import Lines, Section, Table
 
 TITLE = "Published numbers"
-INSIDE, OUTSIDE, DIFFERS, UNKNOWN = "inside", "outside", "differs", "no interval"
-HEADER = ("", "measured", "published", "difference", "verdict", "source")
+TOLERANCE = 0.003
+"""Largest difference of a faithful reproduction, 0.3 points: rounding, image resizing, mixed precision and ties."""
+CLOSE, OFF, DIFFERS = "close", "off", "differs"
+HEADER = ("", "measured", "published", "difference", "verdict", "interval", "source")
 READING = (
-    f"Published numbers: '{OUTSIDE}' marks those outside the measured interval by more than their rounding; "
-    f"'{DIFFERS}' those by another protocol, which decide nothing. Both score the same items, so a faithful "
-    "reproduction is much closer than the interval."
+    f"Published numbers: {CLOSE} is a difference of at most {100 * TOLERANCE:g} points ({TOLERANCE:g} on a scale to "
+    f"1), or of the rounding of what is printed; {OFF} is a larger one; {DIFFERS} marks another protocol, which "
+    "decides nothing. Both numbers score the same items, so the interval, which says what other images would change, "
+    "decides nothing either."
 )
+ROUNDING_ERROR = 1e-9
 
 
 @dataclass(frozen=True)
@@ -50,15 +54,16 @@ class PublishedComparison:
         return float(self.measured["value"]) - self.published.value
 
     @property
+    def tolerance(self) -> float:
+        """`TOLERANCE`, or more if the rounding of the published number is coarser."""
+        return max(TOLERANCE, self.published.rounding)
+
+    @property
     def verdict(self) -> str:
-        """`differs` where the protocol does, else whether the number, within its rounding, is inside the interval."""
+        """`differs` if the protocol does, otherwise `close` or `off` by the tolerance."""
         if self.published.differs:
             return DIFFERS
-        if not has_interval(self.measured):
-            return UNKNOWN
-        value, rounding = self.published.value, self.published.rounding
-        inside = self.measured["low"] <= value + rounding and value - rounding <= self.measured["high"]
-        return INSIDE if inside else OUTSIDE
+        return CLOSE if abs(self.difference) <= self.tolerance + ROUNDING_ERROR else OFF
 
     def facts(self) -> dict[str, Any]:
         """As a row of a table or of `results.json`; values as results have them, accuracies from 0 to 1."""
@@ -70,6 +75,7 @@ class PublishedComparison:
             **{key: self.measured.get(key) for key in ("value", "low", "high")},
             "published": one.value,
             "rounding": one.rounding,
+            "tolerance": self.tolerance,
             "difference": self.difference,
             "verdict": self.verdict,
             **{key: getattr(one, key) for key in ("source", "reference", "table", "protocol", "differs")},
@@ -133,7 +139,7 @@ def published_section(lines: Sequence[Line], models: Mapping[str, Mapping[str, A
 
 def _counts(own: Sequence[PublishedComparison]) -> str:
     numbers = Counter(one.verdict for one in own)
-    words = {INSIDE: "inside the interval", OUTSIDE: "outside", DIFFERS: "by another protocol", UNKNOWN: UNKNOWN}
+    words = {CLOSE: CLOSE, OFF: OFF, DIFFERS: "by another protocol"}
     return f"{len(own)} published numbers, " + ", ".join(
         f"{numbers[verdict]} {word}" for verdict, word in words.items() if numbers[verdict]
     )
@@ -154,8 +160,10 @@ def _table(name: str, part: Sequence[PublishedComparison], places: Sequence[str]
     rows = []
     for label, one in zip(labels, part, strict=True):
         unit = unit_of(one.published.metric)
-        numbers = [with_interval(one.measured, unit), one.published.shown, decimal(one.difference, unit, "+")]
-        rows.append([label, *numbers, one.verdict, f"[{places.index(one.published.place) + 1}]"])
+        finer = replace(unit, decimals=unit.decimals + 1)  # what is close is told from what is off
+        numbers = [decimal(one.measured["value"], unit), one.published.shown, decimal(one.difference, finer, "+")]
+        source = f"[{places.index(one.published.place) + 1}]"
+        rows.append([label, *numbers, one.verdict, interval(one.measured, unit), source])
     return Table(": ".join(filter(None, (name, shared))), HEADER, rows)
 
 

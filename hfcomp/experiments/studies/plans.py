@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNega
 
 from hfcomp.reading import nearest
 from hfcomp.schemas import Strict, plain_name
+from hfcomp.statistics.seeds import FEWEST_SEEDS
 
 ACCURACY, RETRIEVAL = "accuracy", "retrieval"
 NAMES_WITH_FIELDS = "names, each with a mapping of fields, as clean: {}"
@@ -27,6 +28,15 @@ def _distinct(values: list[Any]) -> list[Any]:
         if kind in kinds[:number]:
             raise ValueError(f"{kind[1]!r} is listed twice. Remove one.")
     return values
+
+
+def _enough_seeds(seeds: list[int]) -> list[int]:
+    """One seed has intervals over images; two have a spread that is too uncertain for an interval over seeds."""
+    if 1 < len(seeds) < FEWEST_SEEDS:
+        raise ValueError(
+            f"found two, {seeds[0]} and {seeds[1]}: too few for an interval over seeds. Remove one, or add a third."
+        )
+    return seeds
 
 
 def _check_choice(value: Any) -> Any:
@@ -109,9 +119,9 @@ class SweepPlan(Strict):
     show (none means all), and `contrasts` say by name what a part of the method gives on average.
     """
 
-    seeds: Annotated[list[NonNegativeInt], Field(min_length=1), AfterValidator(_distinct)] = Field(
-        description="a list of whole numbers"
-    )
+    seeds: Annotated[
+        list[NonNegativeInt], Field(min_length=1), AfterValidator(_distinct), AfterValidator(_enough_seeds)
+    ] = Field(description="a list of whole numbers, one or at least three")
     settings: dict[Name, Fields] = Field(min_length=1, description=NAMES_WITH_FIELDS)
     variants: dict[Name, Annotated[Variant, BeforeValidator(_nothing_is_empty)]] = Field(
         min_length=1, description=NAMES_WITH_FIELDS

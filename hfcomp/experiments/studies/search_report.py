@@ -81,7 +81,7 @@ def read_trials(folder: Path) -> list[dict[str, Any]]:
     return read_checked(path, how_to_fix)["trials"] if path.is_file() else []
 
 
-def publish_search(folder: Path, results: SearchResults, notes: Sequence[str], *, shown: bool) -> None:
+def publish_search(folder: Path, results: SearchResults, caveat: str, notes: Sequence[str], *, shown: bool) -> None:
     """Writes `best.yaml`, `trials.csv`, `search.json` and `report.md`, each whole or not at all.
 
     Findings and trials are printed if `shown`, as at the end. Notes are on data and evaluation.
@@ -96,6 +96,7 @@ def publish_search(folder: Path, results: SearchResults, notes: Sequence[str], *
         "search_schema_version": SCHEMA_VERSION,
         "hfcomp_version": __version__,
         "method": results.search.recipe.experiment.method,
+        "caveat": caveat,
         "measure": plan.measure,
         "direction": plan.direction,
         "base": asdict(results.base),
@@ -104,10 +105,10 @@ def publish_search(folder: Path, results: SearchResults, notes: Sequence[str], *
         "notes": list(notes),
         "config": results.search.recipe.given,
     }
-    publish(partial(search_report, results, notes, folder), contents, folder / RESULTS_FILE, shown=shown)
+    publish(partial(search_report, results, caveat, notes, folder), contents, folder / RESULTS_FILE, shown=shown)
 
 
-def search_report(results: SearchResults, notes: Sequence[str], folder: Path, *, brief: bool) -> Report:
+def search_report(results: SearchResults, caveat: str, notes: Sequence[str], folder: Path, *, brief: bool) -> Report:
     """The report of a search; in brief without notes, ranges, seconds and the intervals of trials."""
     findings = _findings(results)
     sections = [
@@ -120,7 +121,7 @@ def search_report(results: SearchResults, notes: Sequence[str], folder: Path, *,
     if results.best is not None:
         closing["next"] = shlex.join(["hfcomp", "train", str(folder / BEST_FILE)])
     title = f"{results.search.recipe.experiment.method}: a search"
-    return Report(title, "", findings[:2], sections, [LEGEND], () if brief else notes, closing)
+    return Report(title, caveat, findings[:2], sections, [LEGEND], () if brief else notes, closing)
 
 
 def trial_line(trial: Trial, results: SearchResults) -> str:

@@ -22,7 +22,7 @@ from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.studies.embeddings import follow, held_out_rows, read_paths, score_base
 from hfcomp.experiments.studies.plan_files import Sweep
 from hfcomp.experiments.studies.sweep_report import part_name, publish_sweep, summarize_sweep
-from hfcomp.experiments.study import CAVEATS, Study
+from hfcomp.experiments.study import Study
 from hfcomp.fields import columns_of
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.measures import headline_measures
@@ -69,13 +69,11 @@ def _check_names(sweep: Sweep, outcomes: Outcomes) -> None:
 
 def _report(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
     plan, folder, outcomes = sweep.plan, study.folder, study.outcomes()
-    experiment, further, facts = sweep.recipe.experiment, [], study.facts()
+    experiment, further, facts = sweep.recipe.experiment, [], study.facts(len(plan.seeds))
     if plan.embeddings is not None and held_out is not None:
         about = dict(zip(("setting", "seed"), plan.first, strict=True)) | {"plan": plan.embeddings.model_dump()}
-        how = {"examples": plan.embeddings.examples, "caveat": facts["caveat"]}
+        how = {"examples": plan.embeddings.examples, "caveat": study.facts()["caveat"]}  # of a single run
         further = [report_paths(folder, read_paths(study, held_out), held_out, about, **how)]
-    if facts["caveat"] not in CAVEATS.values() and len(plan.seeds) > 1:  # a single run's says that there is one seed
-        facts["caveat"] = f"{len(plan.seeds)} seeds: the lowest and the highest are shown beside each mean."
     results = summarize_sweep(outcomes, plan, folder, declared_averages(experiment), experiment.primary)
     costs = list(study.costs.values())
     publish_sweep(folder, results, stages=costs, facts=facts, primary=experiment.primary, further=further)

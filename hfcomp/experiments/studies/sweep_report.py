@@ -1,8 +1,9 @@
 """From the outcomes of a sweep to its numbers, `sweep.json`, `report.md` and the tables in the terminal.
 
 `sweep.json` holds `sweep_schema_version`, raised when a key changes its meaning, what `publish_sweep` is given, and as
-`results` those of `SweepResults.contents`. Of version 2 are `primary` in place of the measure `mean`, and
-`minus` with intervals and p that hold for other seeds too.
+`results` those of `SweepResults.contents`. Of version 3 are intervals and p of `difference_over_seeds`, which cover
+with three seeds too. Of version 2 are `primary` in place of the measure `mean`, and `minus` with intervals and p that
+hold for other seeds too.
 """
 
 from __future__ import annotations
@@ -31,14 +32,11 @@ from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.stages import mean_logged
 
-SCHEMA_VERSION = 2
-SEEDS = (
-    "Values are means over seeds, in parentheses the lowest and the highest seed; differences are paired by seed too."
-)
-ONE_SEED = f"{tables.IMAGES} One seed: what another seed would change is not shown."
+SCHEMA_VERSION = 3
 SEVERAL_SEEDS = (
     "Intervals (95 %) and p are for other images and other seeds: a t-interval of the {seeds} seeds' means with the "
-    "variance of images added, and no narrower than the image-clustered bootstrap interval. " + SEEDS
+    "variance of images added, and no narrower than the image-clustered bootstrap interval. Values are means over "
+    "seeds, in parentheses the lowest and the highest seed; differences are paired by seed too."
 )
 ADJUSTED = (
     "adj. p is adjusted for the number of differences: on the primary endpoint by Holm, over variants and settings; "
@@ -192,7 +190,8 @@ def sweep_report(
             general=general,
             brief=brief,
         )
-        verdict += [f"{setting}: {sentence}" for sentence in _verdict(plan.reference, primary_of(own), general)]
+        where = setting if len(plan.seeds) > 1 else f"{setting}, on this seed"
+        verdict += [f"{where}: {sentence}" for sentence in _verdict(plan.reference, primary_of(own), general)]
     sections = [
         *tables.merge_sections(parts),
         Section("Contrasts", [Lines(_sides(plan))]),
@@ -202,7 +201,7 @@ def sweep_report(
         Section("How it was made", [] if brief else [tables.made_table(facts["config"])]),
         *([] if brief else further),
     ]
-    several = SEVERAL_SEEDS.format(seeds=len(plan.seeds)) if len(plan.seeds) > 1 else ONE_SEED
+    several = SEVERAL_SEEDS.format(seeds=len(plan.seeds)) if len(plan.seeds) > 1 else tables.IMAGES
     how = tables.legend(every, intervals=several, adjusted=ADJUSTED, brief=brief)
     title, notes = f"{facts['method']}: a sweep", () if brief else facts["notes"]
     return Report(title, facts["caveat"], verdict, sections, [how], notes, _closing(plan, facts, folder))
@@ -227,8 +226,10 @@ def _compared(line: Line, reference: str) -> str:
     for word, sign in (("better", 1), ("worse", -1)):
         found = [f"{name} {points_of(changes[name], line)}" for name in changes if signs[name] == sign]
         parts += [f"{word} than {reference}: {', '.join(found)}"] if found else []
-    alike = [name for name in changes if not signs[name]]
+    alike = [name for name in changes if signs[name] == 0]
     parts += [f"no significant difference to {reference}: {', '.join(alike)}"] if alike else []
+    untested = [name for name in changes if signs[name] is None]
+    parts += [f"not tested: {', '.join(untested)}"] if untested else []
     return f": {'; '.join(parts)}" if parts else ""
 
 

@@ -42,7 +42,7 @@ SCHEMA_VERSION = 2  # of version 2: mid-p of few images, bounds that agree with 
 ADJUSTED = (
     "Primary endpoint: accuracy on the concept, hard negatives minus plain training, adjusted by Holm over runs and "
     "concepts; all other differences have q (Benjamini and Hochberg). The verdicts are each by its own interval, not "
-    "adjusted for their number. One seed: what another seed would change is not shown. Each concept has its own "
+    "adjusted for their number. Each concept has its own "
     "training captions, those that hold one of its keywords, so its runs have steps of their own."
 )
 
@@ -171,7 +171,8 @@ def tradeoff_report(
         Section("How it was made", [] if brief else [tables.made_table(facts["config"])]),
     ]
     shown = (
-        f"{verdicts.count(SHOWN)} of {len(verdicts)} statements are shown here; one that is not shown is not refuted."
+        f"{verdicts.count(SHOWN)} of {len(verdicts)} statements are shown on this seed; one that is not shown is not "
+        "refuted."
     )
     how, notes = tables.legend([*lines, *tied], adjusted=ADJUSTED, brief=brief), () if brief else facts["notes"]
     return Report(title, facts["caveat"], [shown], sections, [how], notes, _closing(plan, folder))

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
+import yaml
 
 from hfcomp.cli.reproduce import BENCHMARKS, MODELS
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
@@ -62,9 +63,31 @@ def test_numbers_are_found_by_the_name_and_by_the_title_of_a_benchmark():
     assert clip[0] == "8.00"
 
 
+PINNED = yaml.safe_load((Path(__file__).parent / "pinned.yaml").read_text())
+
+
+@pytest.mark.parametrize("source", PINNED)
+def test_every_entry_of_pinned_results_has_its_row_or_a_reason(source):
+    entries = PINNED[source]
+    assert Counter(entries["models"].values()) == Counter(
+        {one.model for one in published_scores() if one.source == source}
+    )
+    left_out = [name for names in entries["left_out"].values() for name in names]
+    assert not {*left_out} & {*entries["models"]} and len({*left_out}) == len(left_out)
+    if source == "MTEB":  # whose entries are Hub ids
+        found = {name: published_model(name) for name in [*entries["models"], *left_out]}
+        assert found == entries["models"] | dict.fromkeys(left_out)
+
+
 @pytest.mark.parametrize(
     ("given", "model"),
     [
+        ("Mayfull/READ-CLIP", "READ-CLIP"),
+        ("kakaobrain/align-base", "ALIGN base"),
+        ("Salesforce/blip-itm-large-coco", "BLIP ITM large COCO"),
+        ("facebook/metaclip-h14-fullcc2.5b", "MetaCLIP ViT-H/14 2.5B"),
+        ("apple/DFN5B-CLIP-ViT-H-14-378", "DFN ViT-H/14 378"),
+        ("TripletCLIP/CC12M_TripletCLIP_ViTB12", None),  # not the checkpoint whose numbers there are
         ("openai/clip-vit-base-patch32", "CLIP ViT-B/32"),
         ("OpenAI/CLIP-ViT-base-patch32", "CLIP ViT-B/32"),
         ("clip vit-b/32", "CLIP ViT-B/32"),

@@ -14,11 +14,12 @@ import yaml
 from scipy import stats
 
 from hfcomp.experiments.arm import Arm
-from hfcomp.experiments.recipe_files import find_plan
+from hfcomp.experiments.recipe_files import find_plan, recipes_folder
 from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.experiments.studies.plans import SweepPlan
 from hfcomp.experiments.studies.sweep import run_sweep
 from hfcomp.experiments.studies.sweep_report import summarize_sweep, sweep_report
+from hfcomp.reading import read_yaml
 from hfcomp.reporting.terminal import render_terminal
 from hfcomp.statistics import sign_flip_test
 from hfcomp.statistics.score import score
@@ -29,7 +30,7 @@ from tests import tiny
 from tests.experiments.arms import arms_of
 
 VALUES = {
-    "seeds": [1, 2],
+    "seeds": [1, 2, 3],
     "settings": {"slow": {"learning_rate": 1e-5}, "fast": {"learning_rate": 1e-2}},
     "variants": {"none": {"margin": "none"}, "high": {"margin": "static", "static_margin": 3.0}},
     "reference": "none",
@@ -106,6 +107,23 @@ def test_a_wrong_sweep_is_refused(tmp_path, changes, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.follows("hfcomp/experiments/studies/plans.py", "Remove one, or add a third.")
+def test_two_seeds_are_refused_before_anything_is_loaded(tmp_path):
+    with pytest.raises(ValueError) as caught:
+        read_plan("slipform", ["--report", written(tmp_path, seeds=[42, 43])])
+    assert "mine.yaml: seeds: found two, 42 and 43: too few for an interval over seeds." in str(caught.value)
+    for seeds in ([42], [42, 43, 44]):
+        sweep = read_plan("slipform", ["--report", written(tmp_path, seeds=seeds)])
+        assert sweep.plan.seeds == seeds
+
+
+def test_no_bundled_sweep_has_two_seeds():
+    plans = [
+        SweepPlan(**values) for path in recipes_folder().rglob("*.yaml") if "variants" in (values := read_yaml(path))
+    ]
+    assert len(plans) > 5 and all(len(plan.seeds) != 2 for plan in plans)
+
+
 @pytest.mark.parametrize(
     ("field", "place"), [("margin", "variants: none"), ("seed", "seeds"), ("learning_rate", "settings: slow")]
 )
@@ -153,14 +171,14 @@ def test_means_ranges_and_differences_over_seeds(tmp_path):
     """Two kinds of unequal size: their mean weighs them alike; a caption choice beside groups is not in it."""
     swap, other = ("composition", "swap", "group"), ("composition", "other", "group")
     choice, recall = ("composition", "swap", "caption choice"), ("general", "all", "recall@1")
-    plan = plan_of(["clean"], [1, 2], ["none", "new"], logged=["margin"])
+    plan = plan_of(["clean"], [1, 2, 3], ["none", "new"], logged=["margin"])
 
     def model(name: str, right: int, found: float) -> pd.DataFrame:
         first = [1.0] * right + [0.0] * (20 - right)
         return outcomes(name, {swap: first, other: [0.0] * 4, choice: [1.0] * 20, recall: [found] * 8})
 
     tables = [model("base", 0, 1.0)]
-    for seed, (none, new) in {1: (2, 12), 2: (4, 20)}.items():
+    for seed, (none, new) in {1: (2, 12), 2: (4, 20), 3: (3, 16)}.items():
         tables += [model(f"clean/{seed}/none", none, 1.0), model(f"clean/{seed}/new", new, 1.0)]
         for variant, margin in (("none", 0.0), ("new", float(seed))):
             (tmp_path / f"clean/{seed}/{variant}").mkdir(parents=True)
@@ -176,13 +194,12 @@ def test_means_ranges_and_differences_over_seeds(tmp_path):
     assert (swapped["value"], swapped["lowest"], swapped["highest"]) == pytest.approx((0.8, 0.6, 1.0))
     assert (mean["value"], mean["lowest"], mean["highest"]) == pytest.approx((0.4, 0.3, 0.5))
     assert swapped["minus"]["value"] == pytest.approx(0.65) and mean["minus"]["value"] == pytest.approx(0.325)
-    # the seeds' differences are 0.5 and 0.8: two seeds say little, whatever the images say
-    assert swapped["minus"]["low"] < 0 < swapped["minus"]["high"] and swapped["minus"]["p"] > 0.05
+    assert swapped["minus"]["seeds"] == 3 and swapped["minus"]["low"] > 0 and swapped["minus"]["p"] < 0.05
     assert mean["minus"]["p_holm"] == mean["minus"]["p"] and "q" in swapped["minus"]
     assert new["measures"]["drawn: recall@1"]["minus"]["value"] == 0
     assert new["measures"]["drawn: recall@1"]["minus"]["p"] == 1
     assert "minus" not in results["settings"]["clean"]["none"]["measures"][average]
-    assert new["logged"] == {"margin": 1.5}
+    assert new["logged"] == {"margin": 2.0}
     assert results["base"][average] == 0
 
 
@@ -352,9 +369,9 @@ def test_the_results_hold_every_setting_variant_and_measure(swept):
         "slow": ["none", "high"],
         "fast": ["none", "high"],
     }
-    assert len(found["stages"]) == 8 and len(found["models"]) == 9
-    assert found["sweep_schema_version"] == 2
-    assert found["plan"]["seeds"] == [1, 2]
+    assert len(found["stages"]) == 12 and len(found["models"]) == 13
+    assert found["sweep_schema_version"] == 3
+    assert found["plan"]["seeds"] == [1, 2, 3]
     assert results["settings"]["slow"]["none"]["logged"]["margin"] == 0
     assert results["settings"]["fast"]["high"]["logged"]["margin"] == pytest.approx(3.0)
 
@@ -365,7 +382,7 @@ def test_variants_have_the_same_rows_and_seeds_do_not(swept):
     histories = {name: json.loads((folder / name / "history.json").read_text())[0] for name in _parts()}
     keys = sorted(key for key in histories["slow/1/none"] if "accuracy" in key)
     assert keys
-    for seed in (1, 2):
+    for seed in (1, 2, 3):
         same = [[histories[name][key] for key in keys] for name in _parts() if f"/{seed}/" in name]
         assert all(values == same[0] for values in same)
     assert histories["slow/1/none"]["loss"] == histories["fast/1/none"]["loss"] != histories["slow/2/none"]["loss"]
@@ -380,7 +397,7 @@ def test_the_tables_fit_eighty_columns(capsys, monkeypatch, tmp_path):
     """Five variants, as the sweep that ships has."""
     monkeypatch.setenv("COLUMNS", "80")
     names = ["none", "adaptive", "static_1", "static_mean", "inverse"]
-    plan = plan_of(["clean"], [1, 2], names)
+    plan = plan_of(["clean"], [1, 2, 3], names)
     lines = {("composition", "all", "group"): [0.0, 1.0, 1.0], ("general", "all", "text-to-image recall@1"): [1.0] * 3}
     arms = ["base", *(f"clean/{seed}/{name}" for seed in plan.seeds for name in names)]
     results = summarize_sweep(pd.concat([outcomes(arm, lines) for arm in arms]), plan, tmp_path)
@@ -405,7 +422,7 @@ def test_the_markdown_has_a_row_for_each_measure(swept):
     ):
         assert line in report
     assert "## Cost" in report
-    assert "2 seeds: the lowest and the highest are shown" in report and "One seed" not in report
+    assert "3 seeds: the lowest and the highest are shown" in report and "One seed" not in report
 
 
 def test_a_logged_metric_is_a_mean_over_steps(tmp_path):

@@ -161,7 +161,7 @@ def test_a_variant_that_is_a_control_trains_the_same_on_other_rows(tmp_path):
 
 
 def test_a_variant_starts_from_what_another_left_under_the_same_seed(tmp_path, capsys):
-    values = {"seeds": [1, 2], "variants": {"cement": {}, "after_it": {"after": "cement"}, "plain": {}}}
+    values = {"seeds": [1, 2, 3], "variants": {"cement": {}, "after_it": {"after": "cement"}, "plain": {}}}
     sweep = read(tmp_path, "--dataset_rows", "64", **values)
     starts = {arm.name: arm.start for arm in arms_of(sweep, tmp_path)[0]}
     assert starts["all/1/after_it"] == "all/1/cement" and starts["all/2/after_it"] == "all/2/cement"
@@ -245,7 +245,8 @@ def test_a_sweep_ends_with_a_verdict_by_the_adjusted_p_and_the_next_command(tmp_
     plan = read(tmp_path).plan
     published(tmp_path, plan, change={**CHANGE, **change})
     shown = " ".join(capsys.readouterr().out.split())
-    assert f"all: {verdict}" in shown and f"all: {verdict}**" in (tmp_path / "report.md").read_text()
+    verdict = f"all, on this seed: {verdict}"
+    assert verdict in shown and f"{verdict}**" in (tmp_path / "report.md").read_text()
     assert shown.endswith(
         "next: hfcomp evaluate base=base cement=all/1/cement plain=all/1/plain --suite compositional"
     )
