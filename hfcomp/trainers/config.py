@@ -72,6 +72,13 @@ class CompositionalConfig(TrainingArguments, metaclass=own_help(TrainingArgument
             "Negatives and concepts then have an entry for each caption."
         },
     )
+    mask_equal_texts: bool = field(
+        default=True,
+        metadata={
+            "help": "Leave equal texts of a batch, but for upper case and white space, out of each other's negatives "
+            "and count them. With false they are negatives, as in the code of most papers."
+        },
+    )
     num_negatives: int = field(default=0, metadata={"help": "Negative captions read per row."})
     max_concepts: int = field(default=0, metadata={"help": "Concepts read per image; further ones are counted."})
     max_image_pixels: int = field(

@@ -404,13 +404,13 @@ def c2lip(models: Path, folder: Path) -> Found:
 def c2lip_tokens(models: Path, folder: Path) -> Found:
     """Mini-batches on several processes only."""
     size = 3 if world_size() > 1 else None
-    settings = {"concept_source": "tokens", "ignore_equal_concepts": True, "mini_batch_size": size}
+    settings = {"concept_source": "tokens", "mini_batch_size": size}
     return c2lip_run(models / "siglip2", folder, cross_attended_weight=1.0, **settings)
 
 
 @case
 def c2lip_clip(models: Path, folder: Path) -> Found:
-    settings = {"concept_source": "tokens", "ignore_equal_concepts": True, "attention_temperature": 0.1}
+    settings = {"concept_source": "tokens", "attention_temperature": 0.1}
     return c2lip_run(models / "clip", folder, cross_attended_weight=1.0, **settings)
 
 
@@ -482,7 +482,7 @@ def text_alignment(models: Path, folder: Path) -> Found:
     # the scale that the tiny model has is nearly the best one: little but rounding is left of its gradient
     backbone.logit_scale.data.fill_(3.5)
     evaluated = {"eval_strategy": "steps", "eval_steps": 2}
-    texts = {"aligned_with": ["generalised_caption", "group"], "allow_levels": True, "ignore_equal_captions": True}
+    texts = {"aligned_with": ["generalised_caption", "group"], "allow_levels": True}
     trainer = TextAlignmentTrainer(
         backbone,
         config(TextAlignmentTrainer.config_class, folder, **texts, **evaluated),
