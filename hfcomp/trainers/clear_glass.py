@@ -124,7 +124,12 @@ def _of_pairs(f: Features, is_pair: torch.Tensor) -> tuple[torch.Tensor, dict[st
     """InfoNCE of the rows without repeats, which would be false negatives."""
     before, own = is_pair[: f.rows.start].sum().item(), is_pair[f.rows].sum().item()
     rows = slice(before, before + own)
-    pairs = {name: None if f[name] is None else f[name][is_pair] for name in ("image_id", "text_id")}
+    image_id, text_id = (None if ids is None else ids[is_pair] for ids in (f.image_id, f.text_id))
     return info_nce_loss(
-        f.image_embeds[is_pair], f.text_embeds[is_pair], logit_scale=f.logit_scale, rows=rows, **pairs
+        f.image_embeds[is_pair],
+        f.text_embeds[is_pair],
+        logit_scale=f.logit_scale,
+        image_id=image_id,
+        text_id=text_id,
+        rows=rows,
     )
