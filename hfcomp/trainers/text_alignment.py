@@ -156,6 +156,7 @@ class TextAlignmentTrainer(CompositionalTrainer):
     collator_class = TextPairCollator
     evaluation_metrics = staticmethod(alignment_metrics)
     required_features = ("text_embeds", "logit_scale")
+    contrasted_columns = PAIR
 
     def setup(self, args: TextAlignmentConfig, backbone: nn.Module) -> None:
         """Requires the numbers of equal captions where they are left out."""
