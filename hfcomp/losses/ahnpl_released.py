@@ -277,8 +277,14 @@ def ahnpl_released_loss(
         negative_text_id=negative_text_id,
         rows=rows,
     )
-    ids = {"text_id": text_id, "negative_text_id": negative_text_id}
-    target_loss = partial(negative_target_loss, logit_scale=logit_scale, negative_mask=negative_mask, rows=rows, **ids)
+    target_loss = partial(
+        negative_target_loss,
+        logit_scale=logit_scale,
+        negative_mask=negative_mask,
+        text_id=text_id,
+        negative_text_id=negative_text_id,
+        rows=rows,
+    )
     mask = check_negatives(negative_text, negative_mask, *check_pairs(image, text))
     textual, of_textual = target_loss(text, negative_text)
     visual, of_visual = target_loss(image, shifted_image(image, text, negative_text))

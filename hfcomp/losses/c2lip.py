@@ -59,8 +59,8 @@ def concept_loss(
         C2LIP (arXiv 2603.25722), Eq. 5; equal phrases of different images are negatives there.
     """
     images = image_rows(image, rows)
-    ids = {"image_id": image_id, "text_id": text_id}
-    batch = check_concepts(concepts, concept_image_index, concept_id, image.shape[1], **ids, images=len(image))
+    ids = image_id, text_id
+    batch = check_concepts(concepts, concept_image_index, concept_id, image.shape[1], ids=ids, images=len(image))
     sums = sum_rows(
         image[images],
         batch.embedding,
@@ -116,8 +116,8 @@ def cross_attended_concept_loss(
     """
     scale, bias = check_scalar("logit_scale", logit_scale), check_scalar("logit_bias", logit_bias)
     images = token_rows(tokens, rows)
-    ids = {"image_id": image_id, "text_id": text_id}
-    batch = check_concepts(concepts, concept_image_index, concept_id, tokens.shape[2], **ids)
+    ids = image_id, text_id
+    batch = check_concepts(concepts, concept_image_index, concept_id, tokens.shape[2], ids=ids)
     sums = sum_attended(
         tokens,
         batch.embedding,

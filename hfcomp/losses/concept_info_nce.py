@@ -57,8 +57,8 @@ def concept_info_nce_loss(
         Our choice, with the pairs of C2LIP (arXiv 2603.25722), Eq. 5: the paper has the sigmoid only.
     """
     images, size = image_rows(image, rows), len(image)
-    ids = {"image_id": image_id, "text_id": text_id}
-    batch = check_concepts(concepts, concept_image_index, concept_id, image.shape[1], **ids, images=size)
+    ids = image_id, text_id
+    batch = check_concepts(concepts, concept_image_index, concept_id, image.shape[1], ids=ids, images=size)
     scale = check_scalar("logit_scale", logit_scale)
     chosen = torch.zeros_like(image[:, 0], dtype=torch.bool).index_fill_(0, images, True)
 
@@ -129,8 +129,8 @@ def cross_attended_info_nce_loss(
         Our choice, after C2LIP (arXiv 2603.25722), Eqs. 6 and 7: the paper has the sigmoid only.
     """
     scale, images = check_scalar("logit_scale", logit_scale), token_rows(tokens, rows)
-    ids = {"image_id": image_id, "text_id": text_id}
-    batch = check_concepts(concepts, concept_image_index, concept_id, tokens.shape[2], **ids)
+    ids = image_id, text_id
+    batch = check_concepts(concepts, concept_image_index, concept_id, tokens.shape[2], ids=ids)
     total, hits = sum_attended(
         tokens,
         batch.embedding,

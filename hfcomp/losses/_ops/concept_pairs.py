@@ -100,8 +100,7 @@ def check_concepts(
     concept_id: Tensor | None,
     width: int,
     *,
-    image_id: Tensor | None = None,
-    text_id: Tensor | None = None,
+    ids: tuple[Tensor | None, Tensor | None] = (None, None),
     images: int | None = None,
 ) -> Concepts:
     """Return the concepts of a batch, with padding set to zeros.
@@ -111,8 +110,7 @@ def check_concepts(
         concept_image_index: [C] long, -1 = padding.
         concept_id: [C] long or None.
         width: D of the images.
-        image_id: [N] long or None.
-        text_id: [N] long or None.
+        ids: image_id and text_id, [N] long or None each.
         images: N, None where it is not known.
 
     Raises:
@@ -126,7 +124,7 @@ def check_concepts(
         if numbers.dtype is not torch.long:
             raise ValueError(f"{name} has type {numbers.dtype}, expected torch.long")
     alike = None if concept_id is None else torch.searchsorted(concept_id.sort().values, concept_id)
-    shared = shared_rows(image_id, text_id, images)
+    shared = shared_rows(*ids, images)
     there = concepts.masked_fill((concept_image_index < 0).unsqueeze(1), 0)
     return Concepts(there, concept_image_index, alike, shared)
 
