@@ -103,21 +103,26 @@ def with_shared_images(rows):
 
 @functools.cache
 def data(number: int = 20, concepts: bool = False):
-    """Rows, of seven images, that lack a negative image, a caption or a rating here and there; some are cut.
+    """Rows, of seven images, that lack a negative image, a caption or a rating here and there; some are cut."""
 
-    Some have one caption, and some that caption as a negative.
-    """
+    def lengthen(row, index):
+        return {"caption": " and ".join([row["caption"]] * 9)} if index % 6 == 1 else {}
+
+    return with_shared_images(tiny.pairs(number, concepts=concepts).map(lengthen, with_indices=True))
+
+
+@functools.cache
+def data_with_equal_texts():
+    """The rows of `data`, of which some have one caption, and some that caption as a negative."""
 
     def change(row, index):
-        if index % 6 == 1:
-            return {"caption": " and ".join([row["caption"]] * 9)}
-        if index % 4 == 0 and not concepts:
+        if index % 6 != 1 and index % 4 == 0:
             return {"caption": "a red cube on a table"}
         return (
             {"negative_captions": ["a red  cube on a table", *row["negative_captions"][1:]]} if index % 4 == 2 else {}
         )
 
-    return with_shared_images(tiny.pairs(number, concepts=concepts).map(change, with_indices=True))
+    return data().map(change, with_indices=True)
 
 
 def config(config_class: type, folder: Path, **settings: Any) -> Any:
@@ -193,7 +198,7 @@ def trainer_of(
     return trainer_class(
         model,
         config(trainer_class.config_class, folder, **settings),
-        train_dataset=data(),
+        train_dataset=data_with_equal_texts(),
         processing_class=None if processor is None else AutoProcessor.from_pretrained(processor),
     )
 
@@ -220,7 +225,8 @@ def info_nce_siglip(models: Path, folder: Path) -> Found:
 def info_nce_siglip2(models: Path, folder: Path) -> Found:
     """Without the column that says which rows show one image, in batches without equal captions."""
     settings = config(InfoNCETrainer.config_class, folder, no_duplicates=True)
-    return train(InfoNCETrainer(models / "siglip2", settings, train_dataset=data().remove_columns("image_id")))
+    rows = data_with_equal_texts().remove_columns("image_id")
+    return train(InfoNCETrainer(models / "siglip2", settings, train_dataset=rows))
 
 
 @case
