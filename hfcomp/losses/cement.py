@@ -51,14 +51,12 @@ def cement_loss(
         negative_image_mask: [N] bool, True = valid; None means all are.
         negative_text_mask: [N] bool, True = valid; None means all are. Row i' is an anchor only if its image and its
             text are both valid; a valid one whose other half is missing stays a key.
-        image_id: [N] long, equal for rows of one image; None = all rows differ. Rows of one image are neither
-            positives nor negatives of each other: text j is not a key of image i, nor image j of text i. That concerns
-            originals only: negative texts are false of the image in all of its rows, and negative images are pictures
-            of their own; both stay keys.
+        image_id: [N] long, equal for rows of one image; None = all rows differ. Text j is then not a key of image i,
+            nor image j of text i. That concerns originals only: negative texts are false of the image in all of its
+            rows, and negative images are pictures of their own.
         text_id: [N] long, equal for equal texts; None = all rows differ.
-        negative_text_id: [N] long, of the same numbers as text_id, which it needs. Rows of the doubled batch with
-            equal texts are left out of each other's keys in both directions, i and i' among them: a negative image is
-            what its negative text says.
+        negative_text_id: [N] long, of the same numbers, with text_id. Rows of the doubled batch with equal texts, also
+            i and i', are no keys of each other: a negative image is what its text says.
         rows: this process's slice of N, which selects i and i' together; None is the whole loss. Given a slice, only
             its anchors are summed, over the global count of anchors, N + count(both valid), so that the slices of a
             partition add up to the whole in value and gradient.
@@ -76,9 +74,8 @@ def cement_loss(
         anchors and directions. Together they are the magnitude on the positive, 1 - p_ii.
         `margin`: logits, mean over rows with a valid negative image or text.
         NaN without any: `margin`, `gradient_hard_negative`, and an accuracy of anchors with a valid counterpart.
-        `same_image_pairs`: with image_id, number of original texts of other rows excluded as keys of an original
-            image.
-        `same_text_pairs`: with text_id, further pairs of the doubled batch that are excluded.
+        `same_image_pairs`, `same_text_pairs`: with ids, number of texts of other rows excluded as keys of an image, and
+            of further ones by equal texts.
 
     Raises:
         ValueError: if a shape or a type does not fit.
