@@ -74,8 +74,8 @@ def cement_loss(
         anchors and directions. Together they are the magnitude on the positive, 1 - p_ii.
         `margin`: logits, mean over rows with a valid negative image or text.
         NaN without any: `margin`, `gradient_hard_negative`, and an accuracy of anchors with a valid counterpart.
-        `same_image_pairs`, `same_text_pairs`: with ids, number of texts of other rows excluded as keys of an image, and
-            of further ones by equal texts.
+        `same_image_pairs`, `same_text_pairs`: with ids, number of texts of other rows excluded as keys of an image,
+            and of further ones by equal texts.
 
     Raises:
         ValueError: if a shape or a type does not fit.

@@ -86,17 +86,33 @@ def test_text_alignment_keeps_both_texts_apart(clip, rows, tmp_path):
         assert len({rows[row]["caption"] for row in batch}) == len({generalised[row] for row in batch}) == 3
 
 
+@pytest.mark.follows("hfcomp/trainers/hooks.py", "and the data set is streamed. Leave one of them out.")
+@pytest.mark.follows("hfcomp/trainers/grouped.py", "group batches define their own order. Leave it out.")
+@pytest.mark.follows("hfcomp/trainers/_support/own_order.py", "contrasts no rows. Leave it out.")
+@pytest.mark.follows("hfcomp/data/draws/no_duplicates.py", "Lower per_device_train_batch_size.")
 def test_where_it_means_nothing_it_is_refused(clip, rows, tmp_path):
-    with pytest.raises(ValueError, match="no_duplicates=True orders all rows, and the data set is streamed"):
-        build(InfoNCETrainer, clip, rows.to_iterable_dataset(), tmp_path, no_duplicates=True)
-    groups = in_groups(tiny.pairs(21, ragged=False))
-    with pytest.raises(ValueError, match="no_duplicates=True: group batches define their own order"):
-        build(ClearGlassTrainer, clip, groups, tmp_path, no_duplicates=True, per_device_train_batch_size=20)
+    def batch_of_refused(said, trainer_class, dataset, advised=None, **settings):
+        """The first batch, after the advice was followed."""
+        with pytest.raises(ValueError, match=said):
+            next(
+                iter(
+                    build(
+                        trainer_class, clip, dataset, tmp_path, no_duplicates=True, **settings
+                    ).get_train_dataloader()
+                )
+            )
+        settings |= advised or {"no_duplicates": False}
+        return next(iter(build(trainer_class, clip, dataset, tmp_path, **settings).get_train_dataloader()))
+
+    stream, groups = rows.to_iterable_dataset(), in_groups(tiny.pairs(21, ragged=False))
+    assert batch_of_refused("no_duplicates=True orders all rows, and the data set is streamed", InfoNCETrainer, stream)
+    size = {"groups_per_batch": 2, "pairs_per_group": 4}
+    assert batch_of_refused("no_duplicates=True: group batches define their own", ClearGlassTrainer, groups, **size)
     chains = groups.map(lambda row: {"level_4": row["group"] or "none"})
-    settings = {"chain_columns": ["level_4", "generalised_caption", "caption"], "no_duplicates": True}
-    with pytest.raises(ValueError, match="no_duplicates=True: HierarCapsTrainer contrasts no rows. Leave it out"):
-        build(HierarCapsTrainer, clip, chains, tmp_path, **settings).train()
-    with pytest.raises(
-        ValueError, match="no_duplicates: of 24 rows a batch of 12 .* Lower per_device_train_batch_size"
-    ):
-        build(InfoNCETrainer, clip, rows, tmp_path, no_duplicates=True, per_device_train_batch_size=12).train()
+    of_chains = {"chain_columns": ["level_4", "generalised_caption", "caption"]}
+    assert batch_of_refused(
+        "HierarCapsTrainer contrasts no rows. Leave it out", HierarCapsTrainer, chains, **of_chains
+    )
+    said = "no_duplicates: of 24 rows a batch of 12 .* Lower per_device_train_batch_size"
+    lower = {"no_duplicates": True, "per_device_train_batch_size": 8}
+    assert batch_of_refused(said, InfoNCETrainer, rows, lower, per_device_train_batch_size=12)
