@@ -81,6 +81,9 @@ class Features(ModelOutput, metaclass=own_help(ModelOutput)):
         concept_id: `[C]` long, equal numbers for equal phrases.
         image_id: `[N]` long, equal numbers for rows of one image; whatever is required, it is there if the data set
             has the column `image_id`, or if rows share images.
+        text_id: `[N]` long, equal numbers for equal captions; whatever is required, it is there unless the config's
+            `mask_equal_texts` is off.
+        negative_text_id: `[N, K]` long, of the same numbers, likewise.
         reference_text_embeds: `[N, D]`, of the captions by a frozen copy of the backbone; it comes with the batch.
         reference_negative_text_embeds: `[N, K, D]`, likewise.
         logit_scale: scalar, the multiplier (already exponentiated).
@@ -108,12 +111,23 @@ class Features(ModelOutput, metaclass=own_help(ModelOutput)):
     concept_image_index: torch.Tensor | None = _read(gathered=ROW_NUMBERS)
     concept_id: torch.Tensor | None = _read()
     image_id: torch.Tensor | None = _read(column="image_id", always=True, dtype=torch.long)
+    text_id: torch.Tensor | None = _read(column="caption", always=True, dtype=torch.long)
+    negative_text_id: torch.Tensor | None = _read(
+        column="negative_captions", always=True, dtype=torch.long, per_negative=True, missing=""
+    )
     reference_text_embeds: torch.Tensor | None = _read()
     reference_negative_text_embeds: torch.Tensor | None = _read()
     logit_scale: torch.Tensor | None = _computed_field()
     logit_bias: torch.Tensor | None = _computed_field()
     learned: dict[str, torch.Tensor] | None = _computed_field()
     rows: slice | None = None
+
+    @property
+    def own_negative_mask(self) -> torch.Tensor | None:
+        """`negative_text_mask` without negatives that equal their row's own caption, as far as there are ids."""
+        if self.negative_text_mask is None or self.text_id is None or self.negative_text_id is None:
+            return self.negative_text_mask
+        return self.negative_text_mask & (self.negative_text_id != self.text_id.unsqueeze(1))
 
 
 FIELDS: dict[str, Field] = {
@@ -123,9 +137,9 @@ FIELDS: dict[str, Field] = {
 
 
 def columns_of(names: Iterable[str]) -> list[str]:
-    """The columns that fields are made of, in their order.
+    """The columns that fields are made of, in their order, each once.
 
     Args:
         names: of fields.
     """
-    return [FIELDS[name].column for name in names if FIELDS[name].column]
+    return [*dict.fromkeys(FIELDS[name].column for name in names if FIELDS[name].column)]

@@ -236,7 +236,7 @@ def test_every_field_is_that_of_its_own_rows_and_masked_ones_are_zero(clip, pair
 def test_a_field_is_there_when_it_is_required(clip, pairs, required):
     features = encoder(clip, required_features=required)(**batch_for(clip, pairs, 3))
     assert isinstance(features, Features)
-    assert set(features) == {*required, "image_id"}  # which is of the data set
+    assert set(features) == {*required, "image_id", "text_id", "negative_text_id"}  # which are of the data set
 
 
 def test_unused_negatives_are_not_encoded(clip, pairs, monkeypatch):
@@ -259,9 +259,10 @@ def test_features_made_beforehand_pass_through_when_they_are_used(clip, pairs):
     batch = batch_for(clip, pairs)
     given = {"reference_text_embeds": torch.randn(6, 16), "reference_negative_text_embeds": torch.randn(6, 2, 16)}
     found = encoder(clip, required_features=("text_embeds", *given))(**batch, **given)
-    assert set(found) == {"text_embeds", "image_id", *given}
+    passed_on = {"text_embeds", "image_id", "text_id", "negative_text_id"}
+    assert set(found) == {*passed_on, *given}
     assert all(torch.equal(found[name], value) for name, value in given.items())
-    assert set(encoder(clip, required_features=("text_embeds",))(**batch, **given)) == {"text_embeds", "image_id"}
+    assert set(encoder(clip, required_features=("text_embeds",))(**batch, **given)) == passed_on
 
 
 def test_an_unknown_feature_is_refused(clip):

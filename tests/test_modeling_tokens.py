@@ -264,7 +264,8 @@ def test_both_sources_have_one_layout(siglip):
             loaded(siglip), required_features=("concept_embeds", "concept_image_index", "concept_id")
         ).eval()
         found[concept_tokens] = model(**batch)
-        assert set(found[concept_tokens]) == {"concept_embeds", "concept_image_index", "concept_id", "image_id"}
+        of_batch = {"concept_image_index", "concept_id", "image_id", "text_id", "negative_text_id"}
+        assert set(found[concept_tokens]) == {"concept_embeds", *of_batch}
     assert torch.equal(found[True].concept_image_index, found[False].concept_image_index)
     assert torch.equal(found[True].concept_id, found[False].concept_id)
     assert torch.equal((found[True].concept_embeds == 0).all(1), (found[False].concept_embeds == 0).all(1))

@@ -13,13 +13,14 @@ import numpy as np
 import torch
 
 from hfcomp.data.columns import LEFT_OUT
-from hfcomp.data.concepts.tokens import Concept, concept_id, tokens_of, with_spans
+from hfcomp.data.concepts.tokens import Concept, tokens_of, with_spans
 from hfcomp.data.draws.crops import CROP_BOX
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.pixels import PixelBatch, PixelTransform
 from hfcomp.data.pixels.reading import ImageReader
 from hfcomp.data.pixels.store import PixelStore
 from hfcomp.data.row_values import negative_fields, read_value, row_fields
+from hfcomp.data.text_ids import text_key
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.data.urls import UrlAccess
 from hfcomp.parsing.captions import lone_surrogate
@@ -172,7 +173,7 @@ class CompositionalCollator:
             kept.append(concepts[: self.max_concepts])
             cut[index] = len(concepts) - len(kept[-1])
             image[index, : len(kept[-1])] = index
-            number[index, : len(kept[-1])] = torch.tensor([concept_id(one.text) for one in kept[-1]])
+            number[index, : len(kept[-1])] = torch.tensor([text_key(one.text) for one in kept[-1]])
         return kept, {"concept_image_index": image.flatten(), "concept_id": number.flatten(), "cut_concepts": cut}
 
     def _token_mask(

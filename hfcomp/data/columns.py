@@ -76,6 +76,8 @@ COUNTED_KEYS = ("row", "truncated", "tiny", "uncached", "cut_concepts", "shorten
 _CONCEPTS = ("concept_input_ids", "concept_text_index", "concept_token_mask")
 _ENCODED = ("input_ids", "text_index", "pixels", "negative_input_ids", *_CONCEPTS)
 BATCH_KEYS = (*COUNTED_KEYS, *_ENCODED, *(name for name, field in FIELDS.items() if field.in_batch))
+TEXT_IDS = ("text_id", "negative_text_id")
+"""Keys of a batch that say which texts are equal; they are handed on unless `mask_equal_texts` is off."""
 # What the model makes, and what transformers' Trainer would take for its own: a user's collator cannot take the names.
 RESERVED_KEYS = (*(name for name, field in FIELDS.items() if not field.in_batch), "rows", "labels", "return_loss")
 

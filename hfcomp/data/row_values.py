@@ -10,11 +10,12 @@ import torch
 
 from hfcomp.data.columns import kind_id
 from hfcomp.data.image_ids import image_key
+from hfcomp.data.text_ids import row_text_key
 from hfcomp.fields import FIELDS, Field
 
 
 def row_fields(rows: Sequence[dict[str, Any]], names: Sequence[int]) -> dict[str, torch.Tensor]:
-    """The batch's keys `[B]` of which rows have the column, such as `image_id`; a collator adds them to its batch.
+    """The batch's keys `[B]` of which rows have the column: `image_id`, `text_id`; a collator adds them to its batch.
 
     Args:
         rows: of a batch.
@@ -76,6 +77,8 @@ def _rating(rating: float, row: int) -> float:
 
 READERS: dict[str, Callable[[Any, int], float]] = {
     "image_id": image_key,
+    "text_id": row_text_key,
+    "negative_text_id": row_text_key,
     "negative_kind": _kind,
     "negative_concreteness": _rating,
 }

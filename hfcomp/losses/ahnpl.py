@@ -11,6 +11,7 @@ from hfcomp.losses._ops.items import nan_without
 from hfcomp.losses._ops.pairs import own_negative_logits
 from hfcomp.losses._ops.precision import full_precision
 from hfcomp.losses._ops.shapes import check_negatives, check_pairs, check_scalar, check_shape
+from hfcomp.losses._ops.shared_rows import negative_keys
 from hfcomp.losses.info_nce import info_nce_loss
 from hfcomp.losses.ranking import negative_margin_loss
 
@@ -139,6 +140,8 @@ def ahnpl_loss(
     negative_kind: Tensor,
     negative_mask: Tensor | None = None,
     image_id: Tensor | None = None,
+    text_id: Tensor | None = None,
+    negative_text_id: Tensor | None = None,
     multimodal_weight: float = 1.0,
     positive_margin_weight: float = 1.0,
     negative_margin_weight: float = 1.0,
@@ -162,6 +165,9 @@ def ahnpl_loss(
         negative_mask: [N, K] bool, True = valid; None means all are.
         image_id: [N] long or None, as in `info_nce_loss`, for the contrastive part; the others read own
             entries only.
+        text_id: [N] long or None, likewise.
+        negative_text_id: [N, K] long or None, as in `info_nce_loss`; in the other parts own negatives that equal the
+            own text are masked.
         multimodal_weight: weight of the multimodal hard negative loss.
         positive_margin_weight: weight of the positive margin loss.
         negative_margin_weight: weight of the negative margin loss.
@@ -186,10 +192,14 @@ def ahnpl_loss(
         negative_text=negative_text,
         negative_mask=negative_mask,
         image_id=image_id,
+        text_id=text_id,
+        negative_text_id=negative_text_id,
         rows=rows,
     )
+    own = check_negatives(negative_text, negative_mask, *check_pairs(image, text))
+    own = negative_keys(own, text_id, negative_text_id).own_mask()
     multimodal, multimodal_metrics = multimodal_hard_negative_loss(
-        image, text, negative_image, negative_text, negative_mask=negative_mask, rows=rows
+        image, text, negative_image, negative_text, negative_mask=own, rows=rows
     )
     positive, positive_metrics = positive_margin_loss(image, text, margin=margin, rows=rows)
     negative, negative_metrics = negative_margin_loss(
@@ -198,7 +208,7 @@ def ahnpl_loss(
         negative_text,
         threshold=threshold,
         negative_kind=negative_kind,
-        negative_mask=negative_mask,
+        negative_mask=own,
         rows=rows,
     )
     weighted = multimodal_weight * multimodal + positive_margin_weight * positive + negative_margin_weight * negative

@@ -19,6 +19,7 @@ from hfcomp.losses._ops.items import nan_without
 from hfcomp.losses._ops.pairs import Direction, cross_entropy
 from hfcomp.losses._ops.precision import full_precision
 from hfcomp.losses._ops.shapes import check_negatives, check_pairs, check_scalar, check_shape
+from hfcomp.losses._ops.shared_rows import negative_keys
 from hfcomp.losses.info_nce import info_nce_loss
 from hfcomp.losses.ranking import adaptive_threshold, negative_margin_loss
 
@@ -56,6 +57,8 @@ def negative_target_loss(
     *,
     logit_scale: Tensor,
     negative_mask: Tensor | None = None,
+    text_id: Tensor | None = None,
+    negative_text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute the cross-entropy of each anchor against the negatives of all samples, with one of these as the target.
@@ -70,6 +73,9 @@ def negative_target_loss(
         negative: [N, K, D], K at least 1: negatives of the same kind of thing (`shifted_image`, negative texts).
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         negative_mask: [N, K] bool, True = valid; None means all are.
+        text_id: [N] long, equal for equal texts, or None.
+        negative_text_id: [N, K] long, of the same numbers as text_id, which it needs: a negative that equals text i is
+            no key of anchor i, and adds 0 as its target.
         rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
             global count N, so that the slices of a partition add up to the whole in value and gradient.
 
@@ -90,8 +96,14 @@ def negative_target_loss(
     if not negative.numel():
         raise ValueError(f"negative has shape {list(negative.shape)}, expected [N, K, D] with none of them 0")
     mask = check_negatives(negative, negative_mask, size, width)
+    listed = negative_keys(mask, text_id, negative_text_id)
     keys = negative.masked_fill(~mask.unsqueeze(-1), 0).flatten(0, 1)
-    targets = torch.arange(size, device=anchor.device)[slice(None) if rows is None else rows]
+    anchors = torch.arange(size, device=anchor.device)
+    targets, counted = anchors[slice(None) if rows is None else rows], mask.flatten()[:size]
+    own_number, number = None, None
+    if listed.caption is not None and listed.number is not None:
+        own_number, number = listed.caption[targets].unsqueeze(0), listed.number.flatten().unsqueeze(0)
+        counted = counted & (listed.number.flatten()[:size] != listed.caption)
     found = contrast(
         anchor[targets],
         keys,
@@ -99,11 +111,13 @@ def negative_target_loss(
         positions=targets.unsqueeze(1),
         additions=anchor.new_full((len(targets), 1), -torch.inf),
         key_mask=mask.flatten(),
+        query_groups=own_number,
+        key_groups=number,
         columns=False,
     )
     direction = Direction(found.row, found.row_top, found.entries)
-    loss = cross_entropy(direction, counted=mask.flatten()[targets]) / size
-    return loss, nan_without(mask.flatten()[:size], {"loss_negative_target": loss.detach()})
+    loss = cross_entropy(direction, counted=counted[targets]) / size
+    return loss, nan_without(counted, {"loss_negative_target": loss.detach()})
 
 
 @full_precision
@@ -209,6 +223,8 @@ def ahnpl_released_loss(
     negative_kind: Tensor,
     negative_mask: Tensor | None = None,
     image_id: Tensor | None = None,
+    text_id: Tensor | None = None,
+    negative_text_id: Tensor | None = None,
     multimodal_weight: float = 0.2,
     margin_weight: float = 0.2,
     rows: slice | None = None,
@@ -229,6 +245,9 @@ def ahnpl_released_loss(
         negative_mask: [N, K] bool, True = valid; None means all are.
         image_id: [N] long or None, as in `info_nce_loss`, for the contrastive part; the keys of the others
             are negatives, which are false of an image in all of its rows.
+        text_id: [N] long or None, likewise.
+        negative_text_id: [N, K] long or None, as in `info_nce_loss`, for all parts: a negative that equals text i is
+            neither a key of row i, nor its target, nor its own negative.
         multimodal_weight: weight of the textual and of the visual term, which are in nats.
         margin_weight: weight of the hinge, which is in logits.
         rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
@@ -254,9 +273,19 @@ def ahnpl_released_loss(
         negative_text=negative_text,
         negative_mask=negative_mask,
         image_id=image_id,
+        text_id=text_id,
+        negative_text_id=negative_text_id,
         rows=rows,
     )
-    target_loss = partial(negative_target_loss, logit_scale=logit_scale, negative_mask=negative_mask, rows=rows)
+    target_loss = partial(
+        negative_target_loss,
+        logit_scale=logit_scale,
+        negative_mask=negative_mask,
+        text_id=text_id,
+        negative_text_id=negative_text_id,
+        rows=rows,
+    )
+    mask = check_negatives(negative_text, negative_mask, *check_pairs(image, text))
     textual, of_textual = target_loss(text, negative_text)
     visual, of_visual = target_loss(image, shifted_image(image, text, negative_text))
     margin, margin_metrics = logit_margin_loss(
@@ -266,7 +295,7 @@ def ahnpl_released_loss(
         logit_scale=logit_scale,
         threshold=threshold,
         negative_kind=negative_kind,
-        negative_mask=negative_mask,
+        negative_mask=negative_keys(mask, text_id, negative_text_id).own_mask(),
         rows=rows,
     )
     loss = contrastive + multimodal_weight * (textual + visual) + margin_weight * margin

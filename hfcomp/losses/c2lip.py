@@ -20,6 +20,7 @@ def concept_loss(
     logit_bias: Tensor,
     concept_id: Tensor | None = None,
     image_id: Tensor | None = None,
+    text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute C2LIP's concept loss: every image with every concept is one binary decision.
@@ -38,6 +39,8 @@ def concept_loss(
             own is then neither positive nor negative for it. None: it is a negative, as in the paper.
         image_id: [N] long, equal for rows of one image; None = no two rows are. A concept of another row of the same
             image is neither positive nor negative for it.
+        text_id: [N] long, equal for rows of one caption; None = no two rows are. A concept of another row of the same
+            caption is neither positive nor negative for it.
         rows: this process's slice of N; None is the whole loss. Given a slice, only the pairs of its images with all C
             concepts are summed, over the global count K, so that the slices of a partition add up to the whole in
             value and gradient.
@@ -45,8 +48,9 @@ def concept_loss(
     Returns:
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does: `loss_concept` and
         its parts `loss_concept_positive` (own pairs) and `loss_concept_negative` (all others), all in nats, and
-        `concept_positive_accuracy` (0 to 1: share of concepts whose own image has a logit above 0); with image_id also
-        `same_image_concepts` (how many pairs it leaves out). NaN without a concept.
+        `concept_positive_accuracy` (0 to 1: share of concepts whose own image has a logit above 0); with ids also
+        `same_image_concepts` (how many pairs image_id leaves out) and `same_text_concepts` (how many further ones
+        text_id and concept_id do). NaN without a concept.
 
     Raises:
         ValueError: if a shape or a type does not fit.
@@ -55,9 +59,8 @@ def concept_loss(
         C2LIP (arXiv 2603.25722), Eq. 5; equal phrases of different images are negatives there.
     """
     images = image_rows(image, rows)
-    batch = check_concepts(
-        concepts, concept_image_index, concept_id, image.shape[1], image_id=image_id, images=len(image)
-    )
+    ids = image_id, text_id
+    batch = check_concepts(concepts, concept_image_index, concept_id, image.shape[1], ids=ids, images=len(image))
     sums = sum_rows(
         image[images],
         batch.embedding,
@@ -80,6 +83,7 @@ def cross_attended_concept_loss(
     attention_temperature: float = 1.0,
     concept_id: Tensor | None = None,
     image_id: Tensor | None = None,
+    text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute C2LIP's cross-attended concept loss: `concept_loss` of images as seen through each concept.
@@ -96,6 +100,7 @@ def cross_attended_concept_loss(
         attention_temperature: in cosine, above 0. At 1 the largest weight is at most e^2 times the smallest.
         concept_id: [C] long or None, as in `concept_loss`.
         image_id: [N] long or None, as in `concept_loss`: of all N rows, not of those of tokens alone.
+        text_id: [N] long or None, likewise.
         rows: the slice of N that tokens are of; None is the whole loss. Slices of a partition add up to the whole in
             value and gradient.
 
@@ -111,7 +116,8 @@ def cross_attended_concept_loss(
     """
     scale, bias = check_scalar("logit_scale", logit_scale), check_scalar("logit_bias", logit_bias)
     images = token_rows(tokens, rows)
-    batch = check_concepts(concepts, concept_image_index, concept_id, tokens.shape[2], image_id=image_id)
+    ids = image_id, text_id
+    batch = check_concepts(concepts, concept_image_index, concept_id, tokens.shape[2], ids=ids)
     sums = sum_attended(
         tokens,
         batch.embedding,
@@ -134,4 +140,4 @@ def _binary(name: str, sums: tuple[Tensor, ...], batch: Concepts, images: Tensor
         f"loss_{name}_negative": ((total.detach() - positive) / count).clamp(min=0),
         f"{name}_positive_accuracy": hits.to(loss.dtype) / count,
     }
-    return loss, {**batch.counted(metrics), **batch.same_image(images)}
+    return loss, {**batch.counted(metrics), **batch.count_left_out(images)}

@@ -9,6 +9,7 @@ from hfcomp.losses._ops.items import nan_without
 from hfcomp.losses._ops.pairs import Direction, cross_entropy, own_negative_logits
 from hfcomp.losses._ops.precision import full_precision
 from hfcomp.losses._ops.shapes import check_negatives, check_pairs, check_scalar
+from hfcomp.losses._ops.shared_rows import negative_keys
 from hfcomp.losses.info_nce import info_nce_loss
 from hfcomp.losses.ranking import negative_margin_loss
 
@@ -24,6 +25,8 @@ def ce_clip_loss(
     negative_kind: Tensor,
     negative_mask: Tensor | None = None,
     image_id: Tensor | None = None,
+    text_id: Tensor | None = None,
+    negative_text_id: Tensor | None = None,
     rank_weight: float = 5.0,
     intra_modal_weight: float = 0.3,
     rows: slice | None = None,
@@ -46,6 +49,9 @@ def ce_clip_loss(
         negative_mask: [N, K] bool, True = valid; None means all are.
         image_id: [N] long or None, as in `info_nce_loss`, for the contrastive part; the others read own
             negatives only.
+        text_id: [N] long or None, likewise.
+        negative_text_id: [N, K] long or None, as in `info_nce_loss`; in the other parts own negatives that equal the
+            own text are masked.
         rank_weight: weight of the rank loss, which is in cosine.
         intra_modal_weight: weight of the intra-modal contrast, which is in nats.
         rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
@@ -77,8 +83,11 @@ def ce_clip_loss(
         negative_text=negative_text,
         negative_mask=mask,
         image_id=image_id,
+        text_id=text_id,
+        negative_text_id=negative_text_id,
         rows=rows,
     )
+    mask = negative_keys(mask, text_id, negative_text_id).own_mask()
     rank, rank_metrics = negative_margin_loss(
         image, text, negative_text, threshold=threshold, negative_kind=negative_kind, negative_mask=mask, rows=rows
     )

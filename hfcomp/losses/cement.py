@@ -15,7 +15,7 @@ from hfcomp.losses._ops.pairs import (
 )
 from hfcomp.losses._ops.precision import full_precision
 from hfcomp.losses._ops.shapes import check_mask, check_pairs, check_scalar, check_shape
-from hfcomp.losses._ops.shared_images import anchors_with_keys, image_groups, same_image_pairs
+from hfcomp.losses._ops.shared_rows import SharedRows, doubled_texts, shared_rows
 
 
 @full_precision
@@ -30,6 +30,8 @@ def cement_loss(
     negative_image_mask: Tensor | None = None,
     negative_text_mask: Tensor | None = None,
     image_id: Tensor | None = None,
+    text_id: Tensor | None = None,
+    negative_text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute the Cement loss, which turns gradient from easy negatives to hard ones by a margin on the hard logit.
@@ -49,10 +51,12 @@ def cement_loss(
         negative_image_mask: [N] bool, True = valid; None means all are.
         negative_text_mask: [N] bool, True = valid; None means all are. Row i' is an anchor only if its image and its
             text are both valid; a valid one whose other half is missing stays a key.
-        image_id: [N] long, equal for rows of one image; None = all rows differ. Rows of one image are neither
-            positives nor negatives of each other: text j is not a key of image i, nor image j of text i. That concerns
-            originals only: negative texts are false of the image in all of its rows, and negative images are pictures
-            of their own; both stay keys.
+        image_id: [N] long, equal for rows of one image; None = all rows differ. Text j is then not a key of image i,
+            nor image j of text i. That concerns originals only: negative texts are false of the image in all of its
+            rows, and negative images are pictures of their own.
+        text_id: [N] long, equal for equal texts; None = all rows differ.
+        negative_text_id: [N] long, of the same numbers, with text_id. Rows of the doubled batch with equal texts, also
+            i and i', are no keys of each other: a negative image is what its text says.
         rows: this process's slice of N, which selects i and i' together; None is the whole loss. Given a slice, only
             its anchors are summed, over the global count of anchors, N + count(both valid), so that the slices of a
             partition add up to the whole in value and gradient.
@@ -70,8 +74,8 @@ def cement_loss(
         anchors and directions. Together they are the magnitude on the positive, 1 - p_ii.
         `margin`: logits, mean over rows with a valid negative image or text.
         NaN without any: `margin`, `gradient_hard_negative`, and an accuracy of anchors with a valid counterpart.
-        `same_image_pairs`: with image_id, number of original texts of other rows excluded as keys of an original
-        image.
+        `same_image_pairs`, `same_text_pairs`: with ids, number of texts of other rows excluded as keys of an image,
+            and of further ones by equal texts.
 
     Raises:
         ValueError: if a shape or a type does not fit.
@@ -97,7 +101,8 @@ def cement_loss(
     raised = torch.where(either[size:], margin, 0).repeat(2)
     anchors = None if rows is None else torch.cat([index[:size][rows], index[size:][rows]])
     part = index if anchors is None else anchors
-    group = image_groups(image_id, size)
+    shared = _doubled_shares(image_id, text_id, negative_text_id, text_valid)
+    differs = _counterpart_differs(shared, counterpart)
     directions = both_directions(
         images,
         texts,
@@ -107,16 +112,16 @@ def cement_loss(
         anchors=anchors,
         image_mask=image_valid,
         text_mask=text_valid,
-        group=None if group is None else torch.cat([group, index[size:]]),  # a negative is in no other row's group
+        shared=shared,
     )
 
     ways = []
     for name, direction, keys in zip(
         ("image_to_text", "text_to_image"), directions, (text_valid, image_valid), strict=True
     ):
-        # a negative that is an anchor meets the originals, an original may meet negatives alone
-        compared = anchors_with_keys(group, image, keys[size:]) > 0
-        ways.append(_one_way(name, direction, raised[part], both, both & keys[counterpart], part, compared))
+        compared = shared.count_left_out(keys.long()) < keys.sum()
+        has_hard = both & keys[counterpart] & differs
+        ways.append(_one_way(name, direction, raised[part], both, has_hard, part, both & compared))
     to_text, to_image = ways
     hard_share, easy_share = ((to_text[1] + to_image[1]) / 2).unbind()
     margins = raised[part].detach()[: len(part) // 2]  # originals come first, and i' repeats the margin of i
@@ -128,7 +133,7 @@ def cement_loss(
             either[size:],
             {"gradient_hard_negative": hard_share, "margin": margins.sum() / either[size:].sum()},
         ),
-        **same_image_pairs(group, rows),
+        **shared.count_pairs(torch.ones_like(index), part, "pairs"),
     }
 
 
@@ -143,15 +148,33 @@ def _one_way(
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """Return one direction's loss, shares of Eq. 3 and metrics; masks are [2N], the rest is of the R anchors.
 
-    compared ([] bool) is whether the anchors have a key but their own.
+    compared is which anchors have a key but their own.
     """
     counted, count = both[part], both.sum()
     hard = direction.entries[:, 1].detach().masked_fill(~has_hard[part], -torch.inf)
     loss = cross_entropy(direction, counted) / count
     shares = _allocation(direction, hard + raised.detach(), counted) / count
-    metrics = direction_metrics(name, loss, direction, torch.maximum(direction.top, hard), counted, count * compared)
+    metrics = direction_metrics(name, loss, direction, torch.maximum(direction.top, hard), counted, compared.sum())
     accuracy = hard_negative_accuracy(direction.entries[:, 0], hard.unsqueeze(1), has_hard.sum())
     return loss, shares, metrics | {f"hard_negative_accuracy_{name}": accuracy}
+
+
+def _doubled_shares(
+    image_id: Tensor | None, text_id: Tensor | None, negative_text_id: Tensor | None, text_valid: Tensor
+) -> SharedRows:
+    """Return which of the 2N rows share something; a negative image is no other row's."""
+    size = len(text_valid) // 2
+    image = shared_rows(image_id, text_id, size).image
+    if image is not None:
+        image = torch.cat([image, torch.arange(size, 2 * size, dtype=image.dtype, device=image.device)])
+    return SharedRows(image, doubled_texts(text_id, negative_text_id, text_valid))
+
+
+def _counterpart_differs(shared: SharedRows, counterpart: Tensor) -> Tensor:
+    """Return whether the text of i' is another than that of i, [2N] bool."""
+    if shared.text is None:
+        return torch.ones_like(counterpart, dtype=torch.bool)
+    return shared.text != shared.text[counterpart]
 
 
 def _doubled_mask(name: str, mask: Tensor | None, image: Tensor) -> Tensor:

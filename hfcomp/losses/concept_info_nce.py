@@ -20,6 +20,7 @@ def concept_info_nce_loss(
     logit_scale: Tensor,
     concept_id: Tensor | None = None,
     image_id: Tensor | None = None,
+    text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute the concept loss with InfoNCE in place of the sigmoid, for models without a bias (CLIP).
@@ -28,7 +29,7 @@ def concept_info_nce_loss(
     -log(exp(s_ij) / (exp(s_ij) + sum_k exp(s_ik))) over the concepts k of other images, so that the concepts of one
     image do not compete and the loss can reach 0. Concept to image is the mean over concepts of
     -log(exp(s_ij) / sum_n exp(s_nj)) over all images n. The loss is the mean of the two directions. A pair that
-    concept_id or image_id makes neither positive nor negative is in no denominator.
+    concept_id, image_id or text_id makes neither positive nor negative is in no denominator.
 
     Args:
         image: [N, D], L2-normalised.
@@ -37,6 +38,7 @@ def concept_info_nce_loss(
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         concept_id: [C] long or None, as in `concept_loss`.
         image_id: [N] long or None, as in `concept_loss`.
+        text_id: [N] long or None, likewise.
         rows: this process's slice of N; None is the whole loss. Given a slice, only the concepts of its images are
             summed, over the global count, so that the slices of a partition add up to the whole in value and gradient.
 
@@ -44,8 +46,9 @@ def concept_info_nce_loss(
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does: `loss_concept`,
         `loss_image_to_concept`, `loss_concept_to_image` (nats) and, among concepts, 0 to 1,
         `accuracy_image_to_concept` (the own image scores it strictly above every negative concept) and
-        `accuracy_concept_to_image` (it scores its own image strictly above every negative image); with image_id also
-        `same_image_concepts` (how many pairs it leaves out). NaN without a concept.
+        `accuracy_concept_to_image` (it scores its own image strictly above every negative image); with ids also
+        `same_image_concepts` (how many pairs image_id leaves out) and `same_text_concepts` (how many further ones
+        text_id and concept_id do). NaN without a concept.
 
     Raises:
         ValueError: if a shape or a type does not fit.
@@ -54,7 +57,8 @@ def concept_info_nce_loss(
         Our choice, with the pairs of C2LIP (arXiv 2603.25722), Eq. 5: the paper has the sigmoid only.
     """
     images, size = image_rows(image, rows), len(image)
-    batch = check_concepts(concepts, concept_image_index, concept_id, image.shape[1], image_id=image_id, images=size)
+    ids = image_id, text_id
+    batch = check_concepts(concepts, concept_image_index, concept_id, image.shape[1], ids=ids, images=size)
     scale = check_scalar("logit_scale", logit_scale)
     chosen = torch.zeros_like(image[:, 0], dtype=torch.bool).index_fill_(0, images, True)
 
@@ -80,7 +84,7 @@ def concept_info_nce_loss(
         "accuracy_image_to_concept": concept_hits.to(loss.dtype) / batch.valid_count,
         "accuracy_concept_to_image": image_hits.to(loss.dtype) / batch.valid_count,
     }
-    return loss, {**batch.counted(metrics), **batch.same_image(images)}
+    return loss, {**batch.counted(metrics), **batch.count_left_out(images)}
 
 
 @full_precision
@@ -93,6 +97,7 @@ def cross_attended_info_nce_loss(
     attention_temperature: float = 1.0,
     concept_id: Tensor | None = None,
     image_id: Tensor | None = None,
+    text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute the cross-attended concept loss with InfoNCE in place of the sigmoid, for models without a bias (CLIP).
@@ -108,6 +113,7 @@ def cross_attended_info_nce_loss(
         attention_temperature: in cosine, above 0.
         concept_id: [C] long or None, as in `concept_loss`.
         image_id: [N] long or None, as in `concept_loss`.
+        text_id: [N] long or None, likewise.
         rows: the slice of N that tokens are of; None is the whole loss. Slices of a partition add up to the whole in
             value and gradient.
 
@@ -123,7 +129,8 @@ def cross_attended_info_nce_loss(
         Our choice, after C2LIP (arXiv 2603.25722), Eqs. 6 and 7: the paper has the sigmoid only.
     """
     scale, images = check_scalar("logit_scale", logit_scale), token_rows(tokens, rows)
-    batch = check_concepts(concepts, concept_image_index, concept_id, tokens.shape[2], image_id=image_id)
+    ids = image_id, text_id
+    batch = check_concepts(concepts, concept_image_index, concept_id, tokens.shape[2], ids=ids)
     total, hits = sum_attended(
         tokens,
         batch.embedding,
@@ -138,4 +145,4 @@ def cross_attended_info_nce_loss(
         "loss_cross_attended": loss.detach(),
         "accuracy_cross_attended": hits.to(loss.dtype) / batch.valid_count,
     }
-    return loss, {**batch.counted(metrics), **batch.same_image(images)}
+    return loss, {**batch.counted(metrics), **batch.count_left_out(images)}

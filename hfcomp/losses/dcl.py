@@ -19,6 +19,8 @@ def dcl_loss(
     negative_text: Tensor | None = None,
     negative_mask: Tensor | None = None,
     image_id: Tensor | None = None,
+    text_id: Tensor | None = None,
+    negative_text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute the decoupled contrastive loss, with the negative texts of all rows as further keys of every image.
@@ -27,8 +29,8 @@ def dcl_loss(
     -s_ii + log(sum_{j != i} exp(s_ij) + sum over all unmasked negatives of exp(s_i,negative)). Text to image is plain:
     the N - 1 other images. The loss is the mean of the two directions; it has no lower bound of 0.
 
-    An anchor without any key but its own (all rows of one image, no valid negative) is not counted; a direction
-    without counted anchors is 0 with a zero gradient.
+    An anchor without any key but its own (all other rows share its image or its text, no valid negative) is not
+    counted; a direction without counted anchors is 0 with a zero gradient.
 
     Args:
         image: [N, D], L2-normalised.
@@ -39,6 +41,10 @@ def dcl_loss(
         image_id: [N] long, equal for rows of one image; None = all rows differ. Rows of one image are neither
             positives nor negatives of each other: text j is not a key of image i, nor image j of text i. Negative
             texts stay keys of every image: they are false of their own row's image in all of its rows.
+        text_id: [N] long, equal for equal texts; None = all rows differ. Rows of one text are left out of each other's
+            keys likewise, as the text is true of both images.
+        negative_text_id: [N, K] long, of the same numbers as text_id, which it needs: a negative text that equals
+            text i is not a key of image i.
         rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
             global count of anchors, so that the slices of a partition add up to the whole in value and gradient.
 
@@ -46,8 +52,8 @@ def dcl_loss(
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does:
         `loss_image_to_text`, `loss_text_to_image` (nats); `accuracy_image_to_text`, `accuracy_text_to_image` (0 to 1:
         the own pair scores strictly above every other key); with negative_text also `hard_negative_accuracy` (0 to 1:
-        the own text scores strictly above the image's own negatives, among images that have one); with image_id also
-        `same_image_pairs` (number of texts of other rows excluded as keys of an image). NaN where no anchor is
+        the own text scores strictly above the image's own negatives, among images that have one); with ids also
+        `same_image_pairs`, `same_text_pairs` and `same_text_negatives`, as in `info_nce_loss`. NaN where no anchor is
         counted.
 
     Raises:
@@ -57,11 +63,10 @@ def dcl_loss(
         Yeh et al. 2022, Decoupled Contrastive Learning, without its optional weighting of the positive; the paper
         contrasts two views of an image, here the two are an image and its text.
     """
-    batch = image, text, logit_scale, negative_text, negative_mask, rows, image_id
+    batch = image, text, logit_scale, negative_text, negative_mask, rows, (image_id, text_id, negative_text_id)
     to_text, to_image, counts, metrics = contrast_pairs(*batch)
-    # an anchor has no keys only if all rows are of one image, and then none has: the count is N, or nothing is there
-    loss_to_text = _decouple(to_text) / len(image)
-    loss_to_image = _decouple(to_image) / len(image)
+    loss_to_text = _decouple(to_text) / counts[0].clamp(min=1)
+    loss_to_image = _decouple(to_image) / counts[1].clamp(min=1)
     of_text = direction_metrics("image_to_text", loss_to_text, to_text, to_text.top, True, counts[0])
     of_image = direction_metrics("text_to_image", loss_to_image, to_image, to_image.top, True, counts[1])
     metrics |= nan_without(counts[0] > 0, of_text) | nan_without(counts[1] > 0, of_image)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from hfcomp.losses._ops.group_contrast import both, contrast_both, contrast_groups, weigh
-from hfcomp.losses._ops.group_members import Members, check_groups, check_images, check_settings, unit
+from hfcomp.losses._ops.group_members import Members, check_groups, check_settings, check_shared, unit
 from hfcomp.losses._ops.precision import full_precision
 
 
@@ -19,6 +19,7 @@ def centroid_group_loss(
     alpha: float,
     mask: Tensor | None = None,
     image_id: Tensor | None = None,
+    text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute alpha * inner + (1 - alpha) * outer over the centroids of groups of pairs that share a concept.
@@ -39,6 +40,8 @@ def centroid_group_loss(
         image_id: [G, N] long, equal for members of one image; None = no two members are. In the inner loss a member
             does not meet the centroid of another group that has its image, in the outer loss two groups that share an
             image do not meet: of two groups in all, one common image leaves nothing of the outer loss.
+        text_id: [G, N] long, equal for members of one caption; None = no two members are. They are treated as members
+            of one image are.
         rows: this process's slice of G; None is the whole loss. Given a slice, only the anchors of its groups are
             summed, over the global counts, so that the slices of a partition add up to the whole in value and
             gradient.
@@ -48,7 +51,8 @@ def centroid_group_loss(
         `loss_inner` (nats, not weighted); `accuracy_outer` (0 to 1: a group's image centroid is strictly nearest to
         its own text centroid, and the mirror), `accuracy_inner` (0 to 1: an image is strictly nearest to its own
         group's image centroid, a text to its text centroid); with image_id also `same_image_pairs` (ordered pairs of
-        members of one image in two groups). NaN without a group, accuracies also without another group to meet.
+        members of one image in two groups), with text_id `same_text_pairs` (further ones, of one caption). NaN
+        without a group, accuracies also without another group to meet.
 
     Raises:
         ValueError: if a shape or the mask's type does not fit, or a setting is out of its range.
@@ -61,7 +65,7 @@ def centroid_group_loss(
     check_settings(temperature, inner_temperature, alpha)
     images, texts = check_groups(image, text, mask)
     image_centroid, text_centroid = _centroids(images), _centroids(texts)
-    groups, shared = slice(None) if rows is None else rows, check_images(image_id, images.mask)
+    groups, shared = slice(None) if rows is None else rows, check_shared(image_id, text_id, images.mask)
     between, within = (None, None) if shared is None else (shared.between_centroids, shared.of_centroids)
     outer = contrast_both(image_centroid, text_centroid, temperature, groups, between)
     of_images = contrast_groups(images, image_centroid, inner_temperature, groups, within)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from hfcomp.losses._ops.group_contrast import contrast_members, weigh
 from hfcomp.losses._ops.group_joint import contrast_joint
-from hfcomp.losses._ops.group_members import check_groups, check_images, check_settings
+from hfcomp.losses._ops.group_members import check_groups, check_settings, check_shared
 from hfcomp.losses._ops.precision import full_precision
 
 
@@ -20,6 +20,7 @@ def pairwise_group_loss(
     alpha: float,
     mask: Tensor | None = None,
     image_id: Tensor | None = None,
+    text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute alpha * inner + (1 - alpha) * outer over groups of pairs that share a concept.
@@ -42,6 +43,8 @@ def pairwise_group_loss(
             two groups are not contrasted: in the outer loss they are not keys of each other, in the inner loss a joint
             vector does not meet the centroid of another group that has its image or its text's. Within a group all
             texts stay positives of all images.
+        text_id: [G, N] long, equal for members of one caption; None = no two members are. They are treated as members
+            of one image are.
         rows: this process's slice of G; None is the whole loss. Given a slice, only the anchors of its groups are
             summed, over the global counts, so that the slices of a partition add up to the whole in value and
             gradient.
@@ -51,7 +54,8 @@ def pairwise_group_loss(
         `loss_inner` (nats, not weighted); `accuracy_outer` (0 to 1: the texts of an image's own group have together
         strictly more of the probability than those of any other, and the mirror), `accuracy_inner` (0 to 1: a joint
         vector is strictly nearest to its own group's centroid); with image_id also `same_image_pairs` (ordered pairs
-        of members of one image in two groups). NaN without a group, accuracies also without another group to meet.
+        of members of one image in two groups), with text_id `same_text_pairs` (further ones, of one caption). NaN
+        without a group, accuracies also without another group to meet.
 
     Raises:
         ValueError: if a shape or the mask's type does not fit, or a setting is out of its range.
@@ -62,7 +66,7 @@ def pairwise_group_loss(
     """
     check_settings(temperature, inner_temperature, alpha)
     images, texts = check_groups(image, text, mask)
-    shared = check_images(image_id, images.mask)
+    shared = check_shared(image_id, text_id, images.mask)
     # the mean of all products is the product of the means
     centroid, groups = images.centroid() * texts.centroid(), slice(None) if rows is None else rows
     inner = contrast_joint(images, texts, centroid, inner_temperature, groups, shared)

@@ -10,7 +10,7 @@ from torch import Tensor
 from hfcomp.losses._ops.chunks import check_first_derivative
 from hfcomp.losses._ops.group_contrast import contrast_members, weigh
 from hfcomp.losses._ops.group_joint import contrast_joint, joint_lengths
-from hfcomp.losses._ops.group_members import check_groups, check_images, check_settings
+from hfcomp.losses._ops.group_members import check_groups, check_settings, check_shared
 from hfcomp.losses._ops.precision import full_precision
 
 
@@ -24,6 +24,7 @@ def released_pairwise_group_loss(
     alpha: float,
     mask: Tensor | None = None,
     image_id: Tensor | None = None,
+    text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute alpha * outer + (1 - alpha) * inner, the centroid being the mean of joint vectors of length 1.
@@ -46,7 +47,7 @@ def released_pairwise_group_loss(
     """
     check_settings(temperature, inner_temperature, alpha)
     images, texts = check_groups(image, text, mask)
-    shared = check_images(image_id, images.mask)
+    shared = check_shared(image_id, text_id, images.mask)
     groups = slice(None) if rows is None else rows
     centroid = _Centroid.apply(images.embedding, texts.embedding)
     inner = contrast_joint(images, texts, centroid, inner_temperature, groups, shared)

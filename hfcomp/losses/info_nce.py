@@ -17,6 +17,8 @@ def info_nce_loss(
     negative_text: Tensor | None = None,
     negative_mask: Tensor | None = None,
     image_id: Tensor | None = None,
+    text_id: Tensor | None = None,
+    negative_text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute the symmetric InfoNCE loss, with the negative texts of all rows as further keys of every image.
@@ -34,6 +36,10 @@ def info_nce_loss(
         image_id: [N] long, equal for rows of one image; None = all rows differ. Rows of one image are neither
             positives nor negatives of each other: text j is not a key of image i, nor image j of text i. Negative
             texts stay keys of every image: they are false of their own row's image in all of its rows.
+        text_id: [N] long, equal for equal texts; None = all rows differ. Rows of one text are left out of each other's
+            keys likewise, as the text is true of both images.
+        negative_text_id: [N, K] long, of the same numbers as text_id, which it needs: a negative text that equals
+            text i is not a key of image i.
         rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
             global count N, so that the slices of a partition add up to the whole in value and gradient.
 
@@ -43,7 +49,8 @@ def info_nce_loss(
         the own pair scores strictly above every other key, NaN where no anchor has one); with negative_text also
         `hard_negative_accuracy` (0 to 1: the own text scores strictly above the image's own negatives, among images
         that have one); with image_id also `same_image_pairs` (number of texts of other rows excluded as keys of an
-        image).
+        image), with text_id `same_text_pairs` (further ones, of other images), with negative_text_id
+        `same_text_negatives` (negatives excluded as keys of an image).
 
     Raises:
         ValueError: if a shape or a type does not fit.
@@ -52,7 +59,7 @@ def info_nce_loss(
         Radford et al. 2021 (CLIP), Fig. 3. Negative texts as keys of every image and never as anchors: Yuksekgonul et
         al. 2022 (NegCLIP), whose hard images are ordinary rows here.
     """
-    batch = image, text, logit_scale, negative_text, negative_mask, rows, image_id
+    batch = image, text, logit_scale, negative_text, negative_mask, rows, (image_id, text_id, negative_text_id)
     to_text, to_image, counts, metrics = contrast_pairs(*batch)
     loss_to_text = cross_entropy(to_text) / len(image)
     loss_to_image = cross_entropy(to_image) / len(image)

@@ -15,7 +15,7 @@ from hfcomp.losses._ops.pairs import (
 )
 from hfcomp.losses._ops.precision import full_precision
 from hfcomp.losses._ops.shapes import check_negatives, check_pairs, check_scalar, check_shape
-from hfcomp.losses._ops.shared_images import anchors_with_keys, image_groups, same_image_pairs
+from hfcomp.losses._ops.shared_rows import SharedRows, count_anchors, shared_rows
 
 
 @full_precision
@@ -27,6 +27,7 @@ def replaced_negative_loss(
     logit_scale: Tensor,
     slots: Tensor,
     image_id: Tensor | None = None,
+    text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute symmetric InfoNCE whose image-to-text rows have own hard negatives instead of other rows' texts.
@@ -45,6 +46,8 @@ def replaced_negative_loss(
         image_id: [N] long, equal for rows of one image; None = all rows differ. Rows of one image are neither
             positives nor negatives of each other: text j is not a key of image i, nor image j of text i. An own
             negative stays, also in the column of such a text, which it then takes from nobody.
+        text_id: [N] long, equal for equal texts; None = all rows differ. Rows of one text are left out of each other's
+            keys likewise. Mask an own negative that equals the own text in slots.
         rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
             global count N, so that the slices of a partition add up to the whole in value and gradient.
 
@@ -53,10 +56,10 @@ def replaced_negative_loss(
         `loss_image_to_text`, `loss_text_to_image` (nats); `accuracy_image_to_text`, `accuracy_text_to_image` (0 to 1:
         the own pair scores strictly above every other key); `hard_negative_accuracy` (0 to 1: the own text scores
         strictly above the image's own negatives, among images that have one); with image_id also `same_image_pairs`
-        (number of texts of other rows excluded as keys of an image).
+        (number of texts of other rows excluded as keys of an image), with text_id `same_text_pairs` (further ones).
 
     Raises:
-        ValueError: if a shape does not fit, or slots or image_id is not of type long.
+        ValueError: if a shape does not fit, or slots or ids are not of type long.
 
     Source:
         Roesch et al. 2024, Enhancing Conceptual Understanding in Multimodal Contrastive Learning through Hard Negative
@@ -72,20 +75,20 @@ def replaced_negative_loss(
     own, replaced = part.unsqueeze(1), slots >= 0
     negatives = own_negative_logits(image[part], negative_text[part], replaced[part], scale)
     out = torch.cat([own, torch.where(replaced[part], slots[part], own)], 1)
-    group = image_groups(image_id, size)
-    to_text = _without(image[part], text, scale, out, negatives, part, group)
-    to_image = _without(text[part], image, scale, own, negatives[:, :0], part, group)
+    shared = shared_rows(image_id, text_id, size)
+    to_text = _without(image[part], text, scale, out, negatives, part, shared)
+    to_image = _without(text[part], image, scale, own, negatives[:, :0], part, shared)
 
     loss_to_text, loss_to_image = cross_entropy(to_text) / size, cross_entropy(to_image) / size
     # a text in a slot is replaced, so that a row meets other images or has own negatives in their place
-    has_negative, count_to_image = replaced.any(1), anchors_with_keys(group, image)
-    count_to_text = torch.maximum(count_to_image, has_negative.sum())
+    has_negative, count_to_image = replaced.any(1), count_anchors(shared, image)
+    count_to_text = count_anchors(shared, image, has_negative)
     hard = hard_negative_accuracy(to_text.entries[:, 0], negatives, has_negative.sum())
     metrics = {
         **direction_metrics("image_to_text", loss_to_text, to_text, to_text.top, True, count_to_text),
         **direction_metrics("text_to_image", loss_to_image, to_image, to_image.top, True, count_to_image),
         "hard_negative_accuracy": hard,
-        **same_image_pairs(group, rows),
+        **shared.count_pairs(torch.ones_like(anchors), rows, "pairs"),
     }
     return (loss_to_text + loss_to_image) / 2, metrics
 
@@ -97,9 +100,9 @@ def _without(
     positions: Tensor,
     more: Tensor,
     part: Tensor,
-    group: Tensor | None,
+    shared: SharedRows,
 ) -> Direction:
-    """Contrast rows `part` [R] with the entries at `positions` [R, A] and of their group out, and `more` [R, K] in."""
+    """Contrast rows `part` [R] without the entries at `positions` [R, A] and shared ones, and with `more` [R, K]."""
     out = query.new_full(positions.shape, -torch.inf)
     kept = contrast(
         query,
@@ -107,8 +110,8 @@ def _without(
         scale,
         positions=positions,
         additions=out,
-        query_group=None if group is None else group[part],
-        key_group=group,
+        query_groups=shared.groups(part),
+        key_groups=shared.groups(),
         columns=False,
     )
     others = log_sum_exp(torch.cat([kept.row.unsqueeze(1), more], 1))

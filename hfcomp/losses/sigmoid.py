@@ -11,7 +11,7 @@ from torch import Tensor
 from hfcomp.losses._ops.chunks import check_first_derivative, chunk_rows, parts
 from hfcomp.losses._ops.precision import full_precision
 from hfcomp.losses._ops.shapes import check_pairs, check_scalar
-from hfcomp.losses._ops.shared_images import anchors_with_keys, image_groups, same_image_pairs
+from hfcomp.losses._ops.shared_rows import count_anchors, shared_rows
 
 
 @full_precision
@@ -22,6 +22,7 @@ def sigmoid_loss(
     logit_scale: Tensor,
     logit_bias: Tensor,
     image_id: Tensor | None = None,
+    text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute the sigmoid loss: every image-text pair is one binary decision.
@@ -36,6 +37,7 @@ def sigmoid_loss(
         logit_bias: [] or [1], in logits.
         image_id: [N] long, equal for rows of one image; None = no two rows are. The pairs of the image of one row and
             the text of another are left out of the sum if both rows are of one image; the divisor stays N.
+        text_id: [N] long, equal for equal texts; None = no two are. Such pairs are left out likewise.
         rows: this process's slice of N; None is the whole loss. Given a slice, only the pairs of its images with all N
             texts are summed, over the global count N, so that the slices of a partition add up to the whole in value
             and gradient.
@@ -45,7 +47,7 @@ def sigmoid_loss(
         `loss_negative` (nats, the parts of the loss from the N own pairs and from all others),
         `accuracy_image_to_text` (0 to 1: the own pair scores strictly above every other text, NaN where no image
         has one) and `positive_accuracy` (0 to 1: the own pair's logit is above 0); with image_id also
-        `same_image_pairs` (how many pairs are left out).
+        `same_image_pairs` (how many pairs are left out), with text_id `same_text_pairs` (how many further ones).
 
     Raises:
         ValueError: if a shape or a type does not fit.
@@ -61,17 +63,18 @@ def sigmoid_loss(
         anchors, query = anchors[rows], image[anchors[rows]]
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (image, text, scale, bias))
     chunk = chunk_rows(query, len(text))
-    group = image_groups(image_id, size)
-    total, own, top = _AllPairs.apply(query, text, scale, bias, anchors.unsqueeze(1), group, chunk, wanted)
+    shared, ones = shared_rows(image_id, text_id, size), torch.ones(size, dtype=torch.long, device=image.device)
+    given = anchors.unsqueeze(1), shared.groups(anchors), shared.groups()
+    total, own, top = _AllPairs.apply(query, text, scale, bias, *given, chunk, wanted)
     loss = total / size
     positive = F.softplus(-own, threshold=40).sum() / size
     hits = (own > top) & (top > -torch.inf)
     return loss, {
         "loss_positive": positive,
         "loss_negative": (loss.detach() - positive).clamp(min=0),
-        "accuracy_image_to_text": hits.sum().to(image.dtype) / anchors_with_keys(group, image),
+        "accuracy_image_to_text": hits.sum().to(image.dtype) / count_anchors(shared, image),
         "positive_accuracy": (own > 0).sum().to(image.dtype) / size,
-        **same_image_pairs(group, rows),
+        **shared.count_pairs(ones, rows, "pairs"),
     }
 
 
@@ -86,7 +89,8 @@ class _AllPairs(torch.autograd.Function):
         scale: Tensor,
         bias: Tensor,
         own: Tensor,
-        group: Tensor | None,
+        query_groups: Tensor | None,
+        key_groups: Tensor | None,
         chunk: int,
         wanted: bool,
     ) -> tuple[Tensor, ...]:
@@ -98,8 +102,9 @@ class _AllPairs(torch.autograd.Function):
             s, at = logits[: part.stop - part.start], own[part]
             torch.mm(query[part] * scale, keys.T, out=s).add_(bias)
             positive = s.gather(1, at)
-            if group is not None:
-                s.masked_fill_(group[at] == group, -torch.inf)
+            if query_groups is not None and key_groups is not None:
+                for query_group, key_group in zip(query_groups, key_groups, strict=True):
+                    s.masked_fill_(query_group[part, None] == key_group, -torch.inf)
             s.scatter_(1, at, -torch.inf)
             own_logit[part], top[part] = positive.squeeze(1), s.amax(1)
             total += F.softplus(s, threshold=40).sum() + F.softplus(-positive, threshold=40).sum()
@@ -119,4 +124,4 @@ class _AllPairs(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         check_first_derivative()
-        return *(gradients[0] * gradient for gradient in ctx.saved_tensors), None, None, None, None
+        return *(gradients[0] * gradient for gradient in ctx.saved_tensors), *(None,) * 5

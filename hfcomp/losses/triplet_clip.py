@@ -17,6 +17,7 @@ from hfcomp.losses._ops.pairs import (
 )
 from hfcomp.losses._ops.precision import full_precision
 from hfcomp.losses._ops.shapes import check_mask, check_pairs, check_scalar, check_shape
+from hfcomp.losses._ops.shared_rows import SharedRows, doubled_texts, ranks
 from hfcomp.losses.info_nce import info_nce_loss
 
 
@@ -31,6 +32,8 @@ def triplet_clip_loss(
     negative_image_mask: Tensor | None = None,
     negative_text_mask: Tensor | None = None,
     image_id: Tensor | None = None,
+    text_id: Tensor | None = None,
+    negative_text_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute the TripletCLIP loss, L(image, text, negative_text) + L(negative_image, negative_text, text).
@@ -55,7 +58,12 @@ def triplet_clip_loss(
         image_id: [N] long, equal for rows of one image; None = all rows differ. Rows of one image are neither
             positives nor negatives of each other: text j is not a key of image i, nor image j of text i. That concerns
             the first half only: negative texts are false of the image in all of its rows, and negative images count as
-                distinct images, of which the original texts are false.
+            distinct images, of which the original texts are false.
+        text_id: [N] long, equal for equal texts; None = all rows differ. Rows of one text are left out of each other's
+            keys likewise.
+        negative_text_id: [N] long, of the same numbers as text_id, which it needs: a negative text that equals text i
+            is not a key of image i, nor text i of the negative image that it describes, and in the second half rows of
+            one negative text are left out of each other's keys.
         rows: this process's slice of N, which selects rows of both halves; None is the whole loss. Given a slice, only
             its anchors are summed, over the global counts, so that the slices of a partition add up to the whole in
             value and gradient.
@@ -67,6 +75,8 @@ def triplet_clip_loss(
         `accuracy_...` of the same four names: 0 to 1, own pair strictly above every other key; NaN without any.
         `hard_negative_accuracy`, `hard_negative_accuracy_negative_image`: 0 to 1, the own text scores strictly above
         its counterpart, among anchors whose counterpart is valid; those of the second half are NaN without an anchor.
+        With ids `same_image_pairs`, `same_text_pairs` and `same_text_negatives`, as in `info_nce_loss`; those of texts
+            are sums over both halves.
 
     Raises:
         ValueError: if a shape or a mask's type does not fit.
@@ -89,17 +99,24 @@ def triplet_clip_loss(
         negative_text=negative_text.unsqueeze(1),
         negative_mask=text_valid.unsqueeze(1),
         image_id=image_id,
+        text_id=text_id,
+        negative_text_id=None if negative_text_id is None else negative_text_id.unsqueeze(1),
         rows=rows,
     )
-    negatives, negative_metrics = _negative_half(
+    doubled = None
+    if negative_text_id is not None:
+        doubled = doubled_texts(text_id, negative_text_id, torch.cat([torch.ones_like(text_valid), text_valid]))
+    negatives, negative_metrics, left_out = _negative_half(
         negative_image.masked_fill(~image_valid.unsqueeze(1), 0),
         negative_text.masked_fill(~text_valid.unsqueeze(1), 0),
         text,
         scale,
         image_valid,
         text_valid,
+        doubled,
         select(size, rows, image.device),
     )
+    metrics |= {name: metrics[name] + number for name, number in left_out.items()}
     return originals + negatives, metrics | negative_metrics
 
 
@@ -110,36 +127,49 @@ def _negative_half(
     scale: Tensor,
     image_valid: Tensor,
     text_valid: Tensor,
+    doubled: Tensor | None,
     anchors: Tensor | None,
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return L(negative image, negative text, text) and its metrics; masked rows of image and text hold zeros."""
-    part = slice(None) if anchors is None else anchors
-    own = torch.arange(len(image), device=image.device).unsqueeze(1)
-    out = image.new_full(own.shape, -torch.inf)
+) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
+    """Return L(negative image, negative text, text), its metrics and how many keys it leaves out.
+
+    Masked rows of image and text hold zeros. `doubled` are the numbers of [other texts; texts], [2N].
+    """
+    size, part = len(image), slice(None) if anchors is None else anchors
+    own = torch.arange(size, device=image.device).unsqueeze(1)
+    other_number, number = (None, None) if doubled is None else doubled.split(size)
+    shared = SharedRows(None, None if number is None else ranks(number))
     to_text, to_image = both_directions(
         image,
         text,
         scale,
         positions=own,
-        additions=out,
+        additions=image.new_full(own.shape, -torch.inf),
         anchors=anchors,
         image_mask=image_valid,
         text_mask=text_valid,
+        shared=shared,
     )
     other, everyone = other_text.unsqueeze(1), torch.ones_like(own, dtype=torch.bool)
-    to_text = with_all_negatives(to_text, image[part], other, everyone, scale)
-    both = image_valid & text_valid
+    numbers = None if number is None else number[part], other_number
+    to_text = with_all_negatives(to_text, image[part], other, everyone, scale, *numbers)
+    both, ones = image_valid & text_valid, own.new_ones(size)
     counted, count = both[part], both.sum().clamp(min=1)
     loss_to_text, loss_to_image = (cross_entropy(way, counted) / count for way in (to_text, to_image))
-    counterpart = own_negative_logits(image[part].detach(), other[part].detach(), counted.unsqueeze(1), scale.detach())
-    hard = hard_negative_accuracy(to_text.entries[:, 0], counterpart, both.sum())
-    count_to_image = both.sum() * (image_valid.sum() > 1)  # a lone negative image is compared with none
+    # other texts that each image leaves out, and whether it has another key; likewise for texts
+    equal = SharedRows(None, doubled).count_left_out(torch.cat([ones, torch.zeros_like(ones)]))[size:]
+    meets_text = shared.count_left_out(text_valid.long()) + equal < text_valid.sum() + size
+    meets_image = shared.count_left_out(image_valid.long()) < image_valid.sum()
+    of_text, of_image = (both & meets_text).sum(), (both & meets_image).sum()
+    met = both if number is None else both & (number != other_number)
+    hard = own_negative_logits(image[part].detach(), other[part].detach(), met[part].unsqueeze(1), scale.detach())
     metrics = {
-        **direction_metrics("negative_image_to_text", loss_to_text, to_text, to_text.top, counted, count),
-        **direction_metrics("negative_text_to_image", loss_to_image, to_image, to_image.top, counted, count_to_image),
-        "hard_negative_accuracy_negative_image": hard,
+        **direction_metrics("negative_image_to_text", loss_to_text, to_text, to_text.top, counted, of_text),
+        **direction_metrics("negative_text_to_image", loss_to_image, to_image, to_image.top, counted, of_image),
+        "hard_negative_accuracy_negative_image": hard_negative_accuracy(to_text.entries[:, 0], hard, met.sum()),
     }
-    return (loss_to_text + loss_to_image) / 2, nan_without(both, metrics)
+    left_out = {} if number is None else {"same_text_negatives": equal[part].sum().float()}
+    left_out |= shared.count_pairs(ones, anchors, "pairs")
+    return (loss_to_text + loss_to_image) / 2, nan_without(both, metrics), left_out
 
 
 def _valid(name: str, mask: Tensor | None, image: Tensor) -> Tensor:

@@ -151,6 +151,8 @@ class AHNPLTrainer(ThresholdTrainer):
             negative_kind=f.negative_kind,
             negative_mask=f.negative_text_mask,
             image_id=f.image_id,
+            text_id=f.text_id,
+            negative_text_id=f.negative_text_id,
             rows=f.rows,
             **{name: getattr(self.args, name) for name in WEIGHTS},
         )

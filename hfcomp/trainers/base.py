@@ -13,7 +13,7 @@ from transformers.utils import logging
 
 from hfcomp._help import own_help
 from hfcomp.data.collators import exact_collator
-from hfcomp.data.columns import BATCH_KEYS, COUNTED_KEYS, RESERVED_KEYS
+from hfcomp.data.columns import BATCH_KEYS, COUNTED_KEYS, RESERVED_KEYS, TEXT_IDS
 from hfcomp.data.draws.captions import require_lists
 from hfcomp.data.draws.crops import without_crops
 from hfcomp.data.streaming import SkippingCollator, StreamedRows
@@ -32,7 +32,13 @@ from hfcomp.trainers._support.model_card import trainer_card
 from hfcomp.trainers._support.model_checks import align_special_tokens, check_processes, check_trainable
 from hfcomp.trainers._support.own_callbacks import own_callbacks
 from hfcomp.trainers._support.own_order import OwnOrder, tell_epochs
-from hfcomp.trainers._support.row_report import check_boxes, check_image_ids, check_streamed_rows, report_rows
+from hfcomp.trainers._support.row_report import (
+    check_boxes,
+    check_image_ids,
+    check_streamed_rows,
+    check_text_ids,
+    report_rows,
+)
 from hfcomp.trainers._support.sharding.mixin import Sharding
 from hfcomp.trainers._support.step_log import StepLog
 from hfcomp.trainers.config import CompositionalConfig
@@ -156,9 +162,12 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Sharding, OwnOrder, Traine
         """
         self._check_keys(inputs)
         check_image_ids(inputs, self.train_dataset if self.model.training else None, self.required_features)
+        if self.model.training and self.args.mask_equal_texts:
+            check_text_ids(inputs, self.required_features)
         if self.model.training and self.args.random_crop < 1:
             check_boxes(inputs, self.args.random_crop)
-        local = model(**{key: inputs[key] for key in inputs if key in BATCH_KEYS and key not in COUNTED_KEYS})
+        left_out = COUNTED_KEYS if self.args.mask_equal_texts else (*COUNTED_KEYS, *TEXT_IDS)
+        local = model(**{key: inputs[key] for key in inputs if key in BATCH_KEYS and key not in left_out})
         if self.model.training:
             self.step_log.count(inputs)
         else:

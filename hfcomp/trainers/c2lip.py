@@ -63,12 +63,6 @@ class C2LIPConfig(CompositionalConfig):
             "tokens in the caption, as the paper writes; needs concept_spans)."
         },
     )
-    ignore_equal_concepts: bool = field(
-        default=False,
-        metadata={
-            "help": "Leave a concept out for images that have an equal one of their own; otherwise it is a negative."
-        },
-    )
     sigmoid: bool | None = field(
         default=None,
         metadata={"help": "Sigmoid losses instead of InfoNCE. Unset: what the model was pretrained with."},
@@ -98,7 +92,7 @@ class C2LIPTrainer(CompositionalTrainer):
     phrase alone. The default is `"phrase"`: the paper's numbers are its, the model embeds a phrase so when it is used,
     and no spans are needed. `"tokens"` encodes captions only.
 
-    Equal phrases of different images are each other's negatives in the paper; `ignore_equal_concepts` leaves them out.
+    Equal phrases of different images are each other's negatives in the paper; `mask_equal_texts` leaves them out.
     The log's `cut_concepts` counts concepts over `max_concepts`, with `"tokens"` `shortened_concepts` those of which
     truncation, or a tokenizer that leaves characters out, took a part or all.
     """
@@ -119,7 +113,7 @@ class C2LIPTrainer(CompositionalTrainer):
             required.append("logit_bias")
         if any(getattr(args, name) for name in WEIGHTS):
             required += ["concept_embeds", "concept_image_index"]
-            required += ["concept_id"] if args.ignore_equal_concepts else []
+            required += ["concept_id"] if args.mask_equal_texts else []
             required += ["tokens"] if args.cross_attended_weight else []
         self.required_features = tuple(required)
 
@@ -134,7 +128,7 @@ class C2LIPTrainer(CompositionalTrainer):
         self._check_source(inputs)
         f = self.gather_features(model, inputs)
         contrastive, concept, cross_attended = SIGMOID_LOSSES if self.sigmoid else INFO_NCE_LOSSES
-        shared = {"logit_scale": f.logit_scale, "image_id": f.image_id, "rows": f.rows}
+        shared = {"logit_scale": f.logit_scale, "image_id": f.image_id, "text_id": f.text_id, "rows": f.rows}
         if self.sigmoid:
             shared["logit_bias"] = f.logit_bias
         loss, metrics = contrastive(f.image_embeds, f.text_embeds, **shared)

@@ -68,6 +68,8 @@ class CEClipTrainer(ThresholdTrainer):
             negative_kind=f.negative_kind,
             negative_mask=f.negative_text_mask,
             image_id=f.image_id,
+            text_id=f.text_id,
+            negative_text_id=f.negative_text_id,
             rank_weight=self.args.rank_weight,
             intra_modal_weight=self.args.intra_modal_weight,
             rows=f.rows,

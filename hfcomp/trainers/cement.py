@@ -109,6 +109,8 @@ class CementTrainer(CompositionalTrainer):
             negative_image_mask=f.negative_image_mask,
             negative_text_mask=f.negative_text_mask[:, 0],
             image_id=f.image_id,
+            text_id=f.text_id,
+            negative_text_id=None if f.negative_text_id is None else f.negative_text_id[:, 0],
             rows=f.rows,
         )
         return self.reduce_loss(loss, metrics, f, return_outputs)

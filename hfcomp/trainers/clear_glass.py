@@ -102,9 +102,8 @@ class ClearGlassTrainer(GroupedTrainer):
         f = self.gather_features(model, inputs)
         if not self.model.training:
             scale = f.image_embeds.new_tensor(1 / self.args.temperature)
-            loss, metrics = info_nce_loss(
-                f.image_embeds, f.text_embeds, logit_scale=scale, image_id=f.image_id, rows=f.rows
-            )
+            ids = {"image_id": f.image_id, "text_id": f.text_id}
+            loss, metrics = info_nce_loss(f.image_embeds, f.text_embeds, logit_scale=scale, rows=f.rows, **ids)
         elif self.group_loss is None:
             loss, metrics = _of_pairs(f, self.pairs_of_groups(inputs).flatten())
         else:
@@ -114,6 +113,7 @@ class ClearGlassTrainer(GroupedTrainer):
                 self.in_groups(f.text_embeds),
                 mask=self.pairs_of_groups(inputs),
                 image_id=None if f.image_id is None else self.in_groups(f.image_id),
+                text_id=None if f.text_id is None else self.in_groups(f.text_id),
                 rows=self.groups_of(f.rows),
                 **{name: getattr(self.args, name) for name in settings},
             )
@@ -124,7 +124,12 @@ def _of_pairs(f: Features, is_pair: torch.Tensor) -> tuple[torch.Tensor, dict[st
     """InfoNCE of the rows without repeats, which would be false negatives."""
     before, own = is_pair[: f.rows.start].sum().item(), is_pair[f.rows].sum().item()
     rows = slice(before, before + own)
-    image_id = None if f.image_id is None else f.image_id[is_pair]
+    image_id, text_id = (None if ids is None else ids[is_pair] for ids in (f.image_id, f.text_id))
     return info_nce_loss(
-        f.image_embeds[is_pair], f.text_embeds[is_pair], logit_scale=f.logit_scale, image_id=image_id, rows=rows
+        f.image_embeds[is_pair],
+        f.text_embeds[is_pair],
+        logit_scale=f.logit_scale,
+        image_id=image_id,
+        text_id=text_id,
+        rows=rows,
     )

@@ -72,6 +72,21 @@ class CompositionalConfig(TrainingArguments, metaclass=own_help(TrainingArgument
             "Negatives and concepts then have an entry for each caption."
         },
     )
+    mask_equal_texts: bool = field(
+        default=True,
+        metadata={
+            "help": "Leave equal texts of a batch, but for upper case and white space, out of each other's negatives "
+            "and count them. With false they are negatives, as in the code of most papers."
+        },
+    )
+    no_duplicates: bool = field(
+        default=False,
+        metadata={
+            "help": "Draw batches in which no caption and no image (image_id) is twice, and no negative caption is "
+            "the caption of another row. Rows that fit into no batch of an epoch are left out of it and counted; "
+            "others are repeated in their places."
+        },
+    )
     num_negatives: int = field(default=0, metadata={"help": "Negative captions read per row."})
     max_concepts: int = field(default=0, metadata={"help": "Concepts read per image; further ones are counted."})
     max_image_pixels: int = field(

@@ -46,6 +46,8 @@ class DCLTrainer(CompositionalTrainer):
             negative_text=f.negative_text_embeds,
             negative_mask=f.negative_text_mask,
             image_id=f.image_id,
+            text_id=f.text_id,
+            negative_text_id=f.negative_text_id,
             rows=f.rows,
         )
         return self.reduce_loss(loss, metrics, f, return_outputs)

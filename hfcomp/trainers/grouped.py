@@ -100,6 +100,8 @@ class GroupedTrainer(CompositionalTrainer):
                 f"train_sampling_strategy={str(args.train_sampling_strategy)!r}: group batches define their own "
                 "order. Keep 'random'."
             )
+        if args.no_duplicates:
+            raise ValueError("no_duplicates=True: group batches define their own order. Leave it out.")
         levels = level_columns(dataset, args.column_names)
         rows = self.read_rows(dataset, args, tuple(dict.fromkeys((*GROUP_COLUMNS, *levels))))
         if rows is not None:

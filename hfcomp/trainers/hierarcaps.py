@@ -183,6 +183,7 @@ class HierarCapsTrainer(CompositionalTrainer):
     collator_class = ChainCollator
     evaluation_metrics = staticmethod(entailment_metrics)
     required_features = ("text_embeds", "concept_image_index", "reference_text_embeds")
+    contrasted_columns = ()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

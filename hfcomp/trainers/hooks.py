@@ -52,6 +52,8 @@ class ObjectiveHooks:
         evaluation_metrics: of an `EvalPrediction`, unless the trainer is given others.
         negative_images_advice: how to fix a training set without a single negative image, for an objective that is
             another one without: it is refused, unless its config has `allow_missing_negative_images` set.
+        contrasted_columns: of texts that are in no batch twice with `no_duplicates`; empty for an objective that
+            contrasts no rows.
     """
 
     config_class = CompositionalConfig
@@ -61,6 +63,7 @@ class ObjectiveHooks:
     collator_class: type[CompositionalCollator] = CompositionalCollator
     evaluation_metrics = staticmethod(embedding_metrics)
     negative_images_advice: str | None = None
+    contrasted_columns: tuple[str, ...] = ("caption",)
 
     def setup(self, args: CompositionalConfig, backbone: nn.Module) -> None:
         """Binds what the configuration or the model decides; called once, before anything is built.
@@ -176,6 +179,10 @@ class ObjectiveHooks:
             rows = TrainingRows(with_shared_ids(dataset), read)
             rows = TransformedRows(rows, transform, args.column_names) if transform else rows
             return self._with_drawn_captions(rows, args)
+        if args.no_duplicates:
+            raise ValueError(
+                "no_duplicates=True orders all rows, and the data set is streamed. Leave one of them out."
+            )
         settings = {name: getattr(args, name) for name in ("seed", "draw_captions", "random_crop")}
         batch = args.per_device_train_batch_size * args.world_size
         return StreamedRows(dataset, read, batch_size=batch, buffer=args.shuffle_buffer, **settings)

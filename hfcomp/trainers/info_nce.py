@@ -65,6 +65,7 @@ class InfoNCETrainer(DrawnBatchTrainer):
                 logit_scale=f.logit_scale,
                 logit_bias=f.logit_bias,
                 image_id=f.image_id,
+                text_id=f.text_id,
                 rows=f.rows,
             )
         else:
@@ -75,6 +76,8 @@ class InfoNCETrainer(DrawnBatchTrainer):
                 negative_text=f.negative_text_embeds,
                 negative_mask=f.negative_text_mask,
                 image_id=f.image_id,
+                text_id=f.text_id,
+                negative_text_id=f.negative_text_id,
                 rows=f.rows,
             )
         return self.reduce_loss(loss, metrics, f, return_outputs)

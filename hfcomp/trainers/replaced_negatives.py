@@ -80,13 +80,14 @@ class ReplacedNegativesTrainer(CompositionalTrainer):
             logit_scale=f.logit_scale,
             slots=self.slots(f),
             image_id=f.image_id,
+            text_id=f.text_id,
             rows=f.rows,
         )
         return self.reduce_loss(loss, metrics, f, return_outputs)
 
     def slots(self, features: Features) -> torch.Tensor:
         """This batch's slots `[N, K]`, -1 where a negative is missing; the same on every process."""
-        mask = features.negative_text_mask
+        mask = features.own_negative_mask
         of_batch = (EVALUATION, 0, 0)
         if self.model.training:
             of_batch = (TRAINING, self.state.global_step, self.batch_in_step.number)

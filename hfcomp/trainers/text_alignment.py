@@ -16,10 +16,10 @@ from transformers.utils import logging
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.columns import LEFT_OUT, require_columns
 from hfcomp.data.concepts.level_names import LEVEL_COLUMNS, LevelName, level_columns, level_names
-from hfcomp.data.concepts.tokens import concept_id
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.row_values import row_fields
+from hfcomp.data.text_ids import text_key
 from hfcomp.losses import concept_info_nce_loss
 from hfcomp.metrics.retrieval import recall_at_k
 from hfcomp.modeling import Features
@@ -36,6 +36,7 @@ METRICS = {
     "accuracy_image_to_concept": "accuracy_caption_to_generalised",
     "accuracy_concept_to_image": "accuracy_generalised_to_caption",
     "same_image_concepts": "same_image_pairs",
+    "same_text_concepts": "same_text_pairs",
 }
 
 CODE = "the released code of CLEAR GLASS"
@@ -63,12 +64,6 @@ class TextAlignmentConfig(CompositionalConfig):
     )
     leave_out_levels: bool = field(
         default=False, metadata={"help": "Leave rows with such a text out, and count them, in place of refusing them."}
-    )
-    ignore_equal_captions: bool = field(
-        default=False,
-        metadata={
-            "help": "Leave a generalised caption out for rows that have an equal one; otherwise it is a negative."
-        },
     )
 
     reads_negatives = False
@@ -110,7 +105,7 @@ class TextPairCollator(CompositionalCollator):
             **row_fields(rows, names),
             "truncated": torch.tensor(truncated, dtype=torch.long).view(-1, 2).sum(1),
             "input_ids": self.tokenizer.pad(ids, self.tokenizer.length(ids)),
-            "concept_id": torch.tensor([concept_id(text) for text in texts[1::2]]),
+            "concept_id": torch.tensor([text_key(text) for text in texts[1::2]]),
         }
 
 
@@ -154,17 +149,18 @@ class TextAlignmentTrainer(CompositionalTrainer):
 
     The released code takes the features as they leave the text tower; here they are L2-normalised, as for images and
     texts, so that the model's scale means what it means elsewhere. Equal generalised captions of a batch are each
-    other's negatives, as released; `ignore_equal_captions` leaves them out.
+    other's negatives, as released; `mask_equal_texts` leaves them out.
     """
 
     config_class = TextAlignmentConfig
     collator_class = TextPairCollator
     evaluation_metrics = staticmethod(alignment_metrics)
     required_features = ("text_embeds", "logit_scale")
+    contrasted_columns = PAIR
 
     def setup(self, args: TextAlignmentConfig, backbone: nn.Module) -> None:
         """Requires the numbers of equal captions where they are left out."""
-        if args.ignore_equal_captions:
+        if args.mask_equal_texts:
             self.required_features = (*type(self).required_features, "concept_id")
 
     @classmethod
@@ -225,6 +221,7 @@ class TextAlignmentTrainer(CompositionalTrainer):
             logit_scale=f.logit_scale,
             concept_id=f.concept_id,
             image_id=f.image_id,
+            text_id=f.text_id,
             rows=f.rows,
         )
         del found["loss_concept"]  # the loss itself

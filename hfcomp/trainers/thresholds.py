@@ -44,7 +44,7 @@ class ThresholdTrainer(CompositionalTrainer):
             features.negative_text_embeds,
             previous=features.learned["threshold"],
             negative_kind=features.negative_kind,
-            negative_mask=features.negative_text_mask,
+            negative_mask=features.own_negative_mask,
         )
 
     def reduce_loss(
@@ -65,6 +65,6 @@ def _with_present_kinds(features: Features) -> Features:
     threshold = features.learned["threshold"]
     kinds = torch.arange(len(threshold), device=threshold.device)
     member = features.negative_kind.unsqueeze(-1) == kinds
-    present = (member & features.negative_text_mask.unsqueeze(-1)).any(1).any(0)
+    present = (member & features.own_negative_mask.unsqueeze(-1)).any(1).any(0)
     learned = {**features.learned, "threshold": threshold.masked_fill(~present, torch.nan)}
     return Features(**dict(features) | {"learned": learned})

@@ -192,7 +192,7 @@ def test_a_plain_batch_holds_images_and_captions_in_order(clip):
     captions = ["a red cube", "a blue ball", "a ring"]
     collator = collator_for(clip)
     batch = collator([row(7 + i, image=images[i], caption=captions[i]) for i in range(3)])
-    assert set(batch) == {"row", "tiny", "pixels", "truncated", "input_ids"} <= set(BATCH_KEYS)
+    assert set(batch) == {"row", "text_id", "tiny", "pixels", "truncated", "input_ids"} <= set(BATCH_KEYS)
     assert batch["row"].tolist() == [7, 8, 9]
     for index in range(3):
         assert torch.equal(batch["pixels"].pixels[index], collator.transform([images[index]])[0])

@@ -111,6 +111,20 @@ def data(number: int = 20, concepts: bool = False):
     return with_shared_images(tiny.pairs(number, concepts=concepts).map(lengthen, with_indices=True))
 
 
+@functools.cache
+def data_with_equal_texts():
+    """The rows of `data`, of which some have one caption, and some that caption as a negative."""
+
+    def change(row, index):
+        if index % 6 != 1 and index % 4 == 0:
+            return {"caption": "a red cube on a table"}
+        return (
+            {"negative_captions": ["a red  cube on a table", *row["negative_captions"][1:]]} if index % 4 == 2 else {}
+        )
+
+    return data().map(change, with_indices=True)
+
+
 def config(config_class: type, folder: Path, **settings: Any) -> Any:
     defaults = {
         "output_dir": str(folder / "out"),
@@ -184,7 +198,7 @@ def trainer_of(
     return trainer_class(
         model,
         config(trainer_class.config_class, folder, **settings),
-        train_dataset=data(),
+        train_dataset=data_with_equal_texts(),
         processing_class=None if processor is None else AutoProcessor.from_pretrained(processor),
     )
 
@@ -209,9 +223,10 @@ def info_nce_siglip(models: Path, folder: Path) -> Found:
 
 @case
 def info_nce_siglip2(models: Path, folder: Path) -> Found:
-    """Without the column that says which rows show one image."""
-    settings = config(InfoNCETrainer.config_class, folder)
-    return train(InfoNCETrainer(models / "siglip2", settings, train_dataset=data().remove_columns("image_id")))
+    """Without the column that says which rows show one image, in batches without equal captions."""
+    settings = config(InfoNCETrainer.config_class, folder, no_duplicates=True)
+    rows = data_with_equal_texts().remove_columns("image_id")
+    return train(InfoNCETrainer(models / "siglip2", settings, train_dataset=rows))
 
 
 @case
@@ -404,13 +419,13 @@ def c2lip(models: Path, folder: Path) -> Found:
 def c2lip_tokens(models: Path, folder: Path) -> Found:
     """Mini-batches on several processes only."""
     size = 3 if world_size() > 1 else None
-    settings = {"concept_source": "tokens", "ignore_equal_concepts": True, "mini_batch_size": size}
+    settings = {"concept_source": "tokens", "mini_batch_size": size}
     return c2lip_run(models / "siglip2", folder, cross_attended_weight=1.0, **settings)
 
 
 @case
 def c2lip_clip(models: Path, folder: Path) -> Found:
-    settings = {"concept_source": "tokens", "ignore_equal_concepts": True, "attention_temperature": 0.1}
+    settings = {"concept_source": "tokens", "attention_temperature": 0.1}
     return c2lip_run(models / "clip", folder, cross_attended_weight=1.0, **settings)
 
 
@@ -482,7 +497,7 @@ def text_alignment(models: Path, folder: Path) -> Found:
     # the scale that the tiny model has is nearly the best one: little but rounding is left of its gradient
     backbone.logit_scale.data.fill_(3.5)
     evaluated = {"eval_strategy": "steps", "eval_steps": 2}
-    texts = {"aligned_with": ["generalised_caption", "group"], "allow_levels": True, "ignore_equal_captions": True}
+    texts = {"aligned_with": ["generalised_caption", "group"], "allow_levels": True}
     trainer = TextAlignmentTrainer(
         backbone,
         config(TextAlignmentTrainer.config_class, folder, **texts, **evaluated),

@@ -145,6 +145,11 @@ def test_the_log_holds_the_global_batch(two, one, name):
         assert line["truncated_text_share"] == other["truncated_text_share"] > 0
         if name != "info_nce_siglip2":  # whose set has no image_id
             assert line["same_image_pairs"] == other["same_image_pairs"] > 0
+        assert line["same_text_pairs"] == other["same_text_pairs"]
+        assert line["same_text_pairs"] > 0 or name not in ("info_nce", "info_nce_siglip", "cement", "triplet_clip")
+        assert not line["same_text_pairs"] or name != "info_nce_siglip2"  # no_duplicates
+        assert line.get("same_text_negatives") == other.get("same_text_negatives")
+        assert line.get("same_text_negatives", 0) > 0 or name not in ("info_nce_negatives", "dcl", "ce_clip")
     # the loss is that of one contrast among 8 rows, not the mean of two among 4
     assert lines[0]["loss"] == pytest.approx(others[0]["loss"], rel=0, abs=tolerances.loss())
 

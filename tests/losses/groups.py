@@ -38,24 +38,24 @@ def surprise(positive, everything):
     return reference.log_sum(everything) - reference.log_sum(positive)
 
 
-def same(image_id, g, i, h, j):
-    """Whether two members, of different groups, show one image."""
-    return g != h and image_id is not None and int(image_id[g, i]) == int(image_id[h, j])
+def same(ids, g, i, h, j):
+    """Whether two members, of different groups, show one image or have one caption; ids of both, each or None."""
+    return g != h and any(one is not None and int(one[g, i]) == int(one[h, j]) for one in ids)
 
 
-def rivals(group, image_id, g, own):
-    """The groups that own, members of group g, are told from: g itself, and those that have none of their images."""
-    return [h for h in group if not any(same(image_id, g, i, h, j) for i in own for j in group[h])]
+def rivals(group, ids, g, own):
+    """The groups that own, members of group g, are told from: g itself, and those that share nothing with them."""
+    return [h for h in group if not any(same(ids, g, i, h, j) for i in own for j in group[h])]
 
 
-def pairwise_outer(image, text, mask, tau, image_id=None):
+def pairwise_outer(image, text, mask, tau, ids):
     """Eq. 2; M N of the paper is the number of all members."""
     terms, group = [], members(mask)
     for g, own in group.items():
         for i in own:
             for one, other in ((image, text), (text, image)):
                 logits = {
-                    h: [dot(one[g, i], other[h, j]) / tau for j in group[h] if not same(image_id, g, i, h, j)]
+                    h: [dot(one[g, i], other[h, j]) / tau for j in group[h] if not same(ids, g, i, h, j)]
                     for h in group
                 }
                 terms.append(surprise(logits[g], [x for h in group for x in logits[h]]))
@@ -66,34 +66,37 @@ def joint_vectors(image, text, mask):
     return {g: [image[g, i] * text[g, j] for i in own for j in own] for g, own in members(mask).items()}
 
 
-def joint_inner(joint, centroid, tau, nothing, mask, image_id=None):
+def joint_inner(joint, centroid, tau, nothing, mask, ids):
     """Eq. 3, for whatever centroids."""
     group = members(mask)
     terms, mu = [], {g: to_unit(vector) for g, vector in centroid.items()}
     for g, vectors in joint.items():
         pairs = [(i, j) for i in group[g] for j in group[g]]
         for v, pair in zip(vectors, pairs, strict=True):
-            logits = {h: dot(to_unit(v), mu[h]) / tau for h in rivals(group, image_id, g, pair)}
+            logits = {h: dot(to_unit(v), mu[h]) / tau for h in rivals(group, ids, g, pair)}
             terms.append(surprise([logits[g]], list(logits.values())))
     return mean(terms) if terms else nothing
 
 
-def pairwise(image, text, mask, temperature, inner_temperature, alpha, image_id=None):
+def pairwise(image, text, mask, temperature, inner_temperature, alpha, image_id=None, text_id=None):
+    ids = image_id, text_id
     joint = joint_vectors(image, text, mask)
     centroid = {g: mean(vectors) for g, vectors in joint.items()}  # Eq. 1
-    inner = joint_inner(joint, centroid, inner_temperature, reference.zero(image, text), mask, image_id)
-    return alpha * inner + (1 - alpha) * pairwise_outer(image, text, mask, temperature, image_id)  # Eq. 4
+    inner = joint_inner(joint, centroid, inner_temperature, reference.zero(image, text), mask, ids)
+    return alpha * inner + (1 - alpha) * pairwise_outer(image, text, mask, temperature, ids)  # Eq. 4
 
 
-def released_pairwise(image, text, mask, temperature, inner_temperature, alpha, image_id=None):
+def released_pairwise(image, text, mask, temperature, inner_temperature, alpha, image_id=None, text_id=None):
     """Joint vectors normalised before they are averaged; alpha on the outer loss."""
+    ids = image_id, text_id
     joint = {g: [to_unit(v) for v in some] for g, some in joint_vectors(image, text, mask).items()}
     centroid = {g: to_unit(mean(vectors)) for g, vectors in joint.items()}
-    inner = joint_inner(joint, centroid, inner_temperature, reference.zero(image, text), mask, image_id)
-    return alpha * pairwise_outer(image, text, mask, temperature, image_id) + (1 - alpha) * inner
+    inner = joint_inner(joint, centroid, inner_temperature, reference.zero(image, text), mask, ids)
+    return alpha * pairwise_outer(image, text, mask, temperature, ids) + (1 - alpha) * inner
 
 
-def centroid(image, text, mask, temperature, inner_temperature, alpha, image_id=None):
+def centroid(image, text, mask, temperature, inner_temperature, alpha, image_id=None, text_id=None):
+    ids = image_id, text_id
     group = members(mask)
     if not group:
         return reference.zero(image, text)
@@ -102,10 +105,10 @@ def centroid(image, text, mask, temperature, inner_temperature, alpha, image_id=
     outer, inner = [], []
     for g, own in group.items():
         for one, other in (mu, mu[::-1]):  # Eq. 6
-            logits = {h: dot(one[g], other[h]) / temperature for h in rivals(group, image_id, g, own)}
+            logits = {h: dot(one[g], other[h]) / temperature for h in rivals(group, ids, g, own)}
             outer.append(surprise([logits[g]], list(logits.values())))
         for side, centre in zip((image, text), mu, strict=True):  # Eq. 7
             for i in own:
-                logits = {h: dot(side[g, i], centre[h]) / inner_temperature for h in rivals(group, image_id, g, [i])}
+                logits = {h: dot(side[g, i], centre[h]) / inner_temperature for h in rivals(group, ids, g, [i])}
                 inner.append(surprise([logits[g]], list(logits.values())))
     return alpha * mean(inner) + (1 - alpha) * mean(outer)  # Eq. 8

@@ -28,9 +28,27 @@ def zero(*tensors):
     return sum(x.sum() for x in tensors) * 0.0
 
 
-def meet(image_id, i, j):
-    """Whether rows i and j are contrasted: a row with itself, and with those of other images."""
-    return i == j or image_id is None or int(image_id[i]) != int(image_id[j])
+def same(ids, i, j):
+    return ids is not None and int(ids[i]) == int(ids[j])
+
+
+def meet(image_id, text_id, i, j):
+    """Whether rows i and j are contrasted: a row with itself, and with those of other images and other texts."""
+    return i == j or not (same(image_id, i, j) or same(text_id, i, j))
+
+
+def is_caption(text_id, negative_text_id, i, n, k):
+    """Whether negative k of row n is the text of row i."""
+    return negative_text_id is not None and int(negative_text_id[n][k]) == int(text_id[i])
+
+
+def own_mask(text_id, negative_text_id, negative_mask):
+    """The mask without negatives that are the text of their own row."""
+    mask = negative_mask.clone()
+    for i in range(len(mask)):
+        for k in range(mask.shape[1]):
+            mask[i, k] &= not is_caption(text_id, negative_text_id, i, i, k)
+    return mask
 
 
 def contrast(query, keys, scale, *, additions, query_mask, key_mask):
@@ -51,7 +69,18 @@ def contrast(query, keys, scale, *, additions, query_mask, key_mask):
     ]
 
 
-def info_nce(image, text, *, logit_scale, negative_text=None, negative_mask=None, decoupled=False, image_id=None):
+def info_nce(
+    image,
+    text,
+    *,
+    logit_scale,
+    negative_text=None,
+    negative_mask=None,
+    decoupled=False,
+    image_id=None,
+    text_id=None,
+    negative_text_id=None,
+):
     """InfoNCE, or DCL: the mean of two directions; anchors without denominator are not counted."""
     size = len(image)
     s = similarity(image, text, logit_scale)
@@ -59,12 +88,12 @@ def info_nce(image, text, *, logit_scale, negative_text=None, negative_mask=None
     for direction, logits in enumerate((s, transposed(s))):
         terms = []
         for i in range(size):
-            keys = [j for j in range(size) if meet(image_id, i, j)]
+            keys = [j for j in range(size) if meet(image_id, text_id, i, j)]
             denominator = [logits[i][j] for j in keys if not (decoupled and j == i)]
             if direction == 0 and negative_text is not None:
                 for n in range(size):
                     for k in range(negative_text.shape[1]):
-                        if negative_mask[n][k]:
+                        if negative_mask[n][k] and not is_caption(text_id, negative_text_id, i, n, k):
                             denominator.append(logit_scale * (image[i] * negative_text[n, k]).sum())
             if denominator:
                 terms.append(log_sum(denominator) - logits[i][i])
@@ -77,38 +106,65 @@ def dcl(image, text, **arguments):
     return info_nce(image, text, decoupled=True, **arguments)
 
 
-def replaced_negative(image, text, negative_text, *, logit_scale, slots, image_id=None):
+def replaced_negative(image, text, negative_text, *, logit_scale, slots, image_id=None, text_id=None):
     size = len(image)
     s = similarity(image, text, logit_scale)
     total = zero(image, text, logit_scale)
     for i in range(size):
-        row = {j: s[i][j] for j in range(size) if meet(image_id, i, j)}
+        row = {j: s[i][j] for j in range(size) if meet(image_id, text_id, i, j)}
         for k in range(negative_text.shape[1]):
             if int(slots[i, k]) >= 0:
                 row[int(slots[i, k])] = logit_scale * (image[i] * negative_text[i, k]).sum()
-        column = [s[j][i] for j in range(size) if meet(image_id, i, j)]
+        column = [s[j][i] for j in range(size) if meet(image_id, text_id, i, j)]
         total = total + (log_sum(list(row.values())) - s[i][i]) / size / 2
         total = total + (log_sum(column) - s[i][i]) / size / 2
     return total
 
 
-def sigmoid(image, text, *, logit_scale, logit_bias, image_id=None):
+def sigmoid(image, text, *, logit_scale, logit_bias, image_id=None, text_id=None):
     size = len(image)
     total = zero(image)
     for i in range(size):
-        for j in [j for j in range(size) if meet(image_id, i, j)]:
+        for j in [j for j in range(size) if meet(image_id, text_id, i, j)]:
             sign = 1.0 if i == j else -1.0
             logit = logit_scale * (image[i] * text[j]).sum() + logit_bias
             total = total - torch.log(1 / (1 + torch.exp(-sign * logit))) / size
     return total
 
 
-def cement(image, text, negative_image, negative_text, *, logit_scale, margin, image_mask, text_mask, image_id=None):
+def cement(
+    image,
+    text,
+    negative_image,
+    negative_text,
+    *,
+    logit_scale,
+    margin,
+    image_mask,
+    text_mask,
+    image_id=None,
+    text_id=None,
+    negative_text_id=None,
+):
     """Eq. 5 with masks, as the mean of the two directions."""
     size = len(image)
     images, texts = torch.cat([image, negative_image]), torch.cat([text, negative_text])
     image_valid, text_valid = [True] * size + list(image_mask), [True] * size + list(text_mask)
     anchors = [i for i in range(2 * size) if image_valid[i] and text_valid[i]]
+    # texts of the doubled batch; a missing one equals nothing
+    says = [None if text_id is None else int(x) for x in (range(size) if text_id is None else text_id)]
+    says += [
+        None if negative_text_id is None else int(x) for x in (text if negative_text_id is None else negative_text_id)
+    ]
+    says = [x if ok else None for x, ok in zip(says, text_valid, strict=True)]
+
+    def met(i, j):
+        if i == j:
+            return True
+        if says[i] is not None and says[i] == says[j]:
+            return False
+        return i >= size or j >= size or not same(image_id, i, j)  # all rows of an image are originals
+
     s = similarity(images, texts, logit_scale)
     total = zero(images, texts)
     for logits, valid in ((s, text_valid), (transposed(s), image_valid)):
@@ -116,8 +172,7 @@ def cement(image, text, negative_image, negative_text, *, logit_scale, margin, i
             counterpart = (i + size) % (2 * size)
             denominator = []
             for j in range(2 * size):
-                # all rows of an image are originals; their negatives stay
-                if valid[j] and (i >= size or j >= size or meet(image_id, i, j)):
+                if valid[j] and met(i, j):
                     denominator.append(logits[i][j] + margin[i % size] if j == counterpart else logits[i][j])
             total = total + (log_sum(denominator) - logits[i][i]) / len(anchors) / 2
     return total
@@ -209,19 +264,21 @@ def ahnpl(
     negative_kind,
     negative_mask,
     image_id=None,
+    text_id=None,
+    negative_text_id=None,
 ):
     """AHNPL, Eq. 12 divided by N; Eq. 4 in full, with the negative texts of all rows as keys of every image."""
     size, s = len(image), similarity(image, text, logit_scale)
     total = zero(image, text, logit_scale)
     for i in range(size):
-        keys = [j for j in range(size) if meet(image_id, i, j)]
+        keys = [j for j in range(size) if meet(image_id, text_id, i, j)]
         to_text = [s[i][j] for j in keys]
         for n in range(size):
             for k in range(negative_text.shape[1]):
-                if negative_mask[n][k]:
+                if negative_mask[n][k] and not is_caption(text_id, negative_text_id, i, n, k):
                     to_text.append(logit_scale * (image[i] * negative_text[n, k]).sum())
         total = total - (s[i][i] - log_sum(to_text) + s[i][i] - log_sum([s[j][i] for j in keys])) / size
-    own = {"negative_mask": negative_mask}
+    own = {"negative_mask": own_mask(text_id, negative_text_id, negative_mask)}
     return (
         total
         + multimodal_hard_negative(image, text, negative_image, negative_text, **own)
@@ -230,20 +287,45 @@ def ahnpl(
     )
 
 
-def triplet_clip(image, text, negative_image, negative_text, *, logit_scale, image_mask, text_mask, image_id=None):
+def triplet_clip(
+    image,
+    text,
+    negative_image,
+    negative_text,
+    *,
+    logit_scale,
+    image_mask,
+    text_mask,
+    image_id=None,
+    text_id=None,
+    negative_text_id=None,
+):
     """Two NegCLIP losses over a list of rows each; the second one's anchors need both halves."""
     total = zero(image, text, logit_scale)
     everyone = [True] * len(image)
-    halves = (
-        (image, text, negative_text, everyone, everyone, text_mask, image_id),
-        (negative_image, negative_text, text, image_mask, text_mask, everyone, None),
+    # a missing text equals nothing
+    says = (
+        None
+        if negative_text_id is None
+        else [x if ok else -1 - i for i, (x, ok) in enumerate(zip(negative_text_id, text_mask, strict=True))]
     )
-    for x, y, other, x_valid, y_valid, other_valid, ids in halves:
+    halves = (
+        (image, text, negative_text, everyone, everyone, text_mask, image_id, text_id, says),
+        (negative_image, negative_text, text, image_mask, text_mask, everyone, None, says, text_id),
+    )
+    for x, y, other, x_valid, y_valid, other_valid, ids, own_says, other_says in halves:
         anchors = [i for i in range(len(image)) if x_valid[i] and y_valid[i]]
+
+        def equal(i, j, one=own_says, two=other_says):
+            return one is not None and two is not None and int(one[i]) == int(two[j])
+
         for i in anchors:
+            keys = [j for j in range(len(y)) if meet(ids, own_says, i, j)]
             own = logit_scale * (x[i] * y[i]).sum()
-            to_text = [logit_scale * (x[i] * y[j]).sum() for j in range(len(y)) if y_valid[j] and meet(ids, i, j)]
-            to_text += [logit_scale * (x[i] * other[j]).sum() for j in range(len(y)) if other_valid[j]]
-            to_image = [logit_scale * (x[j] * y[i]).sum() for j in range(len(x)) if x_valid[j] and meet(ids, i, j)]
+            to_text = [logit_scale * (x[i] * y[j]).sum() for j in keys if y_valid[j]]
+            to_text += [
+                logit_scale * (x[i] * other[j]).sum() for j in range(len(y)) if other_valid[j] and not equal(i, j)
+            ]
+            to_image = [logit_scale * (x[j] * y[i]).sum() for j in keys if x_valid[j]]
             total = total + (log_sum(to_text) + log_sum(to_image) - 2 * own) / len(anchors) / 2
     return total

@@ -76,12 +76,13 @@ def next_threshold(image, text, negative, scale, mask=MASK, kinds=KINDS, previou
     return logit_threshold(image, text, negative, **settings)
 
 
-def target_loops(anchor, negative, scale, mask):
+def target_loops(anchor, negative, scale, mask, text_id=None, negative_text_id=None):
     size, count = negative.shape[:2]
     flat = [(n, k) for n in range(size) for k in range(count)]
     total = reference.zero(anchor, negative, scale)
     for i in range(size):
-        logits = {place: scale * (anchor[i] * negative[place]).sum() for place in flat if mask[place]}
+        met = [at for at in flat if mask[at] and not reference.is_caption(text_id, negative_text_id, i, *at)]
+        logits = {place: scale * (anchor[i] * negative[place]).sum() for place in met}
         if flat[i] in logits:
             total = total + (reference.log_sum(list(logits.values())) - logits[flat[i]]) / size
     return total

@@ -109,6 +109,7 @@ def loops(
     owner=OWNER,
     concept_id=None,
     image_id=None,
+    text_id=None,
     attention_temperature=TEMPERATURE,
 ):
     """The loss from the equations, and its accuracies in the order of the metrics."""
@@ -121,7 +122,7 @@ def loops(
 
     def negative(i, j):
         equal = concept_id is not None and any(owner[k] == i and concept_id[k] == concept_id[j] for k in places)
-        same = image_id is not None and image_id[owner[j]] == image_id[i]
+        same = any(ids is not None and ids[owner[j]] == ids[i] for ids in (image_id, text_id))
         return owner[j] != i and not equal and not same
 
     total, hits = (image.sum() + concepts.sum() + scale) * 0.0, [0, 0]
@@ -152,7 +153,7 @@ def test_equals_loops(form, concept_id):
     value, metrics = run(form, *tensors, concept_id=concept_id)
     expected, accuracies = loops(form, *tensors, concept_id=concept_id)
     assert_same(value, expected, tensors)
-    assert_metrics_detached(metrics, *form.keys)
+    assert_metrics_detached(metrics, *form.keys, *(["same_text_concepts"] if concept_id is not None else []))
     assert [float(metrics[key]) for key in form.keys if "accuracy" in key] == pytest.approx(accuracies)
     torch.testing.assert_close(metrics[form.keys[0]], value.detach())
 
@@ -278,7 +279,7 @@ def test_no_concept_at_all(form):
     image, concepts, *others = tensors
     value, metrics = run(form, image, concepts[:0], *others, owner=nobody[:0], concept_id=nobody[:0])
     assert_zero(value, tensors)
-    assert_metrics_detached(metrics, *form.keys, absent=form.keys)
+    assert_metrics_detached(metrics, *form.keys, "same_text_concepts", absent=form.keys)
 
 
 @EVERY

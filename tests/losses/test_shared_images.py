@@ -92,11 +92,12 @@ def ce_clip(i, t, ni, nt, s, b, c, **given):
 
 
 def ce_clip_loops(i, t, ni, nt, s, b, c, **given):
-    shared = {"threshold": THRESHOLD, "negative_kind": KINDS, "negative_mask": MASK}
+    own = reference.own_mask(given.get("text_id"), given.get("negative_text_id"), MASK)
+    shared = {"threshold": THRESHOLD, "negative_kind": KINDS, "negative_mask": own}
     return (
         reference.info_nce(i, t, logit_scale=s, negative_text=nt, negative_mask=MASK, **given)
         + WEIGHTS[0] * reference.negative_margin(i, t, nt, **shared)
-        + WEIGHTS[1] * reference.intra_modal(i, t, nt, logit_scale=s, negative_mask=MASK)
+        + WEIGHTS[1] * reference.intra_modal(i, t, nt, logit_scale=s, negative_mask=own)
     )
 
 
@@ -110,14 +111,15 @@ def released(i, t, ni, nt, s, b, c, **given):
     return ahnpl_released_loss(i, t, nt, logit_scale=s, **shared, **given)
 
 
-def released_loops(i, t, ni, nt, s, b, c, image_id=None):
+def released_loops(i, t, ni, nt, s, b, c, image_id=None, **ids):
     shift = (nt - t.unsqueeze(1)).detach()
-    total = reference.info_nce(i, t, logit_scale=s, negative_text=nt, negative_mask=MASK, image_id=image_id)
+    total = reference.info_nce(i, t, logit_scale=s, negative_text=nt, negative_mask=MASK, image_id=image_id, **ids)
     for anchor, negative in ((t, nt), (i, i.unsqueeze(1) + shift)):
-        total = total + 0.2 * test_ahnpl_released.target_loops(anchor, negative, s, MASK)
+        total = total + 0.2 * test_ahnpl_released.target_loops(anchor, negative, s, MASK, **ids)
     lead = s * (i * t).sum(1, keepdim=True) - s * (i.unsqueeze(1) * nt).sum(2)
     hinge = (LOGITS[KINDS] - lead).clamp(min=0)
-    return total + 0.2 * (hinge * MASK).sum() / MASK.numel()
+    own = reference.own_mask(ids.get("text_id"), ids.get("negative_text_id"), MASK)
+    return total + 0.2 * (hinge * own).sum() / MASK.numel()
 
 
 def concepts(name, i, t, ni, nt, s, b, c, concept_id=CONCEPT_ID, **given):

@@ -52,5 +52,25 @@ def test_what_the_released_code_does_not_clip_is_not_clipped(name, monkeypatch, 
     assert read_recipe(name, ["--use_cpu", "true"]).trainer_arguments["max_grad_norm"] == 0
 
 
+# which contrast no rows with each other
+NOTHING_CONTRASTED = {"hierarcaps/sandbox", "hierarcaps/vit_b32"}
+OWN_CHOICE = {"negclip/own", "clear_glass/factory", "slipform/factory", "slipform/real"}
+OWN_CHOICE |= {"clear_glass/vit_b32_concept_alignment"}
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=named)
+def test_it_says_whether_equal_texts_are_negatives(path):
+    """In a paper's recipe they are what its code makes of them, and no code masks them."""
+    given = yaml.safe_load(path.read_text())
+    if named(path) not in NOTHING_CONTRASTED:
+        assert given["mask_equal_texts"] == (named(path) in OWN_CHOICE)
+
+
+@pytest.mark.follows("hfcomp/trainers/_support/row_report.py", "(--mask_equal_texts false)")
+def test_the_plain_loss_is_restored_on_the_command_line():
+    found = read_recipe("negclip/own", ["--use_cpu", "true", "--mask_equal_texts", "false"])
+    assert found.trainer_arguments["mask_equal_texts"] is False
+
+
 def test_c2lip_clamps_the_scale_as_its_code_does():
     assert read_recipe("c2lip/siglip_cc3m", ["--use_cpu", "true"]).trainer_arguments["max_logit_scale"] == 100

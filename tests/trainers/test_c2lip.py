@@ -63,7 +63,7 @@ def folder(name, request):
 def test_the_defaults_are_those_of_the_paper(tmp_path):
     config = arguments(C2LIPTrainer, tmp_path)
     assert (config.concept_weight, config.cross_attended_weight, config.attention_temperature) == (1, 0.01, 1)
-    assert (config.concept_source, config.ignore_equal_concepts, config.max_concepts) == ("phrase", False, 8)
+    assert (config.concept_source, config.mask_equal_texts, config.max_concepts) == ("phrase", True, 8)
 
 
 @MODELS
@@ -106,8 +106,8 @@ def test_the_two_sources_embed_a_concept_differently(siglip, pairs, tmp_path):
     ("changes", "absent"),
     [
         (BOTH_OFF, {"concept_embeds", "concept_image_index", "concept_id", "tokens"}),
-        ({"cross_attended_weight": 0.0}, {"concept_id", "tokens"}),
-        ({"concept_weight": 0.0, "ignore_equal_concepts": True}, set()),
+        ({"cross_attended_weight": 0.0}, {"tokens"}),
+        ({"concept_weight": 0.0, "mask_equal_texts": False}, {"concept_id", "text_id"}),
     ],
 )
 def test_a_term_without_weight_computes_nothing(changes, absent, siglip, pairs, tmp_path):
@@ -124,7 +124,7 @@ def test_a_term_without_weight_computes_nothing(changes, absent, siglip, pairs, 
         "logit_bias",
         "rows",
     }
-    everything |= {"image_id"}  # of the set, whatever the loss reads
+    everything |= {"image_id", "text_id"}  # of the set, whatever the loss reads
     assert set(f) == everything - absent
     trainer.train()
     logged = {name for line in trainer.state.log_history for name in line}
@@ -163,7 +163,7 @@ def test_equal_concepts_of_other_images_are_negatives_or_ignored(folder, pairs, 
     rows = with_row(rows, 5, caption="a ball, a red  cube", concepts=["a red  cube"], concept_spans=[[[8, 19]]])
     found = {}
     for ignored in (False, True):
-        trainer = build(C2LIPTrainer, folder, rows, tmp_path, max_concepts=2, ignore_equal_concepts=ignored)
+        trainer = build(C2LIPTrainer, folder, rows, tmp_path, max_concepts=2, mask_equal_texts=ignored)
         batch = batch_of(trainer, range(8))
         found[ignored] = trainer.compute_loss(trainer.model.eval(), batch).detach()
         f = trainer.gather_features(trainer.model, batch)

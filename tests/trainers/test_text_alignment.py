@@ -53,7 +53,7 @@ def features(trainer, texts):
 
 @pytest.mark.parametrize("name", ["clip", "siglip"])
 def test_the_loss_is_infonce_of_captions_with_generalised_captions(name, rows, tmp_path, request):
-    trainer = build(request.getfixturevalue(name), rows, tmp_path)
+    trainer = build(request.getfixturevalue(name), rows, tmp_path, mask_equal_texts=False)
     loss, gradients = loss_and_gradients(trainer, range(8))
     captions = features(trainer, rows["caption"][:8])
     generalised = features(trainer, rows["generalised_caption"][:8])
@@ -88,7 +88,7 @@ def test_equal_generalised_captions_are_negatives_or_ignored(clip, rows, tmp_pat
     assert 8 < equal.sum() < 64
     found = {}
     for ignored in (False, True):
-        trainer = build(clip, rows, tmp_path, ignore_equal_captions=ignored)
+        trainer = build(clip, rows, tmp_path, mask_equal_texts=ignored)
         found[ignored] = trainer.compute_loss(trainer.model.eval(), batch_of(trainer, range(8))).detach()
     logits = trainer.model.plain.logit_scale.exp() * (
         features(trainer, rows["caption"][:8]) @ features(trainer, rows["generalised_caption"][:8]).T
@@ -190,7 +190,8 @@ def test_a_frozen_text_tower_is_refused(tmp_path):
 
 def test_captions_are_paired_with_each_text_that_is_asked_for(clip, rows, tmp_path):
     levels = with_levels(rows, group=["thing"] * len(rows), level_4=["being"] * len(rows))
-    trainer = build(clip, levels, tmp_path, aligned_with=["group", "level_4"], allow_levels=True)
+    settings = {"allow_levels": True, "mask_equal_texts": False}
+    trainer = build(clip, levels, tmp_path, aligned_with=["group", "level_4"], **settings)
     found = trainer.train_dataset
     assert found.column("caption") == [text for text in rows["caption"] for _ in range(2)]
     assert found.column("generalised_caption") == ["thing", "being"] * len(rows)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from hashlib import blake2b
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -87,12 +86,6 @@ def _plain(value: Any) -> Any:
 def _is_span(place: Any, length: int) -> bool:
     numbers = isinstance(place, list | tuple) and len(place) == 2 and all(isinstance(x, Integral) for x in place)
     return numbers and 0 <= place[0] < place[1] <= length
-
-
-def concept_id(text: str) -> int:
-    """A number for a phrase, 0 to 2^63 - 1, the same in every process: equal but for upper case and white space."""
-    words = " ".join(text.casefold().split())
-    return int.from_bytes(blake2b(words.encode(), digest_size=8).digest(), "big") >> 1
 
 
 def tokens_of(concepts: Sequence[Concept], places: TokenPlaces) -> list[tuple[list[int], bool]]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hfcomp.losses._ops.items import nan_without
 from hfcomp.losses._ops.shapes import check_shape
-from hfcomp.losses._ops.shared_images import count_others, image_groups
+from hfcomp.losses._ops.shared_rows import SharedRows, joint_numbers, ranks, shared_rows, sum_alike
 
 
 class Concepts(NamedTuple):
@@ -18,7 +18,7 @@ class Concepts(NamedTuple):
     embedding: Tensor  # [C, D], zeros for padding
     image_index: Tensor  # [C] long, image row, -1 = padding
     alike: Tensor | None  # [C] long, 0 to C - 1, the same number for equal phrases; None: no two phrases are equal
-    group: Tensor | None  # [N], 0 to N - 1, the same number for rows of one image; None: no two rows are
+    shared: SharedRows  # which image rows share their image or their caption
 
     @property
     def valid_count(self) -> Tensor:
@@ -36,18 +36,48 @@ class Concepts(NamedTuple):
         if self.alike is not None:
             phrases = torch.zeros_like(own, dtype=torch.int32).index_add_(1, self.alike, own.int())
             negative &= phrases[:, self.alike] == 0
-        if self.group is not None:
-            negative &= self.group[images].unsqueeze(1) != self.group[self.image_index.clamp(min=0)]
+        for numbers in self.shared:
+            if numbers is not None:
+                negative &= numbers[images].unsqueeze(1) != numbers[self.image_index.clamp(min=0)]
         return own, negative
 
-    def same_image(self, images: Tensor) -> dict[str, Tensor]:
-        """Return the metric `same_image_concepts`: concepts of other rows of one image, summed over image rows [r]."""
-        if self.group is None:
-            return {}
-        number = torch.zeros_like(self.group).index_add_(
-            0, self.image_index.clamp(min=0), (self.image_index >= 0).int()
+    def count_left_out(self, images: Tensor) -> dict[str, Tensor]:
+        """Return the metrics of concepts of other rows that image rows [r] leave out, as far as there are ids.
+
+        `same_image_concepts` are those of rows of one image, `same_text_concepts` further ones: of rows of one caption
+        and equal phrases.
+        """
+        metrics: dict[str, Tensor] = {}
+        given = [numbers for numbers in self.shared if numbers is not None]
+        if given:
+            entries = torch.zeros_like(given[0], dtype=torch.long)
+            entries.index_add_(0, self.image_index.clamp(min=0), (self.image_index >= 0).long())
+            metrics = self.shared.count_pairs(entries, images, "concepts")
+        if self.alike is not None:
+            other = metrics.get("same_text_concepts", 0.0)
+            metrics["same_text_concepts"] = self._count_equal_phrases(images) + other
+        return metrics
+
+    def _count_equal_phrases(self, images: Tensor) -> Tensor:
+        """Return how many concepts image rows leave out by equal phrases alone, [] float32."""
+        owner, valid = self.image_index.clamp(min=0), (self.image_index >= 0).long()
+        if self.alike is None or not len(images):
+            return torch.zeros((), device=owner.device)
+        phrase = self.alike
+        # for each concept those of its phrase, without those of rows that share something with its own row
+        rows = ranks(owner)
+        image, text = (rows if numbers is None else ranks(numbers[owner]) for numbers in self.shared)
+        shared = SharedRows(joint_numbers(phrase, image), joint_numbers(phrase, text))
+        others = sum_alike(phrase, valid) - shared.count_left_out(valid)
+        # a phrase that an image has twice counts once
+        twin = joint_numbers(phrase, rows).long()
+        places = torch.arange(len(twin), device=twin.device)
+        first = places.new_full((len(twin),), len(twin)).scatter_reduce_(
+            0, twin, torch.where(valid > 0, places, len(twin)), "amin"
         )
-        return {"same_image_concepts": count_others(self.group, number, images)}
+        chosen = images[torch.searchsorted(images, owner).clamp(max=len(images) - 1)] == owner
+        wanted = (first[twin] == places) & chosen
+        return torch.where(wanted, others, 0).sum().float()
 
     def images_of(self, part: slice, images: int) -> tuple[Tensor, Tensor]:
         """Return two masks [c, N] for some of the concepts: the concept's own image, its negatives."""
@@ -58,8 +88,9 @@ class Concepts(NamedTuple):
             equal = (self.alike[part].unsqueeze(1) == self.alike) & (self.image_index >= 0)
             phrases = torch.zeros_like(own, dtype=torch.int32)
             negative &= phrases.index_add_(1, self.image_index.clamp(min=0), equal.int()) == 0
-        if self.group is not None:
-            negative &= self.group[index.clamp(min=0)] != self.group
+        for numbers in self.shared:
+            if numbers is not None:
+                negative &= numbers[index.clamp(min=0)] != numbers
         return own, negative
 
 
@@ -69,7 +100,7 @@ def check_concepts(
     concept_id: Tensor | None,
     width: int,
     *,
-    image_id: Tensor | None = None,
+    ids: tuple[Tensor | None, Tensor | None] = (None, None),
     images: int | None = None,
 ) -> Concepts:
     """Return the concepts of a batch, with padding set to zeros.
@@ -79,7 +110,7 @@ def check_concepts(
         concept_image_index: [C] long, -1 = padding.
         concept_id: [C] long or None.
         width: D of the images.
-        image_id: [N] long or None.
+        ids: image_id and text_id, [N] long or None each.
         images: N, None where it is not known.
 
     Raises:
@@ -93,8 +124,9 @@ def check_concepts(
         if numbers.dtype is not torch.long:
             raise ValueError(f"{name} has type {numbers.dtype}, expected torch.long")
     alike = None if concept_id is None else torch.searchsorted(concept_id.sort().values, concept_id)
-    group = image_groups(image_id, images)
-    return Concepts(concepts.masked_fill((concept_image_index < 0).unsqueeze(1), 0), concept_image_index, alike, group)
+    shared = shared_rows(*ids, images)
+    there = concepts.masked_fill((concept_image_index < 0).unsqueeze(1), 0)
+    return Concepts(there, concept_image_index, alike, shared)
 
 
 def image_rows(image: Tensor, rows: slice | None) -> Tensor:

@@ -38,8 +38,8 @@ def contrast(
     additions: Tensor | None = None,
     query_mask: Tensor | None = None,
     key_mask: Tensor | None = None,
-    query_group: Tensor | None = None,
-    key_group: Tensor | None = None,
+    query_groups: Tensor | None = None,
+    key_groups: Tensor | None = None,
     columns: bool = True,
     tiles: Tiles | None = None,
 ) -> Contrast:
@@ -55,9 +55,9 @@ def contrast(
         additions: [Q, A] in logit units, may carry gradient; -inf takes the entry out, 0 leaves it (as padding).
         query_mask: [Q] bool; a masked query is in no column and its own row is empty.
         key_mask: [M] bool; a masked key is in no row and its own column is empty.
-        query_group: [Q] whole numbers, given together with key_group: a query and a key with equal numbers are not
-            contrasted, their entry is in no row and no column, whatever is added to it.
-        key_group: [M] likewise.
+        query_groups: [G, Q] whole numbers, given together with key_groups: a query and a key with equal numbers in any
+            of the G lines are not contrasted, their entry is in no row and no column, whatever is added to it.
+        key_groups: [G, M] likewise.
         columns: whether the column results are wanted at all.
         tiles: how the logits are visited; None chooses by device, threads, Q and M.
 
@@ -80,12 +80,12 @@ def contrast(
         check_mask("query_mask", query_mask, Q=rows)
     if key_mask is not None:
         check_mask("key_mask", key_mask, M=keys.shape[0])
-    if (query_group is None) != (key_group is None):
-        raise ValueError("query_group and key_group must be given together, found only one")
-    if query_group is not None and key_group is not None:
-        check_shape("query_group", query_group, Q=rows)
-        check_shape("key_group", key_group, M=keys.shape[0])
-    masks = (_absent(query_mask, query), _absent(key_mask, query), query_group, key_group)
+    if (query_groups is None) != (key_groups is None):
+        raise ValueError("query_groups and key_groups must be given together, found only one")
+    if query_groups is not None and key_groups is not None:
+        check_shape("query_groups", query_groups, G=None, Q=rows)
+        check_shape("key_groups", key_groups, G=len(query_groups), M=keys.shape[0])
+    masks = (_absent(query_mask, query), _absent(key_mask, query), query_groups, key_groups)
     visited = tiles_of(query, keys) if tiles is None else tiles
     return Contrast(*_Contrast.apply(query, keys, scale, additions, positions, masks, columns, visited))
 
@@ -119,16 +119,17 @@ class _Tile(NamedTuple):
 
     def mask(self, s: Tensor, masks: _Masks) -> None:
         """Set masked logits to -inf."""
-        query_absent, key_absent, query_group, key_group = masks
+        query_absent, key_absent, query_groups, key_groups = masks
         if query_absent is not None:
             s.add_(query_absent[self.rows, None])
         if key_absent is not None:
             s.add_(key_absent[self.keys])
-        if query_group is not None and key_group is not None:
-            same = query_group[self.rows, None] == key_group[self.keys]
-            # a fill takes many times as long as a look, which an accelerator would wait for
-            if not s.is_cpu or same.any():
-                s.masked_fill_(same, -torch.inf)
+        if query_groups is not None and key_groups is not None:
+            for query_group, key_group in zip(query_groups, key_groups, strict=True):
+                same = query_group[self.rows, None] == key_group[self.keys]
+                # a fill takes many times as long as a look, which an accelerator would wait for
+                if not s.is_cpu or same.any():
+                    s.masked_fill_(same, -torch.inf)
 
 
 def _tiles(rows: slice, positions: Tensor, keys: int, size: int) -> Iterator[_Tile]:

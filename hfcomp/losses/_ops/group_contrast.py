@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hfcomp.losses._ops.chunks import ChunkSums, check_first_derivative, chunk_rows, exp_difference, parts
-from hfcomp.losses._ops.group_members import Members, SharedImages
+from hfcomp.losses._ops.group_members import Members, SharedMembers
 from hfcomp.losses._ops.items import nan_without
 
 Terms = Callable[..., tuple[Tensor, ...]]
@@ -192,14 +192,14 @@ def both(first: Term, second: Term) -> Term:
 
 
 def contrast_members(
-    images: Members, texts: Members, temperature: float, rows: slice, shared: SharedImages | None
+    images: Members, texts: Members, temperature: float, rows: slice, shared: SharedMembers | None
 ) -> Term:
-    """Compute `contrast_both` of images and texts, excluding pairs of one image in two groups."""
+    """Compute `contrast_both` of images and texts, excluding pairs of one image or one caption in two groups."""
     return contrast_both(images, texts, temperature, rows, None if shared is None else shared.of_members)
 
 
 def weigh(
-    outer: Term, inner: Term, alpha: float, shared: SharedImages | None, rows: slice
+    outer: Term, inner: Term, alpha: float, shared: SharedMembers | None, rows: slice
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return alpha * inner + (1 - alpha) * outer, and both terms unweighted as detached metrics."""
     metrics = {

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hfcomp.losses._ops.chunks import chunk_rows, parts
 from hfcomp.losses._ops.group_contrast import Term, group_terms, mean_over_groups
-from hfcomp.losses._ops.group_members import Members, SharedImages, length, unit
+from hfcomp.losses._ops.group_members import Members, SharedMembers, length, unit
 
 
 def joint_lengths(image: Tensor, text: Tensor) -> Tensor:
@@ -26,7 +26,7 @@ def contrast_joint(
     centroid: Tensor,
     temperature: float,
     rows: slice,
-    shared: SharedImages | None = None,
+    shared: SharedMembers | None = None,
 ) -> Term:
     """Compute the mean over joint vectors of -log p(own group), their cosines with all centroids being the logits.
 
@@ -39,7 +39,7 @@ def contrast_joint(
         centroid: [G, D], of any length.
         temperature: in cosine, above 0.
         rows: the groups to sum over, divided by the number of joint vectors of all groups.
-        shared: which members show an image of other groups, whose centroids are then excluded for their joint vectors.
+        shared: which members share with other groups, whose centroids are then excluded for their joint vectors.
     """
     groups, size, width = image.embedding.shape
     group, valid = torch.arange(groups, device=centroid.device)[rows], image.mask.any(1)
@@ -76,7 +76,7 @@ def contrast_joint(
     )
 
 
-def _count_compared(mask: Tensor, shared: SharedImages | None) -> Tensor:
+def _count_compared(mask: Tensor, shared: SharedMembers | None) -> Tensor:
     """Return how many joint vectors of all groups [G, N] meet the centroid of another group, [] long."""
     groups, there = torch.arange(len(mask), device=mask.device), mask.any(1)
     size, found = mask.shape[1], groups.new_zeros(())

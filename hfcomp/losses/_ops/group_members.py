@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from hfcomp.losses._ops.shapes import check_mask, check_shape
-from hfcomp.losses._ops.shared_images import image_groups
+from hfcomp.losses._ops.shared_rows import check_ids, joint_numbers, ranks
 
 
 class Members(NamedTuple):
@@ -23,35 +24,40 @@ class Members(NamedTuple):
         return self.embedding.sum(1) / self.mask.sum(1, keepdim=True).clamp(min=1)
 
 
-class SharedImages:
-    """Which members show an image that other groups have as well: no negatives of each other.
+class SharedMembers:
+    """Which members show an image, or have a caption, that other groups have as well: no negatives of each other.
 
     Args:
-        image: [G, N], a number from 0 to G * N - 1 for each member, the same for members of one image.
+        image_id: [G, N] long, equal for members of one image, or None.
+        text_id: [G, N] long, equal for members of one caption, or None.
         mask: [G, N] bool, True = a member.
     """
 
-    def __init__(self, image: Tensor, mask: Tensor) -> None:
-        places = torch.arange(image.numel(), device=image.device, dtype=image.dtype).view_as(image)
-        # what is masked shows nothing that another member does
-        self.image, self.mask = torch.where(mask, image, image.numel() + places), mask
+    def __init__(self, image_id: Tensor | None, text_id: Tensor | None, mask: Tensor) -> None:
+        self.mask = mask
+        # None: no two members share it
+        self.image, self.text = (None if ids is None else _numbers(ids, mask) for ids in (image_id, text_id))
 
     def of_members(self, groups: Tensor) -> Tensor:
-        """Return for the members of groups [r] which members of other groups show their image, [r, N, G, N] bool."""
-        same = self.image[groups, :, None, None] == self.image
+        """Return for the members of groups [r] which members of other groups share with them, [r, N, G, N] bool."""
+        same = self._any(lambda numbers: numbers[groups, :, None, None] == numbers)
         return same & self._others(groups)[:, None, :, None]
 
     def of_groups(self, groups: Tensor) -> Tensor:
-        """Return for the members of groups [r] which other groups have their image, [r, N, G] bool."""
-        some, every = self.image[groups].long(), self.image.long()
-        # each image of these groups has a slot, so that the table is of their members alone; the last is of all others
-        others = some.numel()
-        slot = every.new_full((2 * every.numel(),), others)
-        slot[some.flatten()] = torch.arange(others, device=slot.device)
-        table = self.mask.new_zeros((others + 1, len(every)))
-        group = torch.arange(len(every), device=slot.device).unsqueeze(1).expand_as(every)
-        table[torch.where(self.mask, slot[every], others), group] = True
-        return table[slot[some]] & self._others(groups)[:, None, :]
+        """Return for the members of groups [r] which other groups share with them, [r, N, G] bool."""
+
+        def table_of(numbers: Tensor) -> Tensor:
+            some, every = numbers[groups].long(), numbers.long()
+            # each number of these groups has a slot: the table is of their members alone; the last is of all others
+            others = some.numel()
+            slot = every.new_full((2 * every.numel(),), others)
+            slot[some.flatten()] = torch.arange(others, device=slot.device)
+            table = self.mask.new_zeros((others + 1, len(every)))
+            group = torch.arange(len(every), device=slot.device).unsqueeze(1).expand_as(every)
+            table[torch.where(self.mask, slot[every], others), group] = True
+            return table[slot[some]]
+
+        return self._any(table_of) & self._others(groups)[:, None, :]
 
     def of_centroids(self, groups: Tensor) -> Tensor:
         """Return `of_groups` for keys that are one centroid for each group, [r, N, G, 1] bool."""
@@ -62,13 +68,41 @@ class SharedImages:
         return self.of_centroids(groups).any(1, keepdim=True)
 
     def pairs(self, rows: slice) -> dict[str, Tensor]:
-        """Return the metric `same_image_pairs`: pairs of members of two groups, summed over those of `rows`."""
-        groups = torch.arange(len(self.image), device=self.image.device).unsqueeze(1)
-        everywhere, within = _repeats(self.image.long()), _repeats(groups * 2 * self.image.numel() + self.image)
-        return {"same_image_pairs": torch.where(self.mask, everywhere - within, 0)[rows].sum().float()}
+        """Return the metrics `same_image_pairs` and `same_text_pairs`, as far as there are ids.
+
+        They are the pairs of members of two groups with one image, and those with one caption and two images, summed
+        over the members of `rows`.
+        """
+        metrics, of_image = {}, torch.zeros_like(self.mask, dtype=torch.long)
+        if self.image is not None:
+            of_image = self._pairs_of(self.image)
+            metrics["same_image_pairs"] = of_image
+        if self.text is not None:
+            both = of_image
+            if self.image is not None:
+                pairs = joint_numbers(ranks(self.image.flatten()), ranks(self.text.flatten()))
+                both = self._pairs_of(pairs.view_as(self.text))
+            metrics["same_text_pairs"] = self._pairs_of(self.text) - both
+        return {name: torch.where(self.mask, found, 0)[rows].sum().float() for name, found in metrics.items()}
+
+    def _pairs_of(self, numbers: Tensor) -> Tensor:
+        """Return how many members of other groups have each one's number, [G, N] long."""
+        groups = torch.arange(len(numbers), device=numbers.device).unsqueeze(1)
+        return _repeats(numbers.long()) - _repeats(groups * 2 * numbers.numel() + numbers)
+
+    def _any(self, shares: Callable[[Tensor], Tensor]) -> Tensor:
+        found = [shares(numbers) for numbers in (self.image, self.text) if numbers is not None]
+        return found[0] if len(found) == 1 else found[0] | found[1]
 
     def _others(self, groups: Tensor) -> Tensor:
         return groups.unsqueeze(1) != torch.arange(len(self.mask), device=groups.device)
+
+
+def _numbers(ids: Tensor, mask: Tensor) -> Tensor:
+    """Return a number below 2 * G * N for each member, the same for equal ids; what is masked equals nothing."""
+    numbers = ranks(ids.flatten()).view_as(ids)
+    places = torch.arange(ids.numel(), device=ids.device, dtype=numbers.dtype).view_as(ids)
+    return torch.where(mask, numbers, ids.numel() + places)
 
 
 def _repeats(numbers: Tensor) -> Tensor:
@@ -77,21 +111,21 @@ def _repeats(numbers: Tensor) -> Tensor:
     return torch.searchsorted(ordered, numbers, right=True) - torch.searchsorted(ordered, numbers)
 
 
-def check_images(image_id: Tensor | None, mask: Tensor) -> SharedImages | None:
-    """Return which members of groups share their images, None without ids.
+def check_shared(image_id: Tensor | None, text_id: Tensor | None, mask: Tensor) -> SharedMembers | None:
+    """Return which members of groups share their images or captions, None without ids.
 
     Args:
         image_id: [G, N] long, equal for members of one image, or None.
+        text_id: [G, N] long, equal for members of one caption, or None.
         mask: [G, N] bool, True = a member.
 
     Raises:
-        ValueError: if image_id has another shape or type.
+        ValueError: if ids have another shape or type.
     """
-    if image_id is None:
-        return None
-    check_shape("image_id", image_id, G=len(mask), N=mask.shape[1])
-    image = image_groups(image_id.flatten(), mask.numel())
-    return None if image is None else SharedImages(image.view_as(mask), mask)
+    for name, ids in (("image_id", image_id), ("text_id", text_id)):
+        if ids is not None:
+            check_ids(name, ids, G=len(mask), N=mask.shape[1])
+    return None if image_id is None and text_id is None else SharedMembers(image_id, text_id, mask)
 
 
 def check_groups(image: Tensor, text: Tensor, mask: Tensor | None) -> tuple[Members, Members]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hfcomp.losses._ops.contrast import contrast, log_sum_exp
 from hfcomp.losses._ops.shapes import check_negatives, check_pairs, check_scalar
-from hfcomp.losses._ops.shared_images import anchors_with_keys, image_groups, same_image_pairs
+from hfcomp.losses._ops.shared_rows import NegativeKeys, SharedRows, count_anchors, negative_keys, shared_rows
 
 
 class Direction(NamedTuple):
@@ -75,7 +75,7 @@ def both_directions(
     anchors: Tensor | None,
     image_mask: Tensor | None = None,
     text_mask: Tensor | None = None,
-    group: Tensor | None = None,
+    shared: SharedRows,
 ) -> tuple[Direction, Direction]:
     """Contrast images with texts and texts with images.
 
@@ -91,12 +91,13 @@ def both_directions(
         anchors: [R] long, or None for all N.
         image_mask: [N] bool.
         text_mask: [N] bool.
-        group: [N] of `image_groups`: a row is not contrasted with rows of its group, so that additions of own pairs
-            are to be -inf.
+        shared: a row is not contrasted with rows that share its image or caption, itself among them, so that additions
+            of own pairs are to be -inf.
 
     Returns:
         Image to text, text to image.
     """
+    groups = shared.groups()
     if anchors is None:
         whole = contrast(
             image,
@@ -106,8 +107,8 @@ def both_directions(
             additions=additions,
             query_mask=image_mask,
             key_mask=text_mask,
-            query_group=group,
-            key_group=group,
+            query_groups=groups,
+            key_groups=groups,
         )
         mirrored = whole.entries.gather(0, positions)
         return (
@@ -122,8 +123,8 @@ def both_directions(
             positions=positions[anchors],
             additions=additions[anchors],
             key_mask=key_mask,
-            query_group=None if group is None else group[anchors],
-            key_group=group,
+            query_groups=shared.groups(anchors),
+            key_groups=groups,
             columns=False,
         )
         for query, keys, key_mask in ((image, text, text_mask), (text, image, image_mask))
@@ -135,20 +136,37 @@ def both_directions(
 
 
 def plain_directions(
-    image: Tensor, text: Tensor, scale: Tensor, anchors: Tensor | None, group: Tensor | None = None
+    image: Tensor, text: Tensor, scale: Tensor, anchors: Tensor | None, shared: SharedRows
 ) -> tuple[Direction, Direction]:
     """Contrast N images with N texts; each anchor's own pair is its one position ([N, D], [N, D], [], [R] or None)."""
     own = torch.arange(len(image), device=image.device).unsqueeze(1)
     out = image.new_full(own.shape, -torch.inf)
-    return both_directions(image, text, scale, positions=own, additions=out, anchors=anchors, group=group)
+    return both_directions(image, text, scale, positions=own, additions=out, anchors=anchors, shared=shared)
 
 
 def with_all_negatives(
-    direction: Direction, image: Tensor, negative_text: Tensor, mask: Tensor, scale: Tensor
+    direction: Direction,
+    image: Tensor,
+    negative_text: Tensor,
+    mask: Tensor,
+    scale: Tensor,
+    image_number: Tensor | None = None,
+    text_number: Tensor | None = None,
 ) -> Direction:
-    """Add the unmasked negative texts of all rows as keys ([R, D] anchors, [N, K, D], [N, K] bool)."""
+    """Add the unmasked negative texts of all rows as keys ([R, D] anchors, [N, K, D], [N, K] bool).
+
+    An image does not meet a text whose number ([N, K]) is its own ([R]); without numbers it meets all.
+    """
     negative_text = negative_text.masked_fill(~mask.unsqueeze(-1), 0)
-    more = contrast(image, negative_text.flatten(0, 1), scale, key_mask=mask.flatten(), columns=False)
+    more = contrast(
+        image,
+        negative_text.flatten(0, 1),
+        scale,
+        key_mask=mask.flatten(),
+        query_groups=None if image_number is None else image_number.unsqueeze(0),
+        key_groups=None if text_number is None else text_number.flatten().unsqueeze(0),
+        columns=False,
+    )
     others = log_sum_exp(torch.stack((direction.others, more.row), -1))
     return Direction(others, torch.maximum(direction.top, more.row_top), direction.entries)
 
@@ -167,27 +185,41 @@ def contrast_pairs(
     negative_text: Tensor | None,
     negative_mask: Tensor | None,
     rows: slice | None,
-    image_id: Tensor | None = None,
+    ids: tuple[Tensor | None, Tensor | None, Tensor | None],
 ) -> tuple[Direction, Direction, tuple[Tensor, Tensor], dict[str, Tensor]]:
     """Check and contrast a batch whose images also meet all N*K negative texts; arguments as in `info_nce_loss`.
 
+    The ids are image_id, text_id and negative_text_id.
+
     Returns:
         Image to text, text to image, how many of N anchors have another key in each ([] long), and the metrics
-        `hard_negative_accuracy` where there are negatives and `same_image_pairs` where there are ids.
+        `hard_negative_accuracy` where there are negatives and of what is left out where there are ids.
     """
     size, width = check_pairs(image, text)
     scale, anchors = check_scalar("logit_scale", logit_scale), select(size, rows, image.device)
-    group = image_groups(image_id, size)
-    to_text, to_image = plain_directions(image, text, scale, anchors, group)
-    metrics = same_image_pairs(group, rows)
+    image_id, text_id, negative_text_id = ids
+    shared = shared_rows(image_id, text_id, size)
+    to_text, to_image = plain_directions(image, text, scale, anchors, shared)
+    ones = torch.ones(size, dtype=torch.long, device=image.device)
+    metrics = shared.count_pairs(ones, rows, "pairs")
     if negative_text is None:
-        if negative_mask is not None:
-            raise ValueError("negative_mask is given without negative_text")
-        return to_text, to_image, (anchors_with_keys(group, image),) * 2, metrics
+        for name, given in (("negative_mask", negative_mask), ("negative_text_id", negative_text_id)):
+            if given is not None:
+                raise ValueError(f"{name} is given without negative_text")
+        return to_text, to_image, (count_anchors(shared, image),) * 2, metrics
     mask = check_negatives(negative_text, negative_mask, size, width)
-    part = slice(None) if anchors is None else anchors
-    to_text = with_all_negatives(to_text, image[part], negative_text, mask, scale)
-    hardest = own_negative_logits(image[part].detach(), negative_text[part].detach(), mask[part], scale.detach())
-    metric = hard_negative_accuracy(to_text.entries[:, 0], hardest, mask.any(1).sum())
-    counts = anchors_with_keys(group, image, mask), anchors_with_keys(group, image)
-    return to_text, to_image, counts, {**metrics, "hard_negative_accuracy": metric}
+    keys, part = negative_keys(mask, text_id, negative_text_id), slice(None) if anchors is None else anchors
+    numbers = None if keys.caption is None else keys.caption[part], keys.number
+    to_text = with_all_negatives(to_text, image[part], negative_text, mask, scale, *numbers)
+    metrics |= _own_negatives_metric(to_text, image[part].detach(), negative_text[part].detach(), keys, part, scale)
+    counts = count_anchors(shared, image, keys.met()), count_anchors(shared, image)
+    return to_text, to_image, counts, {**metrics, **keys.metrics(rows)}
+
+
+def _own_negatives_metric(
+    to_text: Direction, image: Tensor, negative_text: Tensor, keys: NegativeKeys, part: slice | Tensor, scale: Tensor
+) -> dict[str, Tensor]:
+    """Return `hard_negative_accuracy` of the anchors `part` ([R, D], [R, K, D])."""
+    own = keys.own_mask()
+    hardest = own_negative_logits(image, negative_text, own[part], scale.detach())
+    return {"hard_negative_accuracy": hard_negative_accuracy(to_text.entries[:, 0], hardest, own.any(1).sum())}

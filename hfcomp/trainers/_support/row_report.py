@@ -11,6 +11,7 @@ from hfcomp.data.draws.crops import CROP_BOX
 from hfcomp.data.image_ids import IMAGE_ID, shared_rows
 from hfcomp.data.loading import TrainingRows, number_of_entries
 from hfcomp.data.streaming import StreamedRows
+from hfcomp.data.text_ids import rows_with_equal_texts
 from hfcomp.fields import columns_of
 
 logger = logging.get_logger(__name__)
@@ -43,6 +44,14 @@ def report_rows(rows: Any, trainer_class: Any, args: Any, required: tuple[str, .
         return
     if "negative_captions" in columns:
         _report_negative_captions(rows)
+    if _masks_images(required) and args.mask_equal_texts and "caption" in rows.dataset.column_names:
+        equal = rows_with_equal_texts(rows.column("caption"))
+        if equal:
+            logger.warning(
+                f"{equal:,} of {len(rows):,} rows share their caption with another row: within a batch hfcomp's "
+                "losses do not use them as negatives of each other, and the log counts them as same_text_pairs. To "
+                "keep them as negatives set mask_equal_texts=False (--mask_equal_texts false)."
+            )
     if _masks_images(required) and IMAGE_ID in rows.dataset.column_names:
         shared = shared_rows(rows.column(IMAGE_ID))
         if shared:
@@ -153,6 +162,30 @@ def check_image_ids(inputs: dict[str, Any], rows: Any, required: tuple[str, ...]
         f"the rows of the training set have an {IMAGE_ID!r}, given or made from their images, but the collator "
         "returned no key of that name: rows of one image would be negatives of each other. Add "
         "hfcomp.data.row_values.row_fields(rows, names) to the collator's batch."
+    )
+
+
+def check_text_ids(inputs: dict[str, Any], required: tuple[str, ...]) -> None:
+    """Checks that a batch says which texts are equal, which a user's collator may leave out.
+
+    Args:
+        inputs: the batch.
+        required: features that the objective reads.
+
+    Raises:
+        ValueError: for a missing key, naming what to call.
+    """
+    negatives = "negative_text_embeds" in required and "negative_text_id" not in inputs
+    if not _masks_images(required) or ("text_id" in inputs and not negatives):
+        return
+    missing = "text_id" if "text_id" not in inputs else "negative_text_id"
+    how = {
+        "text_id": "hfcomp.data.row_values.row_fields(rows, names)",
+        "negative_text_id": "hfcomp.data.text_ids.text_key of each negative, a long tensor [B, K],",
+    }[missing]
+    raise ValueError(
+        f"the collator returned no {missing!r}: equal texts of a batch would be negatives of each other. Add {how} to "
+        "the collator's batch, or set mask_equal_texts=False."
     )
 
 

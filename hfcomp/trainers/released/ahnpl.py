@@ -75,6 +75,8 @@ class AHNPLReleasedTrainer(ThresholdTrainer):
             negative_kind=f.negative_kind,
             negative_mask=f.negative_text_mask,
             image_id=f.image_id,
+            text_id=f.text_id,
+            negative_text_id=f.negative_text_id,
             multimodal_weight=self.args.multimodal_weight,
             margin_weight=self.args.margin_weight,
             rows=f.rows,
@@ -90,7 +92,7 @@ class AHNPLReleasedTrainer(ThresholdTrainer):
             logit_scale=features.logit_scale,
             previous=features.learned["threshold"],
             negative_kind=features.negative_kind,
-            negative_mask=features.negative_text_mask,
+            negative_mask=features.own_negative_mask,
         )
 
 

@@ -8,8 +8,9 @@ import pytest
 import torch
 from datasets import Dataset, Features
 
-from hfcomp.data.concepts.tokens import Concept, concept_id, tokens_of, with_spans, word_places
+from hfcomp.data.concepts.tokens import Concept, tokens_of, with_spans, word_places
 from hfcomp.data.features import CONCEPT_FEATURES
+from hfcomp.data.text_ids import text_key
 from tests.data.test_collators import collator_for, row, tokenizer_of
 
 FOLDERS = ("clip", "metaclip2", "siglip", "siglip2")
@@ -125,8 +126,8 @@ def test_a_slow_tokenizer_of_another_kind_is_refused():
 
 def test_concept_ids_are_the_same_in_every_process_and_blind_to_case():
     # blake2b of "a red cube", 8 bytes, without the lowest bit
-    assert concept_id("a red cube") == concept_id(" A  RED\tcube ") == 7838600433083661412
-    assert len({concept_id(text) for text in ("a red cube", "red cube", "a red cubes", "aredcube")}) == 4
+    assert text_key("a red cube") == text_key(" A  RED\tcube ") == 7838600433083661412
+    assert len({text_key(text) for text in ("a red cube", "red cube", "a red cubes", "aredcube")}) == 4
 
 
 # Batches
@@ -176,7 +177,7 @@ def test_equal_concepts_have_equal_numbers(clip, concept_tokens):
     spans = [[[0, 10]], [[15, 25]]]
     rows = [row(0, caption=caption, concepts=["a red cube", "A RED cube"], concept_spans=spans), row(1, caption="A")]
     found = collator_for(clip, max_concepts=3, concept_tokens=concept_tokens)(rows)["concept_id"].tolist()
-    assert found == [concept_id("a red cube")] * 2 + [0] + [concept_id("a"), 0, 0]
+    assert found == [text_key("a red cube")] * 2 + [0] + [text_key("a"), 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,204 @@
+"""Rows of a batch that share their image or their caption: what is true of one is true of the other."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from hfcomp.losses._ops.shapes import check_shape
+
+
+class SharedRows(NamedTuple):
+    """Which of N rows show one image and which have one caption: no positives and no negatives of each other.
+
+    Row 0 may share its image with 1 and its caption with 2 where 1 and 2 share nothing. So each relation has its own
+    numbers, 0 to N - 1, equal for rows that share it; None where no ids are given.
+    """
+
+    image: Tensor | None  # [N] int32
+    text: Tensor | None  # [N] int32
+
+    def groups(self, rows: slice | Tensor = slice(None)) -> Tensor | None:
+        """Return the numbers of some rows [r], a line for each relation, [relations, r]; None without any."""
+        given = [numbers[rows] for numbers in self if numbers is not None]
+        return torch.stack(given) if given else None
+
+    def count_left_out(self, entries: Tensor) -> Tensor:
+        """Return how many entries each row leaves out, [N]: its own, and those of the rows that share with it.
+
+        Args:
+            entries: [N] long, how many each row has.
+        """
+        given = [numbers for numbers in self if numbers is not None]
+        if not given:
+            return entries
+        total = sum_alike(given[0], entries)
+        for numbers in given[1:]:  # what shares both is counted twice
+            total = total + sum_alike(numbers, entries) - sum_alike(joint_numbers(*given), entries)
+        return total
+
+    def count_pairs(self, entries: Tensor, rows: slice | Tensor | None, name: str) -> dict[str, Tensor]:
+        """Return the metrics `same_image_<name>` and `same_text_<name>`, as far as there are ids.
+
+        They are the entries of other rows with the same image, and of those with the same caption and another image,
+        summed over rows: together what is left out.
+
+        Args:
+            entries: [N] long, how many each row has.
+            rows: of the anchors; None is all.
+            name: such as pairs.
+        """
+        part, metrics = slice(None) if rows is None else rows, {}
+        of_image = entries if self.image is None else sum_alike(self.image, entries)
+        if self.image is not None:
+            metrics[f"same_image_{name}"] = (of_image - entries)[part].sum().float()
+        if self.text is not None:
+            metrics[f"same_text_{name}"] = (self.count_left_out(entries) - of_image)[part].sum().float()
+        return metrics
+
+
+def shared_rows(image_id: Tensor | None, text_id: Tensor | None, size: int | None) -> SharedRows:
+    """Return which rows share something.
+
+    Args:
+        image_id: [N] long, equal for rows of one image, or None.
+        text_id: [N] long, equal for rows of one caption, or None.
+        size: N, None where it is not known.
+
+    Raises:
+        ValueError: if ids have another shape or type.
+    """
+    for name, ids in (("image_id", image_id), ("text_id", text_id)):
+        if ids is not None:
+            check_ids(name, ids, N=size)
+    image, text = (None if ids is None else ranks(ids) for ids in (image_id, text_id))
+    return SharedRows(image, text)
+
+
+def check_ids(name: str, ids: Tensor, **sizes: int | None) -> None:
+    """Raise unless `ids` is long and has the named sizes.
+
+    Raises:
+        ValueError: naming the argument and what was found and expected.
+    """
+    check_shape(name, ids, **sizes)
+    if ids.dtype is not torch.long:
+        raise ValueError(f"{name} has type {ids.dtype}, expected torch.long")
+
+
+def check_negative_ids(text_id: Tensor | None, negative_text_id: Tensor | None, **sizes: int | None) -> None:
+    """Raise unless ids of negative texts come with those of captions, are long and have the named sizes.
+
+    Raises:
+        ValueError: naming the argument and what was found and expected.
+    """
+    if negative_text_id is None:
+        return
+    check_ids("negative_text_id", negative_text_id, **sizes)
+    if text_id is None:
+        raise ValueError("negative_text_id is given without text_id, expected both: it is compared with that")
+
+
+def ranks(ids: Tensor) -> Tensor:
+    """Return a number below n for each of n ids [n], the same for equal ones, [n] int32."""
+    # 4 bytes to compare with each key in place of 8
+    return torch.searchsorted(ids.sort().values, ids, out_int32=True)
+
+
+def joint_numbers(first: Tensor, second: Tensor) -> Tensor:
+    """Return a number below n, equal where both numbers [n], which lie between 0 and n - 1, are."""
+    return ranks(first.long() * len(first) + second)
+
+
+def sum_alike(numbers: Tensor, entries: Tensor) -> Tensor:
+    """Return for each row the sum of entries [n] over all rows of its number, its own included, [n]."""
+    return torch.zeros_like(entries).index_add_(0, numbers, entries)[numbers]
+
+
+def count_anchors(shared: SharedRows, image: Tensor, more: Tensor | None = None) -> Tensor:
+    """Return how many of N anchors have another key than their own, [] long.
+
+    Args:
+        shared: which rows share something.
+        image: [N, D].
+        more: [N] bool, of the global batch, whether an anchor meets a further key.
+    """
+    ones = torch.ones(len(image), dtype=torch.long, device=image.device)
+    meets = shared.count_left_out(ones) < len(image)
+    return (meets if more is None else meets | more).sum()
+
+
+class NegativeKeys(NamedTuple):
+    """The N * K negative texts as keys of every image, but where one equals the caption of the image's own row."""
+
+    mask: Tensor  # [N, K] bool, True = valid
+    caption: Tensor | None  # [N] int32, a number for each caption, equal for equal ones; None without ids
+    number: Tensor | None  # [N, K] int32, of the caption that the negative equals, -1 = of none; None without ids
+
+    def own_mask(self) -> Tensor:
+        """Return which of its own negatives each image meets, [N, K] bool."""
+        if self.number is None or self.caption is None:
+            return self.mask
+        return self.mask & (self.number != self.caption.unsqueeze(1))
+
+    def count_left_out(self) -> Tensor:
+        """Return how many valid negatives each image leaves out, [N] long."""
+        none = torch.zeros(len(self.mask), dtype=torch.long, device=self.mask.device)
+        if self.number is None or self.caption is None:
+            return none
+        equal = self.mask & (self.number >= 0)
+        return none.index_add_(0, self.number.clamp(min=0).flatten(), equal.flatten().long())[self.caption]
+
+    def met(self) -> Tensor:
+        """Return whether an image meets any negative, [N] bool."""
+        return self.count_left_out() < self.mask.sum()
+
+    def metrics(self, rows: slice | None) -> dict[str, Tensor]:
+        """Return the metric `same_text_negatives`: how many are left out, summed over images; none without ids."""
+        if self.number is None:
+            return {}
+        return {"same_text_negatives": self.count_left_out()[slice(None) if rows is None else rows].sum().float()}
+
+
+def negative_keys(mask: Tensor, text_id: Tensor | None, negative_text_id: Tensor | None) -> NegativeKeys:
+    """Return which of the negatives with this mask [N, K] every image meets.
+
+    Args:
+        mask: [N, K] bool, True = valid.
+        text_id: [N] long, equal for equal captions, or None.
+        negative_text_id: [N, K] long, of the same numbers, or None.
+
+    Raises:
+        ValueError: if ids have another shape or type, or those of captions are missing.
+    """
+    check_negative_ids(text_id, negative_text_id, N=len(mask), K=mask.shape[1])
+    if text_id is None or negative_text_id is None:
+        return NegativeKeys(mask, None, None)
+    ordered = text_id.sort().values
+    number = torch.searchsorted(ordered, negative_text_id.contiguous(), out_int32=True)
+    equal = ordered[number.clamp(max=len(ordered) - 1)] == negative_text_id
+    return NegativeKeys(mask, ranks(text_id), number.masked_fill(~equal, -1))
+
+
+def doubled_texts(text_id: Tensor | None, negative_text_id: Tensor | None, valid: Tensor) -> Tensor | None:
+    """Return numbers below 2N for [captions; negative texts], equal for equal ones, [2N] int32; None without ids.
+
+    Args:
+        text_id: [N] long or None.
+        negative_text_id: [N] long or None, of the same numbers. None: a negative text equals no other.
+        valid: [2N] bool; a masked text equals no other.
+
+    Raises:
+        ValueError: if ids have another shape or type, or those of captions are missing.
+    """
+    size = len(valid) // 2
+    check_negative_ids(text_id, negative_text_id, N=size)
+    if text_id is None:
+        return None
+    if negative_text_id is None:
+        valid, negative_text_id = valid & (torch.arange(2 * size, device=valid.device) < size), text_id
+    numbers = ranks(torch.cat([text_id, negative_text_id]))
+    places = torch.arange(2 * size, dtype=numbers.dtype, device=numbers.device)
+    return ranks(torch.where(valid, numbers, 2 * size + places))
