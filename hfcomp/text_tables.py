@@ -13,8 +13,10 @@ import re
 import shlex
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,6 +25,7 @@ from hfcomp.reading import FileError, csv_rows
 DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}
 """What columns may be separated by, with a name for messages."""
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_STATED = re.compile(r"sep=(.)[\r\n]+")
 _FILE_NAME = re.compile(r"\S*\.(\w{2,5})")
 
 
@@ -58,14 +61,16 @@ class TextTable:
         self.opener, self.name, self.looked_at = opener, name, looked_at
         self.notes: list[str] = []
         self.encoding = encoding or self._marked_encoding()
-        self.is_quoted: bool = True
+        self.is_quoted, self._states_delimiter = True, False
         expected = "\t" if name.lower().removesuffix(".gz").endswith(".tsv") else ","
-        first = next((line for line in self._lines() if line.strip("\r\n")), "")
-        self.delimiter = delimiter or _delimiter(first, expected)
+        stated = _STATED.fullmatch(next(self._lines(), ""))
+        self._states_delimiter = stated is not None
+        head = [*islice((line for line in self._lines() if line.strip("\r\n")), 2)]
+        self.delimiter = delimiter or (stated[1] if stated else _delimiter(head, expected))
         if delimiter is None and self.delimiter != expected:
+            there = DELIMITERS.get(self.delimiter, repr(self.delimiter))
             self.notes.append(
-                f"{name}: columns are separated by {DELIMITERS[self.delimiter]}, not by {DELIMITERS[expected]}, as in "
-                "its first line."
+                f"{name}: columns are separated by {there}, not by {DELIMITERS[expected]}, as in its first line."
             )
         self._is_settled = self.delimiter != "\t"
         self.columns = self._named(next(self._quoted(width=None), (0, []))[1])
@@ -140,8 +145,10 @@ class TextTable:
         width = None
         for line in _recorded(self._lines(), [], self.looked_at):
             cells = line.rstrip("\r\n").split(self.delimiter)
+            if cells == [""]:
+                continue
             width = width or len(cells)
-            if len(cells) != width and cells != [""]:
+            if len(cells) != width:
                 return False
             if '"' in line:
                 number.update(cell[0] == cell[-1] == '"' and len(cell) > 1 for cell in cells if '"' in cell)
@@ -160,29 +167,38 @@ class TextTable:
         return any(kind and kind == _kind(cell) for part in fitting for kind, cell in zip(kinds, part, strict=True))
 
     def _named(self, names: list[str]) -> list[str]:
-        twice = next((name for name, number in Counter(names).items() if number > 1 and name.strip()), None)
+        twice = next((name for name, number in Counter(map(str.strip, names)).items() if number > 1 and name), None)
         if twice is not None:
             raise FileError(f"{self.name}, line 1: the column {twice!r} is named twice. Rename or remove one of them.")
-        return [name if name.strip() else f"Unnamed: {place}" for place, name in enumerate(names)]
+        return [name.strip() or f"Unnamed: {place}" for place, name in enumerate(names)]
 
     def _marked_encoding(self) -> str:
-        with self.opener() as file:
+        with self._opened() as file:
             return "utf-16" if file.read(2) in _UTF_16 else "utf-8-sig"
 
+    @contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
+        try:
+            with self.opener() as file:
+                yield file
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise FileError(f"{self.name} cannot be decompressed: {error}. Fetch it again.") from error
+
     def _lines(self) -> Iterator[str]:
-        """Physical lines with their ends."""
-        with self.opener() as raw, io.TextIOWrapper(raw, encoding=self.encoding, newline="") as file:
+        """Physical lines with their ends; one that states the delimiter, as Excel writes it, is blank."""
+        with self._opened() as raw, io.TextIOWrapper(raw, encoding=self.encoding, newline="") as file:
             try:
+                if self._states_delimiter:
+                    next(file)
+                    yield "\n"
                 yield from file
             except UnicodeDecodeError:
                 raise FileError(self._undecodable()) from None
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                raise FileError(f"{self.name} cannot be decompressed: {error}. Fetch it again.") from error
 
     def _undecodable(self) -> str:
         """Where bytes are not of the encoding, and what to do."""
         encoding = "utf-8" if self.encoding == "utf-8-sig" else self.encoding
-        with self.opener() as file:
+        with self._opened() as file:
             content = file.read()
         try:
             content.decode(encoding)
@@ -217,14 +233,14 @@ def open_table(path: Path) -> TextTable:
     return TextTable(opener, str(path))
 
 
-def _delimiter(first: str, expected: str) -> str:
-    """What separates the names in the first line: what is expected, unless that leaves a single name."""
+def _delimiter(head: Sequence[str], expected: str) -> str:
+    """What separates the names in the first line, and is in the second: what is expected, unless that is one name."""
     for delimiter in (expected, *DELIMITERS):
         try:
-            names = next(csv.reader([first], delimiter=delimiter, strict=True), [])
+            names = next(csv.reader(head[:1], delimiter=delimiter, strict=True), [])
         except csv.Error:
             continue
-        if len(names) > 1:
+        if len(names) > 1 and (delimiter == expected or all(delimiter in line for line in head)):
             return delimiter
     return expected
 

@@ -155,3 +155,20 @@ def test_a_compressed_file_that_was_cut_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"a\.csv\.gz cannot be decompressed"):
         read(write(tmp_path / "a.csv.gz", whole[:-20]))
     assert len(read(write(tmp_path / "a.csv.gz", whole))[1]) == 1000
+
+
+def test_a_first_line_that_states_the_delimiter_is_no_row(tmp_path):
+    table, rows = read(write(tmp_path / "a.csv", "sep=;\r\nimage;caption\r\n0.png;a, b\r\n"))
+    assert table.columns == ["image", "caption"] and rows == [["0.png", "a, b"]]
+    with pytest.raises(ValueError, match="a.csv, line 4: found 1 fields"):
+        read(write(tmp_path / "a.csv", "sep=;\nimage;caption\n0.png;a\nb\n"))
+
+
+def test_a_name_with_another_delimiter_is_one_name(tmp_path):
+    assert read(write(tmp_path / "a.tsv", "caption, long\na dog\n"))[1] == [["a dog"]]
+    assert read(write(tmp_path / "a.csv", "image, caption\n0.png, a dog\n"))[0].columns == ["image", "caption"]
+
+
+def test_what_is_not_compressed_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"a\.csv\.gz cannot be decompressed: Not a gzipped file"):
+        read(write(tmp_path / "a.csv.gz", "caption\na dog\n"))
