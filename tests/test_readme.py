@@ -59,9 +59,10 @@ def test_the_quick_start_runs_in_the_terminal(photos, clip, tmp_path, capsys):
     build, train, evaluate = quick_start(photos, clip)
     main(build)
     assert load_dataset("data/negatives", split="train").num_rows == 100
-    steps = ["--batch_size", "8", "--max_steps", "2", "--save_strategy", "no", "--disable_tqdm", "true"]
+    steps = ["--max_steps", "2", "--save_strategy", "no", "--disable_tqdm", "true"]
     main([*train, "--model", str(clip), *steps])
     said = " ".join(capsys.readouterr().out.split())
+    assert "batch_size is 11 instead of 128: the 90 training images" in said
     assert "own" in said and "plain" in said and "Price on this seed: general abilities" in said
     data = small_sugarcrepe.write(tmp_path / "data", per_subset=1)
     suite = evaluate.index("--suite")

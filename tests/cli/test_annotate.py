@@ -110,3 +110,11 @@ def test_the_password_is_of_the_environment_or_a_file(tmp_path, monkeypatch):
     (tmp_path / "password").write_text("\n")
     with pytest.raises(ValueError, match="is empty"):
         ServeOptions(password_file=str(tmp_path / "password")).password()
+
+
+@pytest.mark.parametrize("name", ["segmenter", "inpainter"])
+def test_a_model_that_does_not_exist_is_named_before_the_page_is_served(name, tmp_path):
+    Project(tmp_path / "empty").decisions.close()
+    for words in ([], ["draft"]):
+        with pytest.raises(SystemExit, match=f"--{name}: ./nope: no such folder"):
+            main(["annotate", *words, str(tmp_path / "empty"), f"--{name}", "./nope"])

@@ -11,6 +11,8 @@ import torch
 from transformers import AutoProcessor
 
 from hfcomp import cli
+from hfcomp.sandbox.bases import base_folder
+from tests import tiny
 from tests.modeling.conversion import worlds
 from tests.modeling.conversion.worlds import Shape
 
@@ -75,3 +77,28 @@ def test_clip_s_own_vocabulary(tmp_path, capsys):
     assert row in ([49406, 320, 1125, 539, 320, 2368, 49407], [[49406, 320, 1125, 539, 320, 2368, 49407]])
     said = printed(capsys, tmp_path / "clip", "--to", "open_clip", "--output", tmp_path / "back")
     assert "note" not in said
+
+
+@pytest.mark.follows("hfcomp/modeling/backbones.py", "Convert it: hfcomp convert")
+def test_a_folder_for_open_clip_says_how_it_is_evaluated(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cli.main(["convert", str(base_folder("clip")), "--to", "open_clip", "--output_dir", "for_open_clip"])
+    rows = tiny.pairs(4)
+    rows.to_parquet("rows.parquet")
+    evaluate = [
+        "evaluate",
+        "--benchmarks",
+        "rows.parquet",
+        "--no_cache",
+        "--no_page",
+        "--blind",
+        "none",
+        "--output",
+        "out",
+    ]
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*evaluate, "for_open_clip"])
+    advised = str(caught.value).partition("Convert it: hfcomp ")[2].split()
+    cli.main(advised)
+    cli.main([*evaluate, advised[-1]])
+    assert (tmp_path / "out" / "results.json").is_file()

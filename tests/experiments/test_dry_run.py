@@ -55,6 +55,14 @@ def test_it_counts_what_the_run_then_takes(studies, tmp_path, capsys):
     assert study.needed == pytest.approx(whole + states, rel=0.15)
 
 
+def test_half_precision_is_planned_without_a_gpu(studies, tmp_path, capsys):
+    given = words(tmp_path / "run", controls="none", max_steps=2, bf16="true")
+    command.main("slipform", [*given, "--dry_run"])
+    assert "no GPU is visible here: the dry run times fp32 on the CPU, not bf16" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="bf16=True, but no GPU is visible"):
+        command.main("slipform", given)
+
+
 def test_it_counts_the_points_of_the_forgetting_guard(studies, tmp_path):
     given = words(tmp_path / "run", controls="same-batch", max_steps=2)
     command.main("slipform", [*given, "--forgetting_guard", "--dry_run"])

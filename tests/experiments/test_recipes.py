@@ -87,6 +87,17 @@ def test_controls_none_empties_the_controls():
     assert found.experiment.controls == found.given["controls"] == []
 
 
+@pytest.mark.parametrize(
+    ("word", "expected"), [("[]", []), ("[plain]", ["plain"]), ("[plain, 'same-batch']", ["plain", "same-batch"])]
+)
+def test_a_list_may_be_written_as_help_shows_it(recipe, word, expected):
+    assert read_recipe(recipe, ["--controls", word]).experiment.controls == expected
+
+
+def test_output_is_output_dir(recipe):
+    assert str(read_recipe(recipe, ["--output", "runs/mine"]).folder) == "runs/mine"
+
+
 @pytest.mark.parametrize(("line", "expected"), [("none", []), ("null", []), ("plain", ["plain"])])
 def test_controls_may_be_one_word_in_the_file(recipe, line, expected):
     Path(recipe).write_text(Path(recipe).read_text().replace("controls: []", f"controls: {line}"))

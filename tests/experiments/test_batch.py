@@ -1,0 +1,66 @@
+"""A default batch fits the rows; one that does not is named before an image is encoded."""
+
+import pytest
+from datasets import Dataset
+
+from hfcomp.experiments import data
+from hfcomp.experiments.arm import method_arm
+from hfcomp.experiments.batch import check_batch, fit_batch
+from hfcomp.experiments.recipes import read_recipe
+from hfcomp.experiments.session import Session
+
+
+def rows(images: int, captions: int = 1) -> Dataset:
+    ids = [f"{image}.jpg" for image in range(images) for _ in range(captions)]
+    return Dataset.from_dict({"caption": [f"caption {row}" for row in range(len(ids))], "image_id": ids})
+
+
+def own(*words: str):
+    return read_recipe("negclip/own", ["--dataset", "somebody/negatives", *words])
+
+
+def test_a_batch_shows_at_most_its_fraction_of_the_images():
+    lines = []
+    fitted = fit_batch(own(), rows(180), lines.append)
+    assert fitted.experiment.batch_size == fitted.given["batch_size"] == 22  # 44 of 180 images with their neighbors
+    assert lines == [
+        "batch_size is 22 instead of 128: the 180 training images would make 0.7 batches per epoch. "
+        "--batch_size sets another."
+    ]
+    assert method_arm(own(), rows(180)).batch_size == 22
+    assert fit_batch(own("--num_neighbours", "0", "--hard_images", "0"), rows(180)).experiment.batch_size == 45
+    assert fit_batch(own(), rows(36, captions=5)).experiment.batch_size == 4, "captions are not images"
+    assert fit_batch(own("--max_batch_fraction", "0.5"), rows(180)).experiment.batch_size == 45
+
+
+def test_it_is_a_multiple_of_the_processes(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert fit_batch(own(), rows(180)).experiment.batch_size == 20
+
+
+def test_a_batch_of_the_command_line_is_kept():
+    assert fit_batch(own("--batch_size", "64"), rows(180)).experiment.batch_size == 64
+
+
+def test_large_sets_and_streams_keep_the_recipe_s():
+    recipe = own()
+    assert fit_batch(recipe, rows(2000)) is recipe
+    assert fit_batch(recipe, rows(20).to_iterable_dataset()) is recipe
+
+
+@pytest.mark.follows("hfcomp/data/neighbours.py", "Lower {setting} to")
+def test_too_few_images_are_named_before_neighbors_are_searched(monkeypatch):
+    monkeypatch.setattr(data, "with_neighbours", lambda *_, **__: pytest.fail("encoded images"))
+    monkeypatch.setattr(data, "training_rows", lambda *_, **__: rows(180))
+    recipe = own("--overlap", "allow", "--batch_size", "128")
+    with pytest.raises(ValueError, match="180 images, fewer than the 256 .* Lower --batch_size to 90 or less"):
+        data.load_rows(recipe, Session(state=_State()), [])
+    check_batch(own("--batch_size", "90"), rows(180))
+
+
+class _State:
+    is_main_process = True
+    num_processes = 1
+
+    def print(self, *_: str) -> None:
+        """Nothing is shown."""
