@@ -17,6 +17,7 @@ from hfcomp.annotation.page_draft import Candidate, PageDraft, Painting, Segment
 from hfcomp.data.annotations.composition import compose, is_changed
 from hfcomp.data.annotations.entries import decode, encode
 from hfcomp.data.annotations.masks import Mask, above, check_mask, enlarge, mask_image, overlay, read_mask
+from hfcomp.data.annotations.people import is_same_person
 from hfcomp.data.annotations.project import Project
 from hfcomp.data.annotations.records import QUALITIES, Edit, Item
 
@@ -84,7 +85,7 @@ class Studio:
             except ValueError:
                 return first_draft(item)
         rows = list(self.project.decisions.log(item=item.id))
-        submitted = [one for one in rows if one.action == "submit" and one.person == person]
+        submitted = [one for one in rows if one.action == "submit" and is_same_person(one.person, person)]
         if not submitted:
             return first_draft(item)
         returned = [one for one in rows if one.action == "send back" and one.number > submitted[-1].number]
