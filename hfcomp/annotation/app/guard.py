@@ -11,7 +11,7 @@ import ipaddress
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -130,10 +130,16 @@ class Guard:
     def __init__(self, app: ASGIApp, names: Names, uploads: Uploads, door: Door | None = None) -> None:
         self._app, self._names, self._uploads, self._door = app, names, uploads, door
         self._under_way: Counter[str] = Counter()
+        self._end = asyncio.Event()
+
+    def end(self) -> None:
+        """Ends the streams to open pages, for which the server would wait; called by another thread."""
+        self._loop.call_soon_threadsafe(self._end.set)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request."""
         if scope["type"] == "lifespan":
+            self._loop = asyncio.get_running_loop()
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
             await self._serve(scope, receive, send)
@@ -194,7 +200,9 @@ class Guard:
             return await self._receive(headers, receive, session)
         if method == "POST":
             receive = _Replayed(await _body(headers, receive, MOST_BYTES_OF_A_CALL), receive)
-        await self._app(scope, receive, send)
+        with closing(_Ended(receive, self._end)) as messages:
+            await self._app(scope, messages, send)
+        await send.complete()
         return None
 
     async def _receive(self, headers: Headers, receive: Receive, session: str) -> Response:
@@ -220,7 +228,12 @@ class _Answer:
     """Sends an answer with our headers; what Gradio says about other origins is left out."""
 
     def __init__(self, send: Send) -> None:
-        self._send, self.has_started = send, False
+        self._send, self.has_started, self._is_complete = send, False, False
+
+    async def complete(self) -> None:
+        """Ends an answer that was cut off."""
+        if self.has_started and not self._is_complete:
+            await self({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def __call__(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
@@ -230,7 +243,33 @@ class _Answer:
                 del headers[name]
             headers.update(ANSWERS)
             message = {**message, "headers": headers.raw}
+        self._is_complete = message["type"] == "http.response.body" and not message.get("more_body", False)
         await self._send(message)
+
+
+class _Ended:
+    """What a browser sends, with its leaving, or the server's end, which looks the same."""
+
+    def __init__(self, receive: Receive, end: asyncio.Event) -> None:
+        self._receive = receive
+        self._end = asyncio.ensure_future(end.wait())
+        self._next: asyncio.Future[MutableMapping[str, Any]] | None = None
+
+    async def __call__(self) -> MutableMapping[str, Any]:
+        # Starlette asks whether there is a message by a call that it cancels: what is on its way stays for the next
+        if self._next is None:
+            self._next = asyncio.ensure_future(self._receive())
+        if not self._next.done() and not self._end.done():
+            await asyncio.wait([self._next, self._end], return_when=asyncio.FIRST_COMPLETED)
+        if not self._next.done():
+            return {"type": "http.disconnect"}
+        message, self._next = self._next.result(), None
+        return message
+
+    def close(self) -> None:
+        """Stops to wait."""
+        for task in filter(None, (self._next, self._end)):
+            task.cancel()
 
 
 class _Replayed:

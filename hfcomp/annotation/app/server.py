@@ -139,11 +139,12 @@ def serving(
         uploads = Uploads(cache / "uploads")
         page = Page(studio, title=title, has_password=door is not None, lease_seconds=lease_seconds, uploads=uploads)
         app = Guard(_gradio(page, studio.project.folder / IMAGES), Names(host, public_names), uploads, door)
-        try:
-            with _running(app, bound, page):
+        with _running(app, bound):
+            try:
                 yield f"http://{_shown(host)}:{number}/"
-        finally:
-            page.blocks.close(verbose=False)
+            finally:
+                app.end()
+                page.blocks.close(verbose=False)
 
 
 def _gradio(page: Page, images: Path) -> FastAPI:
@@ -183,7 +184,7 @@ def _person(request: Request) -> str | None:
 
 
 @contextmanager
-def _running(app: Guard, bound: socket.socket, page: Page) -> Iterator[None]:
+def _running(app: Guard, bound: socket.socket) -> Iterator[None]:
     """A server thread."""
     config = uvicorn.Config(
         app,
