@@ -197,9 +197,8 @@ class AnnotateTab:
 
     def _mask(self, item: Item, draft: PageDraft) -> Updates:
         mask = self.studio.mask(item, draft.segmentation)
-        share = f"The mask is {100 * mask.mean():.1f} % of the image. The enlargement is in pixels."
         image = image_file(overlay(self.studio.image(item.image), mask))
-        return {self.at.image: image, self.at.share: share}
+        return {self.at.image: image, self.at.share: markup.share(mask.mean())}
 
     def paint(self, session: Session, request: gr.Request, *rest: Any) -> Iterator[Updates]:
         """New candidates; the page says meanwhile what it waits for."""
@@ -216,7 +215,8 @@ class AnnotateTab:
         draft = self.studio.update(
             person, item, lambda draft: replace(_with_mask(draft, *fields), prompt=prompt or "")
         )
-        painting = self.studio.paint(item, draft)
+        with self.studio.turn(person):
+            painting = self.studio.paint(item, draft)
         if session.item != item.id:  # the person went on to another one meanwhile
             return {self.at.session: session}
         changes = {"painting": painting, "chosen": None, "quality": None, "next_seed": draft.next_seed + CANDIDATES}

@@ -44,6 +44,11 @@ def title(item: Item, keyword: str) -> str:
     return "Concept: <b>{}</b> · keyword: <b>{}</b> · item {}".format(*parts)
 
 
+def share(part: float) -> str:
+    """What part of the image a mask is."""
+    return f"The mask is {100 * part:.1f} % of the image. The enlargement is in pixels."
+
+
 def captions(item: Item, chosen: str) -> str:
     """All captions of an item that hold a keyword, numbered, with their keywords marked."""
     entries = []
