@@ -178,6 +178,8 @@ def test_answers_say_what_a_browser_may_do(client):
     for path in ("/", "/config", "/nowhere"):
         headers = client.http.get(path).headers
         assert "img-src 'self' data: blob:;" in headers["content-security-policy"]
+        # with no-referrer a browser sends forms, such as the one to sign in, with the origin null
+        assert headers["referrer-policy"] == "same-origin"
         assert (headers["x-frame-options"], headers["x-content-type-options"]) == ("DENY", "nosniff")
 
 
