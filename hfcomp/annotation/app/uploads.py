@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import secrets
 import time
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -155,7 +156,7 @@ def check_header(content: bytes) -> None:
         ValueError: for what is not of `FORMATS`, or has more than `MOST_PIXELS`.
     """
     try:
-        with open_image(BytesIO(content)) as image:
+        with _without_warning(), open_image(BytesIO(content)) as image:
             if image.format not in FORMATS:
                 raise ValueError(f"Found an image of format {image.format}, expected {' or '.join(FORMATS)}.")
             if image.width * image.height > MOST_PIXELS:
@@ -164,6 +165,14 @@ def check_header(content: bytes) -> None:
                 )
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(f"Found a file that is not an image or too large: {error}") from error
+
+
+@contextmanager
+def _without_warning() -> Iterator[None]:
+    """Pillow warns of large images; ours are refused."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        yield
 
 
 def strokes(value: Any, size: tuple[int, int]) -> Mask:

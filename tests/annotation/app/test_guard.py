@@ -371,3 +371,12 @@ def test_what_a_killed_server_left_is_removed_at_the_next_start(tmp_path, monkey
     with own_cache():
         pass
     assert [path.name for path in tmp_path.iterdir()] == [f"{PREFIX}kept"]
+
+
+def test_open_pages_do_not_keep_the_server_from_ending(tmp_path, caplog):
+    with site_of(tmp_path) as site:
+        client = Client(site.address)
+        stream = client.http.stream("GET", "/gradio_api/heartbeat/a")
+        assert stream.__enter__().status_code == 200
+        begin = time.monotonic()
+    assert time.monotonic() - begin < 2.5 and not caplog.records  # SECONDS_TO_END, after which it is cancelled
