@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 def bind(host: str, port: int | None) -> socket.socket:
-    """A socket that is bound to an address of this machine.
+    """A socket that listens at an address of this machine.
 
     Args:
         host: address or name.
@@ -54,6 +54,7 @@ def bind(host: str, port: int | None) -> socket.socket:
             try:
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 bound.bind(address)
+                bound.listen()  # Linux lets others bind to the port until somebody listens
             except OSError:
                 bound.close()
                 raise

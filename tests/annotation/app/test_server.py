@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from hfcomp.annotation.app import markup
-from hfcomp.annotation.app.server import check_access, check_port
+from hfcomp.annotation.app.server import bind, check_access, check_port
 from hfcomp.annotation.app.sessions import Session, acting_person
 from hfcomp.annotation.app.uploads import strokes
 from hfcomp.annotation.people_file import SharedPassword
@@ -46,6 +46,11 @@ def test_a_port_that_is_taken_is_named():
         with pytest.raises(OSError, match=rf"host 127.0.0.1, port {port}: .*free --port"):
             check_port("127.0.0.1", port)
     check_port("127.0.0.1", port)
+
+
+def test_two_servers_never_have_one_port():
+    with bind("127.0.0.1", None) as first, bind("127.0.0.1", None) as second:
+        assert first.getsockname()[1] != second.getsockname()[1]
 
 
 def test_an_address_of_another_machine_is_refused():
