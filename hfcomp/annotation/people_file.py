@@ -124,7 +124,7 @@ def read_people(path: Path) -> dict[str, str]:
         ValueError: for another file.
         OSError: for a file that cannot be read.
     """
-    advice = "Write it with: hfcomp annotate add_person NAME --people FILE"
+    advice = "Write a new file with: hfcomp annotate add_person NAME --people NEW_FILE"
     try:
         content = parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:

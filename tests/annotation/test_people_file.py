@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 
@@ -9,6 +10,7 @@ import pytest
 
 from hfcomp.annotation.people_file import PeopleFile, SharedPassword, add_person, read_people
 from hfcomp.annotation.serve_options import PASSWORD, ServeOptions
+from hfcomp.cli import main
 
 
 def test_a_file_of_people_has_a_salted_hash_of_each(tmp_path):
@@ -55,6 +57,40 @@ def test_a_password_has_some_length(tmp_path, password):
         add_person(tmp_path / "people.json", "Anna", password)
     with pytest.raises(ValueError, match=r"The password has [\d,]+ characters, expected"):
         SharedPassword(password)
+
+
+@pytest.mark.follows(
+    "hfcomp/annotation/people_file.py", "Write a new file with: hfcomp annotate add_person NAME --people NEW_FILE"
+)
+def test_a_new_file_takes_the_place_of_another(tmp_path, monkeypatch):
+    (tmp_path / "people.txt").write_text("Anna: secret")
+    with pytest.raises(ValueError, match="Write a new file with: hfcomp annotate add_person NAME --people NEW_FILE"):
+        PeopleFile(tmp_path / "people.txt")
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct horse\n"))
+    main(["annotate", "add_person", "Anna", "--people", str(tmp_path / "people.json")])
+    assert PeopleFile(tmp_path / "people.json").person("Anna", "correct horse") == "Anna"
+
+
+@pytest.mark.follows("hfcomp/annotation/serve_options.py", "gives one for all. Omit one.")
+@pytest.mark.follows("hfcomp/annotation/app/server.py", "pass --password_file or --people, or omit --host.")
+@pytest.mark.follows("hfcomp/annotation/app/server.py", "pass --password_file or --people, or omit --public_names.")
+def test_each_way_to_a_password_that_an_error_names_opens_the_page_to_others(tmp_path, monkeypatch):
+    server = pytest.importorskip("hfcomp.annotation.app.server")
+    monkeypatch.delenv(PASSWORD, raising=False)
+    (tmp_path / "password").write_text("correct horse")
+    add_person(tmp_path / "people.json", "Anna", "correct horse")
+    ways = [{"password_file": str(tmp_path / "password")}, {"people": str(tmp_path / "people.json")}]
+    for open_to in ({"host": "0.0.0.0"}, {"public_names": ("a.example",)}):
+        options = ServeOptions(**open_to)
+        with pytest.raises(ValueError, match="pass --password_file or --people, or omit --"):
+            server.check_access(options.host, options.passwords(), options.public_names)
+        for way in ways:
+            options = ServeOptions(**open_to, **way)
+            server.check_access(options.host, options.passwords(), options.public_names)
+    with pytest.raises(ValueError, match="Omit one"):
+        ServeOptions(**ways[0], **ways[1]).passwords()
+    monkeypatch.setenv(PASSWORD, "correct horse")
+    server.check_access("0.0.0.0", ServeOptions(host="0.0.0.0").passwords())
 
 
 @pytest.mark.parametrize(

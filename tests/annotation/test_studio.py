@@ -145,6 +145,7 @@ def test_a_model_is_tried_again_and_loaded_again(tmp_path):
     queue.close()
 
 
+@pytest.mark.follows("hfcomp/annotation/studio.py", "inpainting. Wait until one is done.")
 def test_a_person_waits_for_few_candidates_at_a_time(tmp_path):
     studio = stand_ins.studio(stand_ins.project(tmp_path / "boxes", 1))
     with ExitStack() as turns:

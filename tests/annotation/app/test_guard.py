@@ -328,6 +328,7 @@ def test_a_person_signs_in_with_their_own_password(closed):
     assert sign(closed, "Anna", "correct Anna")[1].status_code == 303
 
 
+@pytest.mark.follows("hfcomp/annotation/app/guard.py", "start hfcomp annotate with --public_names")
 def test_behind_a_proxy_with_tls_the_cookie_is_secure(closed):
     headers = {"Host": "annotate.example.org", "Origin": "https://annotate.example.org"}
     assert "secure" in sign(closed, "Ben", "correct Ben", **headers)[1].headers["set-cookie"].lower()

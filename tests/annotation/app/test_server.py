@@ -38,6 +38,7 @@ def test_other_hosts_and_public_names_need_a_password_of_some_length(host, names
     check_access(host, SharedPassword("long enough"), names)
 
 
+@pytest.mark.follows("hfcomp/annotation/app/server.py", "and a free --port, or omit both.")
 def test_a_port_that_is_taken_is_named():
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
