@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import lru_cache
 from threading import Lock
@@ -17,6 +19,7 @@ from hfcomp.annotation.page_draft import Candidate, PageDraft, Painting, Segment
 from hfcomp.data.annotations.composition import compose, is_changed
 from hfcomp.data.annotations.entries import decode, encode
 from hfcomp.data.annotations.masks import Mask, above, check_mask, enlarge, mask_image, overlay, read_mask
+from hfcomp.data.annotations.people import is_same_person, person_key
 from hfcomp.data.annotations.project import Project
 from hfcomp.data.annotations.records import QUALITIES, Edit, Item
 
@@ -25,6 +28,8 @@ CANDIDATES = 3
 MOST_ENLARGEMENT = 200
 """Pixels."""
 IMAGES_IN_MEMORY = 32
+MOST_OF_A_PERSON, MOST_IN_ALL = 3, 64
+"""Requests for candidates that wait or are painted: of a person, who may have gone on to another item, and in all."""
 
 Model = TypeVar("Model", Segments, Paints)
 
@@ -55,6 +60,7 @@ class Studio:
         self.project, self.concept = project, concept
         self.queue = ModelQueue(_noted(project, "segmenter", segmenter), _noted(project, "inpainter", inpainter))
         self._updates = Lock()
+        self._waiting: Counter[str] = Counter()
         self.image = lru_cache(maxsize=IMAGES_IN_MEMORY)(project.read)
 
     def close(self) -> None:
@@ -84,7 +90,7 @@ class Studio:
             except ValueError:
                 return first_draft(item)
         rows = list(self.project.decisions.log(item=item.id))
-        submitted = [one for one in rows if one.action == "submit" and one.person == person]
+        submitted = [one for one in rows if one.action == "submit" and is_same_person(one.person, person)]
         if not submitted:
             return first_draft(item)
         returned = [one for one in rows if one.action == "send back" and one.number > submitted[-1].number]
@@ -190,6 +196,27 @@ class Studio:
                 f"{CANDIDATES - blanked} show no change. Try other seeds or another prompt."
             )
         return Painting(draft.segmentation, self.project.save(mask_image(mask)), prompt, tuple(found))
+
+    @contextmanager
+    def turn(self, person: str) -> Iterator[None]:
+        """A place in the queue of the inpainting, of which nobody has many.
+
+        Raises:
+            ValueError: for a person who waits for enough already, or a queue that is too long.
+        """
+        name = person_key(person)
+        with self._updates:
+            if self._waiting[name] >= MOST_OF_A_PERSON or self._waiting.total() >= MOST_IN_ALL:
+                raise ValueError(
+                    f"{self._waiting[name]} of your requests and {self._waiting.total()} of all people wait for the "
+                    "inpainting. Wait until one is done."
+                )
+            self._waiting[name] += 1
+        try:
+            yield
+        finally:
+            with self._updates:
+                self._waiting[name] -= 1
 
     def submit(self, person: str, item: Item, draft: PageDraft) -> None:
         """Decides an item.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import getpass
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import fields
@@ -18,17 +20,18 @@ from hfcomp.reading import check_place
 
 if TYPE_CHECKING:
     from hfcomp.annotation.candidate_options import CandidateOptions
+    from hfcomp.annotation.people_file import Passwords
     from hfcomp.annotation.serve_options import ServeOptions
     from hfcomp.data.annotations.project import Project
 
-USAGE = "PROJECT [--source DATASET], or progress PROJECT, or draft PROJECT"
+USAGE = "PROJECT [--source DATASET], or progress PROJECT, or draft PROJECT, or add_person NAME --people FILE"
 SUMMARY = "edit images in a mask by a prompt, with a page for annotators and reviewers, or automatically for review"
-DRAFT, PROGRESS = "draft", "progress"
+DRAFT, PROGRESS, ADD_PERSON = "draft", "progress", "add_person"
 """First words that are not a project; a folder of such a name is ./draft."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serves the page of a project, prints its progress, or makes drafts.
+    """Serves the page of a project, prints its progress, makes drafts, or adds a person to a file of passwords.
 
     Raises:
         ValueError: for options that do not fit, or a folder that is not a project.
@@ -39,6 +42,8 @@ def main(arguments: Sequence[str]) -> None:
         _print_progress(arguments[1:])
     elif arguments[:1] == [DRAFT]:
         _draft(arguments[1:])
+    elif arguments[:1] == [ADD_PERSON]:
+        _add_person(arguments[1:])
     else:
         _serve(arguments)
 
@@ -57,8 +62,8 @@ def _serve(arguments: Sequence[str]) -> None:
         _check_project(folder)
     from hfcomp.annotation.app.server import check_access, check_port
 
-    password = options.password()
-    check_access(options.host, password)
+    passwords = options.passwords()
+    check_access(options.host, passwords, options.public_names)
     check_port(options.host, options.port)
     with closing_project(folder, lease_seconds=60 * options.lease_minutes, is_new=candidates is not None) as project:
         if candidates is not None:
@@ -66,7 +71,7 @@ def _serve(arguments: Sequence[str]) -> None:
 
             add_candidates(project, candidates, log=_log, progress=sys.stderr.isatty())
         _check_items(project, options.concept)
-        _run(project, options, password)
+        _run(project, options, passwords)
 
 
 def _check_items(project: Project, concept: str | None) -> None:
@@ -77,15 +82,15 @@ def _check_items(project: Project, concept: str | None) -> None:
     raise ValueError(f"{project.folder} has no {kind}: nothing can be annotated. Add candidates with --source.")
 
 
-def _run(project: Project, options: ServeOptions, password: str | None) -> None:
+def _run(project: Project, options: ServeOptions, passwords: Passwords | None) -> None:
     from hfcomp.annotation.app.server import serving
     from hfcomp.annotation.studio import Studio
 
     studio = Studio(project, options.make_segmenter, options.make_inpainter, concept=options.concept)
-    settings = {"host": options.host, "port": options.port, "password": password}
-    title = project.folder.resolve().name
+    settings = {"host": options.host, "port": options.port, "public_names": options.public_names}
+    settings |= {"title": project.folder.resolve().name, "lease_seconds": 60 * options.lease_minutes, "log": _timed}
     with closing(studio), stopped() as stop:
-        with serving(studio, title=title, lease_seconds=60 * options.lease_minutes, **settings) as address:
+        with serving(studio, passwords=passwords, **settings) as address:
             counts = project.decisions.counts(concept=options.concept)
             _log(f"{counts['open']:,} items are open, {counts['annotated']:,} wait for a review")
             _log(f"page: {address} (Ctrl-C ends it)")
@@ -165,6 +170,30 @@ def _draft(arguments: Sequence[str]) -> None:
         draft(project, options, log=_log, progress=sys.stderr.isatty())
 
 
+def _add_person(arguments: Sequence[str]) -> None:
+    from hfcomp.annotation.people_file import add_person, check_password
+
+    given = add_person_parser().parse_args(arguments)
+    password = _read_password()
+    check_password(password)
+    name = add_person(given.people, given.name, password)
+    _log(f"{given.people}: {name} has a new password; a page that is served reads it when it starts again")
+
+
+def _read_password() -> str:
+    """A password, typed twice at a terminal, or the first line of the standard input; never an argument.
+
+    Raises:
+        ValueError: for two that differ.
+    """
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\r\n")
+    password = getpass.getpass("Password: ")
+    if getpass.getpass("Again: ") != password:
+        raise ValueError("The two passwords differ. Run the command again.")
+    return password
+
+
 def _project_parser(word: str, description: str) -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog=f"hfcomp annotate {word}",
@@ -179,6 +208,19 @@ def _project_parser(word: str, description: str) -> argparse.ArgumentParser:
 def progress_parser() -> argparse.ArgumentParser:
     """The command line of `hfcomp annotate progress`."""
     return _project_parser(PROGRESS, "Prints the counts, the agreement and the newest decisions of a project.")
+
+
+def add_person_parser() -> argparse.ArgumentParser:
+    """The command line that writes a file of passwords."""
+    found = argparse.ArgumentParser(
+        prog=f"hfcomp annotate {ADD_PERSON}",
+        description="Adds a person to a file of passwords for --people, or changes their password, which is read from "
+        "the terminal or from standard input.",
+        allow_abbrev=False,
+    )
+    found.add_argument("name", metavar="NAME", help="name that the person signs in with")
+    found.add_argument("--people", type=Path, required=True, metavar="FILE", help="file, created if missing")
+    return found
 
 
 def draft_parser() -> argparse.ArgumentParser:
@@ -225,3 +267,7 @@ def _candidate_options(given: dict[str, Any]) -> CandidateOptions | None:
 
 def _log(line: str) -> None:
     print(line, flush=True)
+
+
+def _timed(line: str) -> None:
+    _log(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}")

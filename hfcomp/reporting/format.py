@@ -1,8 +1,9 @@
-"""Numbers as text: values, differences, intervals and p, `-` for what is not known."""
+"""Numbers as text (values, differences, intervals and p, `-` for what is not known), and texts without controls."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,14 @@ Estimate = Mapping[str, Any]
 UNKNOWN = "-"
 SIGNIFICANT = 0.05
 """Where there is no interval, a difference is significant with a p below that."""
+# Control characters but tab and line feed, such as the escape sequences of a terminal, and those that turn the
+# direction of what follows them (the embeddings, overrides and isolates of Unicode's UAX 9).
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    r"""A text of data or a model with its control characters written out, such as `\x1b` and `\u202e`."""
+    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def number(value: float | None) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.reporting.figures import Figure, draw
+from hfcomp.reporting.format import visible
 from hfcomp.reporting.pages.items import ItemBrowser
 from hfcomp.reporting.pages.report import report_page
 from hfcomp.reporting.report import Part, Picture, Report, Section, Table
@@ -112,5 +113,5 @@ def markdown_table(table: Table) -> list[str]:
 
 def escaped(text: str) -> str:
     """A text for Markdown. Names come from data sets: they may neither end a cell or a line, be HTML, nor link."""
-    line = " ".join(text.split()).replace("|", "&#124;").replace("](", "&#93;(")
+    line = visible(" ".join(text.split())).replace("|", "&#124;").replace("](", "&#93;(")
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line)

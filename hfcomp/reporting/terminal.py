@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from hfcomp.reporting.format import visible
 from hfcomp.reporting.report import Lines, Report, Table
 
 WIDTH = 80
@@ -35,10 +36,10 @@ def render_terminal(report: Report, console: Console | None = None, *, folder: P
 
     def say(text: str, style: str = "") -> None:
         if text.strip():
-            console.print(Text(text, style=style), width=width)
+            console.print(Text(visible(text), style=style), width=width)
 
     def say_whole(text: str) -> None:  # what is to be copied is not broken over lines
-        console.print(Text(text), soft_wrap=True)
+        console.print(Text(visible(text)), soft_wrap=True)
 
     say(f"\n{report.title}", "bold")
     say(report.caveat, "bold")
@@ -68,6 +69,8 @@ def print_table(table: Table, console: Console) -> None:
         headings = [" ".join(cell for cell in row[: table.labels] if cell) for row in table.rows]
         columns = list(zip(table.header, *table.rows, strict=True))[table.labels :]
         table = Table(table.title, ["model", *headings], columns)
+    header, *rows = ([*map(visible, cells)] for cells in (table.header, *table.rows))
+    table = replace(table, header=header, rows=rows)
     for index, part in enumerate(_parts(table)):
         if index:
             console.print(Text("\n(continued)"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
@@ -142,3 +143,18 @@ def test_a_model_is_tried_again_and_loaded_again(tmp_path):
         queue.heat("a", "box", lambda: image).result(5)
     assert queue.waiting() == 0
     queue.close()
+
+
+@pytest.mark.follows("hfcomp/annotation/studio.py", "inpainting. Wait until one is done.")
+def test_a_person_waits_for_few_candidates_at_a_time(tmp_path):
+    studio = stand_ins.studio(stand_ins.project(tmp_path / "boxes", 1))
+    with ExitStack() as turns:
+        for name in ("Ann", "ann", " ANN"):
+            turns.enter_context(studio.turn(name))
+        with pytest.raises(ValueError, match="3 of your requests and 3 of all people wait"), studio.turn("Ann"):
+            pass
+        with studio.turn("Ben"):
+            pass
+    with studio.turn("Ann"):
+        pass
+    studio.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
@@ -37,7 +38,7 @@ def test_it_serves_and_a_signal_ends_it(project):
     process, said = start(project, **{PASSWORD: "correct horse"})
     address = re.search(r"page: (http://127.0.0.1:\d+)", said)[1]
     assert "3 items are open" in said and "correct horse" not in said
-    assert b"gradio" in urllib.request.urlopen(address).read()
+    assert b"Sign in with your own name" in urllib.request.urlopen(address).read()
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(f"{address}/config")
     process.send_signal(signal.SIGTERM)
@@ -118,3 +119,35 @@ def test_a_model_that_does_not_exist_is_named_before_the_page_is_served(name, tm
     for words in ([], ["draft"]):
         with pytest.raises(SystemExit, match=f"--{name}: ./nope: no such folder"):
             main(["annotate", *words, str(tmp_path / "empty"), f"--{name}", "./nope"])
+
+
+def test_a_person_is_added_with_a_password_from_standard_input(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "people.json"
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct horse\nand more\n"))
+    main(["annotate", "add_person", "Anna", "--people", str(path)])
+    assert "Anna has a new password" in capsys.readouterr().out
+    monkeypatch.delenv(PASSWORD, raising=False)
+    assert ServeOptions(people=str(path)).passwords().person("Anna", "correct horse") == "Anna"
+
+
+def test_a_password_that_is_typed_is_typed_twice(tmp_path, monkeypatch):
+    typed = iter(["correct horse", "correct house"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("getpass.getpass", lambda prompt: next(typed))
+    with pytest.raises(SystemExit, match="The two passwords differ"):
+        main(["annotate", "add_person", "Anna", "--people", str(tmp_path / "people.json")])
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.follows(
+    "hfcomp/annotation/people_file.py", "has no people. Add one with: hfcomp annotate add_person NAME"
+)
+def test_a_file_without_people_is_filled_as_advised(tmp_path, monkeypatch):
+    path = tmp_path / "people.json"
+    path.write_text('{"version": 1, "people": {}}')
+    monkeypatch.delenv(PASSWORD, raising=False)
+    with pytest.raises(ValueError, match="Add one with: hfcomp annotate add_person NAME --people (.+)"):
+        ServeOptions(people=str(path)).passwords()
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct horse\n"))
+    main(["annotate", "add_person", "NAME", "--people", str(path)])
+    assert ServeOptions(people=str(path)).passwords().person("name", "correct horse") == "NAME"

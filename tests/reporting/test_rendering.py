@@ -107,6 +107,14 @@ def test_odd_characters_show_as_they_are_and_break_no_table():
         assert len({row.count("|") for row in block.splitlines()}) == 1
 
 
+def test_no_text_controls_a_terminal_or_turns_the_words_around_it():
+    turning = "a \x1b[2J\u202eb"
+    parts = [Table(turning, [turning, turning], [[turning, turning]]), Lines([turning], turning)]
+    report = Report(turning, turning, [turning], [Section(turning, parts)], [turning], closing={turning: turning})
+    for text in (printed(report), render_markdown(report)):
+        assert not {"\x1b", "\u202e"} & set(text) and text.count("\\x1b[2J\\u202eb") >= 7
+
+
 def test_nothing_empty_is_shown():
     empty = [Table("no rows", ["a"], []), Lines([], "no lines"), Figure("f.png", "no panel", [])]
     report = Report("r", sections=[Section("empty", empty), Section("full", [*empty, Lines(["text"], "lines")])])

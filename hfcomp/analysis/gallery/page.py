@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -17,7 +16,7 @@ from hfcomp.analysis.gallery.scores import ModelScores, score_rows, score_tables
 from hfcomp.data.known_names import parse_column_names
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import UrlAccess, url_access
-from hfcomp.reporting.pages.markup import table_html
+from hfcomp.reporting.pages.markup import table_html, text_html
 from hfcomp.reporting.pages.page import LIST_SCRIPT, LIST_STYLE, render_page
 from hfcomp.writing import check_free_file, write_text
 
@@ -89,8 +88,8 @@ def gallery_page(
         for place, (record, own_id, images) in enumerate(zip(records, pictures.ids, pictures.rows, strict=True))
     ]
     body = Template((_FILES / "gallery.html").read_text("utf-8")).substitute(
-        about=escape(_about(place, shown, options)),
-        notes=f'<ul class="notes">{"".join(f"<li>{escape(note)}</li>" for note in notes)}</ul>' if notes else "",
+        about=text_html(_about(place, shown, options)),
+        notes=f'<ul class="notes">{"".join(f"<li>{text_html(note)}</li>" for note in notes)}</ul>' if notes else "",
         tables="\n".join(map(table_html, score_tables(models))),
     )
     return render_page(

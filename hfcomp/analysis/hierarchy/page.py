@@ -13,7 +13,7 @@ from string import Template
 
 from hfcomp.analysis.hierarchy.members import Members, SetMembers
 from hfcomp.generation.magic.graph.hierarchy import Concept, Hierarchy
-from hfcomp.reporting.pages.markup import table_html
+from hfcomp.reporting.pages.markup import table_html, text_html
 from hfcomp.reporting.pages.page import render_page
 from hfcomp.reporting.report import Table
 
@@ -73,7 +73,7 @@ class _Tree:
         concepts = self._leaves(level, name)
         images = sum(self._concepts[one].images for one in concepts)
         inside = "\n".join(self._node(level - 1, one) for one in self._below[level, name])
-        links = ", ".join(self._link(one) if level == 2 else escape(one) for one in self._links[level, name])
+        links = ", ".join(self._link(one) if level == 2 else text_html(one) for one in self._links[level, name])
         also = f'<p class="also">Also: {links}</p>' if links else ""
         counts = f"{len(concepts):,} concept{'s' * (len(concepts) != 1)}, {images:,} images"
         return f"<details{_data(level, name)}>{_summary(level, name, counts)}{also}{inside}</details>"
@@ -90,9 +90,9 @@ class _Tree:
         rivals = "".join(f"<li>{self._link(name)} <small>{cosine:.3f}</small></li>" for name, cosine in pairs)
         parts = [
             f'<div class="pictures" data-name="{escape(concept.name)}"></div>' if own.pictures else "",
-            "".join(f"<q>{escape(text)}</q> " for text in own.captions),
+            "".join(f"<q>{text_html(text)}</q> " for text in own.captions),
             f"<p>Hard negatives, the nearest first:</p><ol>{rivals}</ol>" if rivals else "<p>No hard negative.</p>",
-            f"<p>Merged: {escape(', '.join(concept.merged))}</p>" if concept.merged else "",
+            f"<p>Merged: {', '.join(map(text_html, concept.merged))}</p>" if concept.merged else "",
         ]
         known = " ".join((concept.name, *concept.merged))
         head = _summary(1, concept.name, counts, unseen)
@@ -100,7 +100,7 @@ class _Tree:
 
     def _link(self, name: str) -> str:
         place = self._ids.get(name)
-        return f'<a href="#{place}">{escape(name)}</a>' if place else escape(name)
+        return f'<a href="#{place}">{text_html(name)}</a>' if place else text_html(name)
 
 
 def _data(level: int, names: str) -> str:
@@ -108,4 +108,4 @@ def _data(level: int, names: str) -> str:
 
 
 def _summary(level: int, name: str, counts: str, mark: str = "") -> str:
-    return f"<summary><b>{escape(name)}</b>{mark} <small>level {level}: {counts}</small></summary>"
+    return f"<summary><b>{text_html(name)}</b>{mark} <small>level {level}: {counts}</small></summary>"

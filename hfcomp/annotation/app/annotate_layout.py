@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,26 @@ SKIP_REASONS = (
 )
 
 
+def _stroke_files(self: gr.ImageEditor, payload: Any) -> dict[str, list[str]] | None:
+    """The files that were sent, of which the handler decodes the layers once it has validated them."""
+    if payload is None:
+        return None
+    layers = [layer.path for layer in payload.layers or () if layer is not None]
+    others = [one.path for one in (payload.background, payload.composite) if one is not None]
+    return {"layers": layers, "files": [*layers, *others]}
+
+
+# Gradio decodes whatever was sent, and makes a component anew for each session, so that only a class changes that.
+# Its own metaclass would write a .pyi file next to this one.
+StrokeEditor = ABCMeta.__new__(
+    type(gr.ImageEditor),
+    "StrokeEditor",
+    (gr.ImageEditor,),
+    {"preprocess": _stroke_files, "is_template": True, "__module__": __name__},
+)
+"""A `gradio.ImageEditor` that decodes nothing."""
+
+
 @dataclass
 class Annotating:
     """The components; see `layout`."""
@@ -31,7 +52,7 @@ class Annotating:
     message: gr.HTML
     retry: gr.Button
     item: gr.Textbox
-    title: gr.Markdown
+    title: gr.HTML
     captions: gr.HTML
     image: gr.Image
     mask_prompt: gr.Textbox
@@ -143,7 +164,7 @@ def _mask(parts: dict[str, Any]) -> None:
 
 
 def _prompt(parts: dict[str, Any]) -> None:
-    parts["title"] = gr.Markdown(elem_id="title")
+    parts["title"] = gr.HTML(elem_id="title")
     parts["captions"] = gr.HTML(elem_id="captions")
     parts["word"] = gr.Radio([], label="2 · Replace the keyword by", elem_id="word")
     parts["prompt"] = gr.Textbox(
@@ -159,7 +180,7 @@ def _prompt(parts: dict[str, Any]) -> None:
 def _brush(parts: dict[str, Any]) -> None:
     parts["brush_open"] = gr.State(False)
     with gr.Column(visible=False, elem_id="brush") as parts["brush"]:
-        parts["editor"] = gr.ImageEditor(
+        parts["editor"] = StrokeEditor(
             type="filepath",
             image_mode="RGBA",
             format="png",
@@ -172,8 +193,6 @@ def _brush(parts: dict[str, Any]) -> None:
             height=400,
             elem_id="editor",
         )
-        # Gradio would decode whatever was sent: the files go to the handler, which validates them first
-        parts["editor"].preprocess = _stroke_files
         with gr.Row():
             parts["add"] = gr.Button("Add to the mask", elem_id="add", min_width=130)
             parts["erase"] = gr.Button("Erase from it", elem_id="erase", min_width=130)
@@ -214,7 +233,3 @@ def _caption(parts: dict[str, Any]) -> None:
             scale=3,
         )
     parts["difference"] = gr.HTML(elem_id="difference")
-
-
-def _stroke_files(payload: Any) -> dict[str, list[str]] | None:
-    return None if payload is None else {"layers": [layer.path for layer in payload.layers if layer is not None]}

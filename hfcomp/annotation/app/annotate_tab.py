@@ -14,7 +14,7 @@ from hfcomp.annotation.app import markup
 from hfcomp.annotation.app.annotate_layout import Annotating
 from hfcomp.annotation.app.files import image_file
 from hfcomp.annotation.app.sessions import Session, acting_person
-from hfcomp.annotation.app.uploads import strokes
+from hfcomp.annotation.app.uploads import Uploads, strokes
 from hfcomp.annotation.captions import proposed_caption
 from hfcomp.annotation.model_queue import ModelError
 from hfcomp.annotation.page_draft import PageDraft, Segmentation, following, offer
@@ -54,10 +54,11 @@ class AnnotateTab:
     Args:
         studio: does the work.
         layout: the components.
+        uploads: of all pages.
     """
 
-    def __init__(self, studio: Studio, layout: Annotating) -> None:
-        self.studio, self.at = studio, layout
+    def __init__(self, studio: Studio, layout: Annotating, uploads: Uploads) -> None:
+        self.studio, self.at, self.uploads = studio, layout, uploads
 
     def failure(self, session: Session, error: Exception, repeats: str = "") -> Updates:
         """The message of an error, with a retry button where trying again may help."""
@@ -92,7 +93,7 @@ class AnnotateTab:
             at.item: item.id,
             at.message: markup.message(draft.note, "note"),
             at.retry: gr.update(visible=False),
-            at.title: f"Concept: **{item.concept}** · keyword: **{offered.keyword}** · item {item.id}",
+            at.title: markup.title(item, offered.keyword),
             at.captions: markup.captions(item, draft.original),
             at.base: gr.update(choices=numbers, value=str(item.captions.index(draft.original) + 1)),
             at.image: gr.update(value=image_file(self._image(item, made)), visible=True),
@@ -196,9 +197,8 @@ class AnnotateTab:
 
     def _mask(self, item: Item, draft: PageDraft) -> Updates:
         mask = self.studio.mask(item, draft.segmentation)
-        share = f"The mask is {100 * mask.mean():.1f} % of the image. The enlargement is in pixels."
         image = image_file(overlay(self.studio.image(item.image), mask))
-        return {self.at.image: image, self.at.share: share}
+        return {self.at.image: image, self.at.share: markup.share(mask.mean())}
 
     def paint(self, session: Session, request: gr.Request, *rest: Any) -> Iterator[Updates]:
         """New candidates; the page says meanwhile what it waits for."""
@@ -215,7 +215,8 @@ class AnnotateTab:
         draft = self.studio.update(
             person, item, lambda draft: replace(_with_mask(draft, *fields), prompt=prompt or "")
         )
-        painting = self.studio.paint(item, draft)
+        with self.studio.turn(person):
+            painting = self.studio.paint(item, draft)
         if session.item != item.id:  # the person went on to another one meanwhile
             return {self.at.session: session}
         changes = {"painting": painting, "chosen": None, "quality": None, "next_seed": draft.next_seed + CANDIDATES}
@@ -249,7 +250,10 @@ class AnnotateTab:
 
     def _brush(self, session: Session, request: gr.Request, name: str, value: Any, *, erases: bool) -> Updates:
         _, item = self._shown(session, request, name)
-        drawn = strokes(value, self.studio.image(item.image).size)
+        try:
+            drawn = strokes(value, self.studio.image(item.image).size)
+        finally:
+            self.uploads.remove(value)
         return self._change_mask(
             session, request, name, lambda made: self.studio.brush(item, made, drawn, erases=erases)
         )

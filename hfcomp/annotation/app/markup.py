@@ -1,13 +1,12 @@
-"""Pieces of HTML for the page. All texts are escaped: captions, names and errors come from elsewhere."""
+"""Pieces of HTML for the page. Every text goes through `text_html`: captions, names and errors come from elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from html import escape
 
 from hfcomp.annotation.captions import editable_keywords, keywords_of
 from hfcomp.data.annotations.records import Item
-from hfcomp.reporting.pages.markup import difference_html, table_html
+from hfcomp.reporting.pages.markup import difference_html, table_html, text_html
 from hfcomp.reporting.report import Lines, Report, Table
 
 SHORTCUTS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -36,7 +35,18 @@ SHORTCUTS: dict[str, tuple[tuple[str, str], ...]] = {
 
 def message(text: str, kind: str) -> str:
     """A message: kind `error`, `note` or `done`."""
-    return f'<div class="message {kind}" role="status">{escape(text)}</div>' if text else ""
+    return f'<div class="message {kind}" role="status">{text_html(text)}</div>' if text else ""
+
+
+def title(item: Item, keyword: str) -> str:
+    """The line above an item: its concept, keyword and id."""
+    parts = (text_html(item.concept), text_html(keyword), text_html(item.id))
+    return "Concept: <b>{}</b> · keyword: <b>{}</b> · item {}".format(*parts)
+
+
+def share(part: float) -> str:
+    """What part of the image a mask is."""
+    return f"The mask is {100 * part:.1f} % of the image. The enlargement is in pixels."
 
 
 def captions(item: Item, chosen: str) -> str:
@@ -54,9 +64,9 @@ def marked_keyword(caption: str, keyword: str, concept: str) -> str:
     found = [*editable_keywords(caption, concept), *keywords_of(caption, concept)]
     match = next((one for one in found if one.keyword == keyword), None)
     if match is None:
-        return escape(caption)
+        return text_html(caption)
     before, word, after = caption[: match.start], caption[match.start : match.end], caption[match.end :]
-    return f"{escape(before)}<mark>{escape(word)}</mark>{escape(after)}"
+    return f"<bdi>{text_html(before)}<mark>{text_html(word)}</mark>{text_html(after)}</bdi>"
 
 
 def difference(original: str, caption: str) -> str:
@@ -66,19 +76,23 @@ def difference(original: str, caption: str) -> str:
 
 def two_captions(original: str, caption: str) -> str:
     """Both captions of an edit, and their difference."""
-    rows = (("Original", escape(original)), ("New", escape(caption)), ("Change", difference_html(original, caption)))
+    rows = (
+        ("Original", text_html(original)),
+        ("New", text_html(caption)),
+        ("Change", difference_html(original, caption)),
+    )
     return f'<dl class="pair">{"".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in rows)}</dl>'
 
 
 def status(title: str, parts: Iterable[str] = ()) -> str:
     """The line at the top: the title of the page and what is done."""
-    cells = "".join(f"<span>{escape(part)}</span>" for part in parts)
-    return f'<div class="status"><h1>{escape(title)}</h1>{cells}</div>'
+    cells = "".join(f"<span>{text_html(part)}</span>" for part in parts)
+    return f'<div class="status"><h1>{text_html(title)}</h1>{cells}</div>'
 
 
 def shortcuts(tab: str) -> str:
     """The keyboard shortcuts of a tab."""
-    keys = "".join(f"<span><kbd>{escape(key)}</kbd> {escape(use)}</span>" for key, use in SHORTCUTS[tab])
+    keys = "".join(f"<span><kbd>{text_html(key)}</kbd> {text_html(use)}</span>" for key, use in SHORTCUTS[tab])
     return f'<div class="shortcuts">{keys}</div>'
 
 
@@ -86,11 +100,11 @@ def report_html(report: Report) -> str:
     """The tables and texts of a report."""
     parts = []
     for section in report.shown():
-        parts.append(f"<h3>{escape(section.title)}</h3>" if section.title else "")
+        parts.append(f"<h3>{text_html(section.title)}</h3>" if section.title else "")
         for part in section.shown():
             if isinstance(part, Table):
                 parts.append(f'<div class="wide">{table_html(part)}</div>')
             elif isinstance(part, Lines):
-                parts += [f"<p>{escape(text)}</p>" for text in part.texts]
-    parts += [f'<p class="legend">{escape(text)}</p>' for text in report.legend]
+                parts += [f"<p>{text_html(text)}</p>" for text in part.texts]
+    parts += [f'<p class="legend">{text_html(text)}</p>' for text in report.legend]
     return f'<div class="report">{"".join(parts)}</div>'

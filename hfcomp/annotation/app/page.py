@@ -11,6 +11,7 @@ from hfcomp.annotation.app import annotate_layout, markup, review_tab
 from hfcomp.annotation.app.annotate_tab import ERRORS, AnnotateTab, Updates
 from hfcomp.annotation.app.review_tab import ReviewTab
 from hfcomp.annotation.app.sessions import Session, acting_person
+from hfcomp.annotation.app.uploads import Uploads
 from hfcomp.annotation.progress import progress_report
 from hfcomp.annotation.studio import Studio
 from hfcomp.data.annotations.people import person_name
@@ -31,9 +32,12 @@ class Page:
         title: of the page.
         has_password: whether names are signed in with one, and not typed in the page.
         lease_seconds: after which an item that nobody works on is given to others.
+        uploads: of all pages.
     """
 
-    def __init__(self, studio: Studio, *, title: str, has_password: bool, lease_seconds: float) -> None:
+    def __init__(
+        self, studio: Studio, *, title: str, has_password: bool, lease_seconds: float, uploads: Uploads
+    ) -> None:
         self.studio, self.title, self.has_password = studio, title, has_password
         settings = {"fill_width": True, "delete_cache": (3600, 24 * 3600)}
         with gr.Blocks(analytics_enabled=False, title=title, **settings) as blocks:
@@ -49,7 +53,10 @@ class Page:
                 with gr.Tab("Progress", id="progress", elem_id="tab-progress") as self.progress_tab:
                     self.progress = gr.HTML(elem_id="progress")
                     refresh = gr.Button("Refresh", elem_id="refresh", size="sm")
-            self.annotate, self.review = AnnotateTab(studio, self.annotating), ReviewTab(studio, self.reviewing)
+            self.annotate, self.review = (
+                AnnotateTab(studio, self.annotating, uploads),
+                ReviewTab(studio, self.reviewing),
+            )
             self._signing_in()
             self._annotate_events()
             self._review_events()
@@ -65,7 +72,7 @@ class Page:
                 "Another person", visible=False, size="sm", scale=0, min_width=130, elem_id="other-person"
             )
         with gr.Column(visible=False, elem_id="sign-in") as self.sign_in_box:
-            gr.Markdown("Who annotates? Your name is saved with each of your decisions.")
+            gr.HTML("Who annotates? Your name is saved with each of your decisions.")
             with gr.Row(elem_classes="fields"):
                 self.name = gr.Textbox(label="Your name", max_lines=1, max_length=60, elem_id="name", scale=3)
                 self.begin = gr.Button("Begin", variant="primary", elem_id="begin", scale=0, min_width=120)
@@ -144,10 +151,11 @@ class Page:
         painting = _quiet(show_progress="minimal") | {"show_progress_on": [at.paint]}
         at.paint.click(tab.paint, [*mask, at.prompt], outputs, trigger_mode="once", **painting)
         at.item.change(tab.show_mask, here, outputs, **segmenting)
-        at.brush_button.click(tab.open_brush, [*here, at.brush_open], outputs, **_quiet())
+        drawn_on = [*outputs, at.editor]
+        at.brush_button.click(tab.open_brush, [*here, at.brush_open], drawn_on, **_quiet())
         for button, handler in ((at.add, tab.add_strokes), (at.erase, tab.erase_strokes)):
-            button.click(handler, [*here, at.editor], outputs, **_quiet())
-        at.clear.click(tab.clear_strokes, here, outputs, **_quiet())
+            button.click(handler, [*here, at.editor], drawn_on, **_quiet())
+        at.clear.click(tab.clear_strokes, here, drawn_on, **_quiet())
         at.submit.click(self.submit, [at.session, *at.fields], with_status, **_quiet())
         at.skip.click(self.skip, [*here, at.reason], with_status, **_quiet())
         at.retry.click(self.retry, [at.session, at.reason, *at.fields], with_status, **painting)
@@ -258,11 +266,11 @@ class Page:
 
 
 def _components(layout: Any) -> list[Any]:
-    """The components of a layout, without its session's twin."""
+    """The components of a layout, but for the editor: it uploads all it holds whenever an event may change it."""
     found: list[Any] = []
     for value in vars(layout).values():
         found += value if isinstance(value, list) else [value]
-    return found
+    return [one for one in found if not isinstance(one, gr.ImageEditor)]
 
 
 def _quiet(show_progress: str = "hidden") -> dict[str, Any]:

@@ -170,8 +170,9 @@ class ReviewTab:
 
     def _after(self, session: Session, done: str, request: gr.Request) -> Updates:
         updates = self.show_next(session, request)
-        said = updates.get(self.at.message) or markup.message(done, "done")
-        return updates | {self.at.message: said}
+        if not updates.get(self.at.message):
+            updates[self.at.message] = markup.message(done, "done")
+        return updates
 
     def _reviewed(self, session: Session, request: gr.Request, name: str) -> tuple[str, str]:
         person = acting_person(session, request)

@@ -2,62 +2,99 @@
 
 from __future__ import annotations
 
-import hmac
-import ipaddress
-import os
+import errno
+import logging
 import socket
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from tempfile import TemporaryDirectory
+from pathlib import Path
 
 import gradio as gr
+import uvicorn
+from fastapi import FastAPI
+from starlette.requests import Request
 
+from hfcomp.annotation.app.cache import own_cache
+from hfcomp.annotation.app.guard import PERSON, Guard, Names, is_loopback
 from hfcomp.annotation.app.page import CSS, SCRIPT, Page
-from hfcomp.annotation.app.uploads import MOST_BYTES
+from hfcomp.annotation.app.sign_in import Door
+from hfcomp.annotation.app.uploads import MOST_BYTES, Uploads
 from hfcomp.annotation.captions import load_caption_parser
+from hfcomp.annotation.people_file import Passwords
 from hfcomp.annotation.studio import Studio
-from hfcomp.data.annotations.people import person_name
 from hfcomp.data.annotations.project import IMAGES
 
 THREADS = 128
 """Requests at a time. Most wait for a model or the disk."""
-SHORTEST_PASSWORD = 8
-"""Characters."""
-CACHE = "GRADIO_TEMP_DIR"
-"""The environment variable that names Gradio's folder of files, which is read with every file."""
+MOST_CONNECTIONS, MOST_EVENTS = 1024, 512
+"""Open connections, and events that wait for a thread."""
+FIRST_PORT, PORTS = 7860, 100
+SECONDS_TO_START, SECONDS_TO_END = 30.0, 3
 LOOPBACK = "127.0.0.1"
+logger = logging.getLogger(__name__)
 
 
-def check_port(host: str, port: int | None) -> None:
-    """Checks that a port is free; Gradio's own error names settings that are not ours.
+def bind(host: str, port: int | None) -> socket.socket:
+    """A socket that listens at an address of this machine.
+
+    Args:
+        host: address or name.
+        port: by default the first free one from 7860.
 
     Raises:
         OSError: for a port that is taken or may not be used, or an address that is not of this machine.
     """
-    try:
-        family, *_, address = socket.getaddrinfo(host, port or 0, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family) as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            tried.bind(address)
-    except OSError as error:
-        where = f"host {host}" if port is None else f"host {host}, port {port}"
-        raise OSError(
-            f"{where}: {error.strerror or error}. Choose an address of this machine and a free --port, or omit both."
-        ) from error
+    numbers = range(FIRST_PORT, FIRST_PORT + PORTS) if port is None else [port]
+    for number in numbers:
+        try:
+            family, *_, address = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
+            bound = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                bound.bind(address)
+                bound.listen()  # Linux lets others bind to the port until somebody listens
+            except OSError:
+                bound.close()
+                raise
+            return bound
+        except OSError as error:
+            reason = error
+            if error.errno != errno.EADDRINUSE:
+                break
+    where = f"host {host}" if port is None else f"host {host}, port {port}"
+    raise OSError(
+        f"{where}: {reason.strerror or reason}. Choose an address of this machine and a free --port, or omit both."
+    ) from reason
 
 
-def check_access(host: str, password: str | None) -> None:
+def check_port(host: str, port: int | None) -> None:
+    """Checks that a port is free, before anything is loaded.
+
+    Raises:
+        OSError: as `bind`.
+    """
+    bind(host, port).close()
+
+
+def check_access(host: str, passwords: Passwords | None, public_names: Collection[str] = ()) -> None:
     """Checks who could reach the page.
 
     Raises:
-        ValueError: for another host than this machine's loopback without a password, or a short one.
+        ValueError: for another host than this machine's loopback, or a public name, without a password.
     """
-    if password is not None and len(password) < SHORTEST_PASSWORD:
-        raise ValueError(f"The password has {len(password)} characters, expected {SHORTEST_PASSWORD} or more.")
-    if password is None and not _is_loopback(host):
+    if passwords is not None:
+        return
+    if not is_loopback(host):
         raise ValueError(
-            f"host: {host} lets other machines reach the page, which needs a password. Set HFCOMP_ANNOTATE_PASSWORD "
-            "or pass --password_file, or omit --host."
+            f"host: {host} lets other machines reach the page, which needs a password. Set HFCOMP_ANNOTATE_PASSWORD, "
+            "pass --password_file or --people, or omit --host."
+        )
+    if public_names:
+        raise ValueError(
+            f"public_names: {', '.join(public_names)} lets other machines reach the page, which needs a password. Set "
+            "HFCOMP_ANNOTATE_PASSWORD, pass --password_file or --people, or omit --public_names."
         )
 
 
@@ -68,8 +105,10 @@ def serving(
     title: str,
     host: str = LOOPBACK,
     port: int | None = None,
-    password: str | None = None,
+    passwords: Passwords | None = None,
+    public_names: Collection[str] = (),
     lease_seconds: float = 900.0,
+    log: Callable[[str], None] = logger.info,
 ) -> Iterator[str]:
     """Serves the page while the context is open.
 
@@ -78,84 +117,99 @@ def serving(
         title: of the page.
         host: address of this machine to listen at.
         port: by default the first free one from 7860.
-        password: that every annotator signs in with, under their own name; None on loopback only.
+        passwords: that people sign in with; None on loopback only.
+        public_names: names that the page answers to besides its host, such as the one of a reverse proxy.
         lease_seconds: of the project.
+        log: takes a line about each attempt to sign in.
 
     Yields:
         The address of the page.
 
     Raises:
         ValueError: as `check_access`.
-        OSError: as `check_port`.
+        OSError: as `bind`.
     """
-    check_access(host, password)
-    check_port(host, port)
+    check_access(host, passwords, public_names)
+    bound = bind(host, port)
     load_caption_parser()
-    with _own_cache():
-        page = Page(studio, title=title, has_password=password is not None, lease_seconds=lease_seconds)
-        try:
-            _, address, _ = page.blocks.queue(api_open=False).launch(
-                server_name=host,
-                server_port=port,
-                auth=None if password is None else _signs_in(password),
-                auth_message="Sign in with your own name and the password of this project.",
-                share=False,
-                prevent_thread_lock=True,
-                quiet=True,
-                max_threads=THREADS,
-                max_file_size=MOST_BYTES,
-                allowed_paths=[str((studio.project.folder / IMAGES).resolve())],
-                footer_links=[],
-                run_history=False,
-                enable_monitoring=False,
-                ssr_mode=False,
-                mcp_server=False,
-                pwa=False,
-                theme=gr.themes.Default(
-                    primary_hue="blue",
-                    spacing_size="sm",
-                    font=["system-ui", "sans-serif"],
-                    font_mono=["ui-monospace", "monospace"],
-                ),
-                css_paths=[CSS],
-                js=SCRIPT.read_text(encoding="utf-8"),
-            )
-            yield address
-        finally:
-            page.blocks.close(verbose=False)
+    with bound, own_cache() as cache:
+        number = bound.getsockname()[1]
+        door = None
+        if passwords is not None:
+            door = Door(passwords, title=title, cookie=f"hfcomp-annotate-{number}", log=log)
+        uploads = Uploads(cache / "uploads")
+        page = Page(studio, title=title, has_password=door is not None, lease_seconds=lease_seconds, uploads=uploads)
+        app = Guard(_gradio(page, studio.project.folder / IMAGES), Names(host, public_names), uploads, door)
+        with _running(app, bound):
+            try:
+                yield f"http://{_shown(host)}:{number}/"
+            finally:
+                app.end()
+                page.blocks.close(verbose=False)
+
+
+def _gradio(page: Page, images: Path) -> FastAPI:
+    """Gradio's application, which knows of people what the guard says."""
+    blocks = page.blocks.queue(api_open=False, max_size=MOST_EVENTS)
+    blocks.max_threads = THREADS
+    app = gr.mount_gradio_app(
+        FastAPI(openapi_url=None),
+        blocks,
+        "/",
+        auth_dependency=_person if page.has_password else None,
+        max_file_size=MOST_BYTES,
+        allowed_paths=[str(images.resolve())],
+        show_error=False,
+        footer_links=[],
+        run_history=False,
+        enable_monitoring=False,
+        ssr_mode=False,
+        mcp_server=False,
+        pwa=False,
+        theme=gr.themes.Default(
+            primary_hue="blue",
+            spacing_size="sm",
+            font=["system-ui", "sans-serif"],
+            font_mono=["ui-monospace", "monospace"],
+        ),
+        css_paths=[CSS],
+        js=SCRIPT.read_text(encoding="utf-8"),
+    )
+    # Gradio checks the paths that a browser names only once it has launched, which mounting leaves out
+    blocks.has_launched = True
+    return app
+
+
+def _person(request: Request) -> str | None:
+    return request.scope.get(PERSON)
 
 
 @contextmanager
-def _own_cache() -> Iterator[None]:
-    """Gradio serves all files of its cache: this page has one of its own, which is removed with it."""
-    before = os.environ.get(CACHE)
-    with TemporaryDirectory(prefix="hfcomp-annotate-", dir=before) as folder:
-        os.environ[CACHE] = folder
-        try:
-            yield
-        finally:
-            os.environ.pop(CACHE)
-            if before is not None:
-                os.environ[CACHE] = before
-
-
-def _signs_in(password: str) -> Callable[[str, str], bool]:
-    """Whether a name and a password may sign in; compared in constant time."""
-
-    def check(name: str, given: str) -> bool:
-        try:
-            person_name(name)
-        except ValueError:
-            return False
-        return hmac.compare_digest(given.encode(), password.encode())
-
-    return check
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
+def _running(app: Guard, bound: socket.socket) -> Iterator[None]:
+    """A server thread."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ws="none",
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_graceful_shutdown=SECONDS_TO_END,
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, name="annotate-server", daemon=True)
+    thread.start()
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+        end = time.monotonic() + SECONDS_TO_START
+        while not server.started:
+            if not thread.is_alive() or time.monotonic() > end:
+                raise OSError("The server of the page did not start. Its error is above.")
+            time.sleep(0.01)
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(SECONDS_TO_END + 5)
+
+
+def _shown(host: str) -> str:
+    return "localhost" if host == "0.0.0.0" else f"[{host}]" if ":" in host else host

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import gradio as gr
 
-from hfcomp.data.annotations.people import person_name
+from hfcomp.data.annotations.people import is_same_person, person_name
 
 
 @dataclass
@@ -39,6 +39,6 @@ def acting_person(session: Session, request: gr.Request) -> str:
     signed_in = person_name(request.username) if request.username else session.person
     if not signed_in:
         raise ValueError("Enter your name to begin.")
-    if session.person and session.person != signed_in:
+    if session.person and not is_same_person(session.person, signed_in):
         raise ValueError(f"This page was opened by {session.person}, but {signed_in} is signed in. Reload it.")
     return signed_in

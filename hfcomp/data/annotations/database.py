@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from hfcomp.data.annotations.people import is_same_person
+
 FORMAT, VERSION = "hfcomp annotations", 1
 _APPEND_ONLY = ("log", "items")
 # `states` follows from `items` and `log`, and counts from these: `tallies` of items, `work` of decisions that stand.
@@ -170,6 +172,7 @@ class Database:
             self.path, timeout=self._wait_seconds, isolation_level=None, check_same_thread=False
         )
         connection.execute("PRAGMA foreign_keys = ON")
+        connection.create_function("is_same_person", 2, is_same_person, deterministic=True)
         return connection
 
     def _give_back(self, connection: sqlite3.Connection) -> None:

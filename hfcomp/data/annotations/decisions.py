@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
@@ -19,7 +20,7 @@ from hfcomp.data.annotations.entries import (
     encode,
 )
 from hfcomp.data.annotations.leases import Leases
-from hfcomp.data.annotations.people import decider, person_name
+from hfcomp.data.annotations.people import decider, first_spellings, is_same_person, person_name
 from hfcomp.data.annotations.records import ACTIONS, STATES, Accepted, Action, Edit, Item, Quality, State
 from hfcomp.data.annotations.rows import ENTRY, Rows, entry
 
@@ -48,8 +49,8 @@ class Decisions:
     An item that was sent back comes first for the person who annotated it. Others are given it after a day
     (`leases.RESERVED_SECONDS`), or at once where it was annotated automatically.
 
-    Names of people are made equal by `people.person_name`. `AUTOMATIC` may submit, too; ask `person_name` for what
-    somebody types.
+    Names of one person by `people.person_key` count as the one that was written first. `AUTOMATIC` may submit, too;
+    ask `person_name` for what somebody types.
 
     Args:
         path: of the SQLite file, which is made where it is missing; in WAL mode.
@@ -136,9 +137,8 @@ class Decisions:
 
     def take(self, person: str, item: str) -> bool:
         """Leases an open item to a person; False for one that was decided or that somebody else has."""
-        person = decider(person)
         with self._database.writing(is_durable=False) as connection:
-            rows, leases = Rows(connection, self.path), Leases(connection, person, self._clock())
+            rows, leases = self._rows_and_leases(connection, decider(person))
             position = rows.position(item)
             if rows.standing(position).state != "open" or leases.other(position) is not None:
                 return False
@@ -148,10 +148,10 @@ class Decisions:
     def peek_item(self, person: str, *, concept: str | None = None) -> Item | None:
         """What `next_item` would give after the item that the person holds; leases nothing."""
         with self._database.reading() as connection:
-            leases = Leases(connection, decider(person), self._clock())
+            rows, leases = self._rows_and_leases(connection, decider(person))
             held = leases.held(is_review=False)
             position = held[1] if len(held) > 1 else leases.free_item(concept)
-            return None if position is None else Rows(connection, self.path).item(position)
+            return None if position is None else rows.item(position)
 
     def next_review(self, person: str, *, concept: str | None = None) -> tuple[Item, Edit] | None:
         """An annotated item of somebody else, leased to the reviewer: the one they hold, else the longest waiting.
@@ -177,17 +177,17 @@ class Decisions:
 
     def renew(self, person: str, item: str) -> bool:
         """Prolongs the leases of a person; whether the person holds the item still."""
-        person = decider(person)
         with self._database.writing(is_durable=False) as connection:
-            leases = Leases(connection, person, self._clock())
+            rows, leases = self._rows_and_leases(connection, decider(person))
             leases.renew(self._seconds)
-            lease = leases.of(Rows(connection, self.path).position(item))
-            return lease is not None and lease.person == person
+            lease = leases.of(rows.position(item))
+            return lease is not None and lease.person == leases.person
 
     def release(self, person: str) -> None:
         """Gives back what a person holds; drafts are kept."""
         with self._database.writing(is_durable=False) as connection:
-            connection.execute("DELETE FROM leases WHERE person = ?", (decider(person),))
+            name = Rows(connection, self.path).spelling(decider(person))
+            connection.execute("DELETE FROM leases WHERE person = ?", (name,))
 
     def save_draft(self, person: str, item: str, draft: Mapping[str, Any]) -> None:
         """Keeps what a person has made of an item so far, in place of an earlier draft; lost with a decision.
@@ -196,16 +196,16 @@ class Decisions:
         """
         content = encode(draft, f"draft of {item}")
         with self._database.writing(is_durable=False) as connection:
-            row = (decider(person), Rows(connection, self.path).position(item), content)
+            rows = Rows(connection, self.path)
+            row = (rows.spelling(decider(person)), rows.position(item), content)
             connection.execute("INSERT OR REPLACE INTO drafts VALUES (?, ?, ?)", row)
 
     def draft(self, person: str, item: str) -> Mapping[str, Any] | None:
         """The draft of an item."""
         with self._database.reading() as connection:
-            position = Rows(connection, self.path).position(item)
-            found = connection.execute(
-                "SELECT content FROM drafts WHERE person = ? AND position = ?", (decider(person), position)
-            ).fetchone()
+            rows = Rows(connection, self.path)
+            key = (rows.spelling(decider(person)), rows.position(item))
+            found = connection.execute("SELECT content FROM drafts WHERE person = ? AND position = ?", key).fetchone()
         return None if found is None else decode_mapping(found[0], f"{self.path}, draft of {item}")
 
     def submit(self, person: str, item: str, edit: Edit) -> None:
@@ -237,13 +237,12 @@ class Decisions:
         Raises:
             ValueError: where somebody has decided on top of it, or works on the item now.
         """
-        person = decider(person)
         with self._database.writing() as connection:
-            rows, now = Rows(connection, self.path), self._clock()
-            last = rows.last_of(person)
+            rows, leases = self._rows_and_leases(connection, decider(person))
+            last = rows.last_of(leases.person)
             if last is None:
                 return None
-            position, leases = rows.position(last.item), Leases(connection, person, now)
+            position = rows.position(last.item)
             above, other = rows.last(last.item), leases.other(position)
             if above is not None and above.number != last.number:
                 raise ValueError(
@@ -255,7 +254,7 @@ class Decisions:
                     f"{other} works on {last.item} since you {_DONE[last.action]} it, which cannot be undone now. Try "
                     "again later."
                 )
-            found = rows.append(now, person, last.item, "undo", undoes=last.number)
+            found = rows.append(leases.now, leases.person, last.item, "undo", undoes=last.number)
             leases.take(position, is_review=found.state == "annotated", seconds=self._seconds)
             return rows.item(position)
 
@@ -268,12 +267,13 @@ class Decisions:
         return {state: found.get(state, 0) for state in STATES}
 
     def by_person(self) -> dict[str, dict[Action, int]]:
-        """Standing decisions of each person: those that were undone do not count."""
+        """Standing decisions of each person, by the first spelling: those that were undone do not count."""
         with self._database.reading() as connection:
             rows = connection.execute("SELECT person, action, number FROM work ORDER BY person").fetchall()
+        spellings = first_spellings(person for person, _, _ in rows)
         found: dict[str, dict[Action, int]] = {}
         for person, action, number in rows:
-            found.setdefault(person, {one: 0 for one in ACTIONS if one != "undo"})[action] = number
+            found.setdefault(spellings[person], {one: 0 for one in ACTIONS if one != "undo"})[action] += number
         return found
 
     def accepted(self) -> Iterator[Accepted]:
@@ -317,7 +317,7 @@ class Decisions:
 
     def _next(self, person: str, concept: str | None, *, is_review: bool) -> Item | None:
         with self._database.writing(is_durable=False) as connection:
-            leases, rows = Leases(connection, person, self._clock()), Rows(connection, self.path)
+            rows, leases = self._rows_and_leases(connection, person)
             held = leases.held(is_review=is_review)
             if held:
                 leases.renew(self._seconds)
@@ -331,15 +331,15 @@ class Decisions:
     def _decide(self, person: str, item: str, action: Action, content: str, state: State) -> None:
         """Writes a decision about an item that has to be in a state."""
         with self._database.writing() as connection:
-            rows, now = Rows(connection, self.path), self._clock()
-            position, last = rows.position(item), rows.last(item)
+            rows, leases = self._rows_and_leases(connection, person)
+            person, position, last = leases.person, rows.position(item), rows.last(item)
             if last and (last.person, last.action, encode(last.content, item)) == (person, action, content):
                 return  # the same call again
-            found, leases = rows.standing(position), Leases(connection, person, now)
+            found = rows.standing(position)
             if found.state != state:
                 since = f"{_DONE[last.action]} by {last.person}" if last else found.state
                 raise ValueError(f"{item} was {since} meanwhile, so this decision was not saved. Take the next item.")
-            if state == "annotated" and found.annotator == person:
+            if state == "annotated" and is_same_person(found.annotator, person):
                 raise ValueError(f"{person} annotated {item}. Somebody else has to review it.")
             other, lease = leases.other(position), leases.of(position)
             if other is not None:
@@ -347,7 +347,12 @@ class Decisions:
                     f"{item} was given to {other} meanwhile, so this decision was not saved. Take the next item."
                 )
             taken = lease.taken if lease and lease.person == person else None
-            rows.append(now, person, item, action, content, taken=taken)
+            rows.append(leases.now, person, item, action, content, taken=taken)
+
+    def _rows_and_leases(self, connection: sqlite3.Connection, person: str) -> tuple[Rows, Leases]:
+        """The rows, and the leases of a person under the name that the file has for them."""
+        rows = Rows(connection, self.path)
+        return rows, Leases(connection, rows.spelling(person), self._clock())
 
     def _pages(self, query: str, values: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
         """Rows of a query that is limited and goes on after the first column of its last row.

@@ -19,7 +19,7 @@ _OWN = "state = 'open' AND returned_to = :person"
 _LEFT = (
     "state = 'open' AND returned_to IS NOT NULL AND (returned_to = :automatic OR returned_time <= :now - :reserved)"
 )
-_TO_REVIEW = "state = 'annotated' AND annotator <> :person"
+_TO_REVIEW = "state = 'annotated' AND NOT is_same_person(annotator, :person)"
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,16 @@ class Leases:
         connection: to the database.
         person: who asks.
         now: in seconds since 1970.
+
+    Attributes:
+        person: who asks.
+        now: in seconds since 1970.
     """
 
     def __init__(self, connection: sqlite3.Connection, person: str, now: float) -> None:
         self._connection = connection
-        self._person = person
-        self._now = now
+        self.person = person
+        self.now = now
 
     def held(self, *, is_review: bool) -> list[int]:
         """Positions of the items that the person has, the last one first.
@@ -58,7 +62,7 @@ class Leases:
         """
         found = self._connection.execute(
             "SELECT position FROM leases WHERE person = ? AND is_review = ? ORDER BY taken DESC, position",
-            (self._person, is_review),
+            (self.person, is_review),
         )
         return [position for (position,) in found]
 
@@ -69,7 +73,7 @@ class Leases:
         those that wait for somebody else for longer than `RESERVED_SECONDS` or that were annotated automatically. The
         automatic mode is given no item that was sent back: it would repeat its edit.
         """
-        kinds = (_NEW,) if self._person == AUTOMATIC else (_OWN, _NEW, _LEFT)
+        kinds = (_NEW,) if self.person == AUTOMATIC else (_OWN, _NEW, _LEFT)
         for kind in kinds:
             found = self._first(kind, "position", concept)
             if found is not None:
@@ -84,12 +88,12 @@ class Leases:
         """Leases an item, in place of an expired lease."""
         self._connection.execute(
             "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?)",
-            (position, self._person, is_review, self._now, self._now + seconds),
+            (position, self.person, is_review, self.now, self.now + seconds),
         )
 
     def renew(self, seconds: float) -> None:
         """Prolongs all that the person has."""
-        self._connection.execute("UPDATE leases SET expires = ? WHERE person = ?", (self._now + seconds, self._person))
+        self._connection.execute("UPDATE leases SET expires = ? WHERE person = ?", (self.now + seconds, self.person))
 
     def of(self, position: int) -> Lease | None:
         """The lease of an item; it may have expired."""
@@ -100,13 +104,13 @@ class Leases:
     def other(self, position: int) -> str | None:
         """Who else works on an item now."""
         lease = self.of(position)
-        return lease.person if lease and lease.person != self._person and lease.expires > self._now else None
+        return lease.person if lease and lease.person != self.person and lease.expires > self.now else None
 
     def _first(self, kind: str, order: str, concept: str | None) -> int | None:
         wanted = "" if concept is None else " AND concept = :concept"
         values = {
-            "now": self._now,
-            "person": self._person,
+            "now": self.now,
+            "person": self.person,
             "concept": concept,
             "automatic": AUTOMATIC,
             "reserved": RESERVED_SECONDS,

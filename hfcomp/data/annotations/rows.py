@@ -61,6 +61,16 @@ class Rows:
         """The last decision of a person that was not undone."""
         return self._last("person", person)
 
+    def spelling(self, person: str) -> str:
+        """A name as the same person was first written here, such as Anna for anna; itself for somebody new."""
+        found = self._connection.execute(
+            "SELECT person FROM (SELECT DISTINCT person, 0 AS place FROM work UNION SELECT person, 1 FROM leases "
+            "UNION SELECT DISTINCT person, 2 FROM drafts) WHERE is_same_person(person, ?) "
+            "ORDER BY place, person LIMIT 1",
+            (person,),
+        ).fetchone()
+        return person if found is None else found[0]
+
     def add(self, name: str, concept: str, content: str) -> bool:
         """Adds an item; whether it is new.
 

@@ -10,6 +10,7 @@ from statistics import median
 import numpy as np
 
 from hfcomp.data.annotations.decisions import Entry
+from hfcomp.data.annotations.people import first_spellings
 from hfcomp.data.annotations.records import ACTIONS, AUTOMATIC, QUALITIES, Action, Quality
 from hfcomp.metrics.units import Unit
 from hfcomp.statistics.bootstrap import ImageBootstrap
@@ -134,15 +135,16 @@ def annotation_statistics(log: Iterable[Entry], *, resamples: int = 2000, seed: 
         seed: of the resamples.
     """
     entries = standing_decisions(log)
+    names = first_spellings(entry.person for entry in entries)
     pairs: dict[tuple[str, str], _Reviews] = {}
     people: dict[str, _Decided] = {}
     everybody, skipped = _Reviews(), Counter[str]()
     for entry, edit in _with_edits(entries):
-        people.setdefault(entry.person, _Decided()).add(entry)
+        people.setdefault(names[entry.person], _Decided()).add(entry)
         if entry.action == "skip":
             skipped[entry.content["reason"]] += 1
         elif edit is not None:
-            pairs.setdefault((edit.person, entry.person), _Reviews()).add(entry, edit)
+            pairs.setdefault((names[edit.person], names[entry.person]), _Reviews()).add(entry, edit)
             if edit.person != AUTOMATIC:
                 everybody.add(entry, edit)
     return AnnotationStatistics(

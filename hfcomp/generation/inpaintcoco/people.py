@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hfcomp.data.annotations.people import first_spellings
 from hfcomp.data.annotations.records import AUTOMATIC
 
 
 def pseudonyms(names: Iterable[str | None]) -> dict[str, str]:
-    """`annotator 1` and so on for each name, in the order in which they come first; `automatic` stays.
+    """`annotator 1` and so on for each person, in the order in which they come first; `automatic` stays.
 
     Args:
         names: of people, with repetitions; None and empty ones have no pseudonym.
     """
-    people = [name for name in dict.fromkeys(names) if name and name != AUTOMATIC]
-    return {AUTOMATIC: AUTOMATIC} | {name: f"annotator {number}" for number, name in enumerate(people, start=1)}
+    spellings = first_spellings(name for name in names if name and name != AUTOMATIC)
+    people = {name: f"annotator {number}" for number, name in enumerate(dict.fromkeys(spellings.values()), start=1)}
+    return {AUTOMATIC: AUTOMATIC} | {name: people[first] for name, first in spellings.items()}

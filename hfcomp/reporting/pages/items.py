@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from string import Template
 from typing import Any
 
 from hfcomp.parsing.word_changes import word_changes
+from hfcomp.reporting.pages.markup import text_html
 from hfcomp.reporting.pages.page import FOLDER
 from hfcomp.reporting.pages.thumbnails import Cell, Thumbnail, Thumbnails
 
@@ -168,8 +168,8 @@ class ItemBrowser:
 
 def items_html(browser: ItemBrowser) -> str:
     """The section of items: what is said of them, and where items are shown, the controls and their place."""
-    notes = "".join(f"<li>{escape(note)}</li>" for note in browser.notes)
-    parts = {"about": escape(browser.about), "notes": f'<ul class="notes">{notes}</ul>' if notes else ""}
+    notes = "".join(f"<li>{text_html(note)}</li>" for note in browser.notes)
+    parts = {"about": text_html(browser.about), "notes": f'<ul class="notes">{notes}</ul>' if notes else ""}
     if not browser.items:
         return f'<p class="about">{parts["about"]}</p>\n{parts["notes"]}'
     return Template((FOLDER / "items.html").read_text("utf-8")).substitute(parts)

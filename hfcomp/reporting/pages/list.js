@@ -13,7 +13,16 @@ function element(tag, attributes, ...children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.filter((one) => one !== null && one !== undefined && one !== ""));
+  const shown = children.filter((one) => one !== null && one !== undefined && one !== "");
+  made.append(...shown.map((one) => (tag === "option" ? one : isolated(one))));
+  return made;
+}
+
+// A text of another direction turns no word around it; see text_html.
+function isolated(one) {
+  if (typeof one !== "string" || !/[^\x00-\x7f]/.test(one)) return one;
+  const made = document.createElement("bdi");
+  made.append(one);
   return made;
 }
 

@@ -15,6 +15,9 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from hfcomp.reporting.format import visible
+from hfcomp.reporting.pages.markup import text_html
+
 FOLDER = Path(__file__).parent
 STYLE = FOLDER / "page.css"
 """What pages have in common."""
@@ -40,7 +43,8 @@ def render_page(
     return Template((FOLDER / "page.html").read_text("utf-8")).substitute(
         policy=f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'",
-        title=escape(title),
+        title=escape(visible(title)),
+        heading=text_html(title),
         style=style,
         body=body,
         data="\n".join(_data(name, value) for name, value in data.items()),
@@ -50,8 +54,19 @@ def render_page(
 
 def _data(name: str, value: Any) -> str:
     # no "</script" in it, whatever a text says
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    text = json.dumps(_visible(value), ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace(
+        "<", "\\u003c"
+    )
     return f'<script type="application/json" id="{escape(name)}">{text}</script>'
+
+
+def _visible(value: Any) -> Any:
+    """A JSON value with the control characters of its texts written out."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, Mapping):
+        return {key: _visible(one) for key, one in value.items()}
+    return [*map(_visible, value)] if isinstance(value, list | tuple) else value
 
 
 def _hash(text: str) -> str:

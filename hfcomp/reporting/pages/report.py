@@ -8,7 +8,7 @@ from html import escape
 
 from hfcomp.reporting.figures import Figure
 from hfcomp.reporting.pages.items import ItemBrowser, items_html
-from hfcomp.reporting.pages.markup import table_html
+from hfcomp.reporting.pages.markup import table_html, text_html
 from hfcomp.reporting.pages.page import FOLDER, LIST_SCRIPT, LIST_STYLE, render_page
 from hfcomp.reporting.report import Part, Picture, Report, Section, Table
 
@@ -46,20 +46,20 @@ def report_page(report: Report, images: Mapping[str, bytes], items: ItemBrowser 
 def _head(report: Report) -> Iterator[str]:
     """What stands above the sections."""
     if report.caveat:
-        yield f'<p class="caveat">{escape(report.caveat)}</p>'
-    yield from (f'<p class="verdict">{escape(sentence)}</p>' for sentence in report.verdict)
+        yield f'<p class="caveat">{text_html(report.caveat)}</p>'
+    yield from (f'<p class="verdict">{text_html(sentence)}</p>' for sentence in report.verdict)
     if report.legend:
-        paragraphs = "".join(f"<p>{escape(text)}</p>" for text in report.legend)
+        paragraphs = "".join(f"<p>{text_html(text)}</p>" for text in report.legend)
         yield f"<details><summary>How to read the numbers</summary>{paragraphs}</details>"
 
 
 def _contents(titled: Iterable[tuple[str, str]]) -> str:
-    links = "".join(f'<li><a href="#{place}">{escape(title)}</a></li>' for place, title in titled)
+    links = "".join(f'<li><a href="#{place}">{text_html(title)}</a></li>' for place, title in titled)
     return f'<ul class="parts">{links}</ul>' if links else ""
 
 
 def _titled(place: str, title: str, body: str) -> str:
-    heading = f'<h2 id="{place}">{escape(title)}</h2>\n' if title else ""
+    heading = f'<h2 id="{place}">{text_html(title)}</h2>\n' if title else ""
     return f"<section>\n{heading}{body}\n</section>"
 
 
@@ -76,5 +76,5 @@ def _part(part: Part, images: Mapping[str, bytes]) -> Iterator[str]:
             source = f'src="data:image/png;base64,{content}" alt="{escape(part.title)}"'
             yield f'<figure class="drawing"><img {source}></figure>'
     else:
-        title = f'<p class="lines-title">{escape(part.title)}</p>' if part.title else ""
-        yield f'{title}<ul class="lines">{"".join(f"<li>{escape(text)}</li>" for text in part.texts)}</ul>'
+        title = f'<p class="lines-title">{text_html(part.title)}</p>' if part.title else ""
+        yield f'{title}<ul class="lines">{"".join(f"<li>{text_html(text)}</li>" for text in part.texts)}</ul>'

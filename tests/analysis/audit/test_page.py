@@ -18,7 +18,7 @@ def found(tmp_path_factory):
     folder = tmp_path_factory.mktemp("audit")
     hostile = {0: [f"{HOSTILE} photo"], 5: ["photo 5 of a bird and a cat on the grass"]}
     rows = sets.rows(
-        24, negative_captions=hostile, caption={0: f"photo {HOSTILE}"}, image={7: sets.rows(4)[3]["image"]}
+        24, negative_captions=hostile, caption={0: f"photo \u202e {HOSTILE}"}, image={7: sets.rows(4)[3]["image"]}
     )
     rows.save_to_disk(str(folder / "set"))
     return audit(str(folder / "set"), AuditOptions(), hashes=folder / "hashes")
@@ -27,6 +27,7 @@ def found(tmp_path_factory):
 def test_texts_of_a_data_set_are_escaped_and_the_page_is_the_same_twice(found):
     page = audit_page(found, "own", parse_limits(["blind>60"]))
     assert "<img src=x" not in page and "&lt;img src=x" in page
+    assert "\u202e" not in page and "<bdi>photo \\u202e" in page
     assert page == audit_page(found, "own", parse_limits(["blind>60"]))
     assert "failed" in page and "blind is 9" in page
     assert 'id="duplicate_images"' in page and page.count("<img") == 2

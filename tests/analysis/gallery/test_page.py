@@ -62,6 +62,8 @@ def test_texts_of_a_data_set_are_inert(tmp_path):
     path = page(saved(tmp_path, rows), tmp_path)
     assert "<img src=x" not in path.read_text("utf-8")
     assert held(path, "data")[0]["caption"] == HOSTILE
+    path = page(saved(tmp_path, dataset(caption={0: "a \u202eb"}), "turned"), tmp_path)
+    assert held(path, "data")[0]["caption"] == "a \\u202eb"
 
 
 def test_an_image_that_cannot_be_read_is_counted_and_named(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 
 from hfcomp.annotation.app.server import serving
 from hfcomp.annotation.inpainter import Inpainter
+from hfcomp.annotation.people_file import SharedPassword
 from hfcomp.annotation.segmenter import Segmenter
 from hfcomp.annotation.studio import Studio
 from hfcomp.data.annotations.composition import changed_outside
@@ -380,7 +381,7 @@ def test_tiny_models_of_the_real_kinds_segment_and_paint(tmp_path, browser):
 
 @pytest.mark.slow
 def test_a_password_is_asked_and_the_name_is_the_one_signed_in_with(tmp_path, browser):
-    with site_of(tmp_path / "boxes", browser, password="correct horse") as site:
+    with site_of(tmp_path / "boxes", browser, passwords=SharedPassword("correct horse")) as site:
         ann = site.visit()
         name, word = ann.page.locator("input").nth(0), ann.page.locator('input[type="password"]')
         name.wait_for()
@@ -388,9 +389,9 @@ def test_a_password_is_asked_and_the_name_is_the_one_signed_in_with(tmp_path, br
         for given in ("wrong horse", "correct horse"):
             name.fill("  Ann ")
             word.fill(given)
-            ann.page.get_by_role("button", name="Login").click()
+            ann.page.get_by_role("button", name="Sign in").click()
             if given.startswith("wrong"):
-                ann.page.get_by_text("Incorrect").first.wait_for()
+                ann.page.get_by_text("The name or the password is wrong").first.wait_for()
         ann.field("caption").wait_for()
         assert not ann.page.locator("#name").is_visible() and not ann.page.locator("#other-person").is_visible()
         ann.annotate()

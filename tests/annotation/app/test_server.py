@@ -10,9 +10,10 @@ import pytest
 from PIL import Image
 
 from hfcomp.annotation.app import markup
-from hfcomp.annotation.app.server import _signs_in, check_access, check_port
+from hfcomp.annotation.app.server import bind, check_access, check_port
 from hfcomp.annotation.app.sessions import Session, acting_person
 from hfcomp.annotation.app.uploads import strokes
+from hfcomp.annotation.people_file import SharedPassword
 from hfcomp.data.annotations.records import Item
 
 
@@ -22,15 +23,22 @@ def test_loopback_needs_no_password(host):
 
 
 @pytest.mark.parametrize(
-    ("host", "password", "message"),
-    [("0.0.0.0", None, "needs a password"), ("example.org", None, "password"), ("127.0.0.1", "short", "5 characters")],
+    ("host", "names", "message"),
+    [
+        ("0.0.0.0", (), "host: 0.0.0.0 .*needs a password"),
+        ("example.org", (), "password"),
+        ("127.0.0.1", ("a.example",), "public_names: a.example lets other machines reach the page, which needs a"),
+    ],
 )
-def test_other_hosts_need_a_password_of_some_length(host, password, message):
+def test_other_hosts_and_public_names_need_a_password_of_some_length(host, names, message):
     with pytest.raises(ValueError, match=message):
-        check_access(host, password)
-    check_access(host, "long enough")
+        check_access(host, None, names)
+    with pytest.raises(ValueError, match="5 characters, expected 8 or more"):
+        SharedPassword("short")
+    check_access(host, SharedPassword("long enough"), names)
 
 
+@pytest.mark.follows("hfcomp/annotation/app/server.py", "and a free --port, or omit both.")
 def test_a_port_that_is_taken_is_named():
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -41,14 +49,19 @@ def test_a_port_that_is_taken_is_named():
     check_port("127.0.0.1", port)
 
 
+def test_two_servers_never_have_one_port():
+    with bind("127.0.0.1", None) as first, bind("127.0.0.1", None) as second:
+        assert first.getsockname()[1] != second.getsockname()[1]
+
+
 def test_an_address_of_another_machine_is_refused():
     with pytest.raises(OSError, match=r"host 192\.0\.2\.1: .*address of this machine"):
         check_port("192.0.2.1", None)
 
 
 def test_a_name_signs_in_with_the_password_only():
-    signs_in = _signs_in("correct horse")
-    assert signs_in("Ann", "correct horse")
+    signs_in = SharedPassword("correct horse").person
+    assert signs_in(" Ann", "correct horse") == "Ann"
     assert not signs_in("Ann", "wrong horse") and not signs_in("Ann", "")
     assert not signs_in("automatic", "correct horse") and not signs_in(" ", "correct horse")
 
@@ -56,6 +69,7 @@ def test_a_name_signs_in_with_the_password_only():
 def test_a_page_acts_for_the_person_who_signed_in():
     assert acting_person(Session("Ann"), SimpleNamespace(username=None)) == "Ann"
     assert acting_person(Session("Ann"), SimpleNamespace(username=" Ann")) == "Ann"
+    assert acting_person(Session("Ann"), SimpleNamespace(username="ann")) == "ann"
     with pytest.raises(ValueError, match="opened by Ann, but Ben is signed in"):
         acting_person(Session("Ann"), SimpleNamespace(username="Ben"))
     with pytest.raises(ValueError, match="Enter your name"):

@@ -8,7 +8,7 @@ import pytest
 
 from hfcomp.reporting.pages.items import CAPTION, NEGATIVE, ItemBrowser, ItemOutcome, ItemText, PageOptions, ShownItem
 from hfcomp.reporting.pages.report import report_page
-from hfcomp.reporting.report import Picture, Report, Section, Table
+from hfcomp.reporting.report import Lines, Picture, Report, Section, Table
 from hfcomp.reporting.saving import save_report
 
 HOSTILE = "<img src=x onerror=alert(1)></script>\"'&"
@@ -18,6 +18,15 @@ def report():
     table = Table("values of " + HOSTILE, ["", "a"], [["b", "1.0"], [HOSTILE, "-"]])
     parts = [table, Picture("p.png", "a picture", b"PNG"), Picture("q.png", "not drawn", b"PNG")]
     return Report(HOSTILE, HOSTILE, [HOSTILE], [Section("One", parts), Section("Two", [])], [HOSTILE], [HOSTILE])
+
+
+def test_no_text_of_a_report_turns_the_words_around_it():
+    turning = "a \u202eb \N{HEBREW LETTER ALEF}"
+    parts = [Table(turning, [turning, turning], [[turning, turning]]), Lines([turning], turning)]
+    shown = Report(turning, turning, [turning], [Section(turning, parts)], [turning], [turning])
+    text = report_page(shown, {}, browser([item(0, 0.0, 1.0, item=turning)], notes=[turning]))
+    assert "\u202e" not in text and "<title>a \\u202eb" in text and text.count("<bdi>") >= 14
+    assert held(text, "item-data")[0]["item"] == turning.replace("\u202e", "\\u202e")
 
 
 def item(number, before, after, **changes):

@@ -57,6 +57,11 @@ def items_of(page):
     return page.locator("article").evaluate_all("all => all.map((one) => Number(one.dataset.item))")
 
 
+def test_a_text_of_another_direction_is_isolated(opened):
+    page = opened(report_page(report(), {}, browser([item(0, 0.0, 1.0, item="\N{HEBREW LETTER ALEF} \u202ex")])))
+    expect(page.locator("article header bdi")).to_have_text("B, s, \N{HEBREW LETTER ALEF} \\u202ex")
+
+
 def test_a_table_sorts_by_numbers_then_the_other_way_then_as_it_was(opened):
     rows = [["b", "9.5 [1.0, 20.0]"], ["c", "-"], ["a", "10.1"], ["d", "<0.001"]]
     page = opened(report_page(Report("t", sections=[Section("", [Table("", ["n", "v"], rows)])]), {}))

@@ -1,0 +1,175 @@
+"""Passwords of the page: one for everybody, or one for each person in a file of hashes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from hfcomp.data.annotations.people import LONGEST_NAME, person_key, person_name
+from hfcomp.reading import parse_json
+from hfcomp.writing import replacing
+
+SHORTEST_PASSWORD, LONGEST_PASSWORD = 8, 1024
+"""Characters."""
+COST, BLOCK, PARALLEL = 2**15, 8, 1
+"""scrypt's n, r and p: 32 MB and about 0.1 s for a guess (RFC 7914; OWASP's third choice)."""
+_MEMORY = 128 * COST * BLOCK + 2**20
+_VERSION = 1
+
+
+class Passwords(Protocol):
+    """What lets people in.
+
+    Attributes:
+        what: that a person enters, in words.
+    """
+
+    what: str
+
+    def person(self, name: str, password: str) -> str | None:
+        """The person who signs in; None for a wrong name or password."""
+
+
+class SharedPassword:
+    """One password for everybody: whoever knows it may use any name.
+
+    Args:
+        password: of 8 characters or more.
+
+    Raises:
+        ValueError: for a shorter one.
+    """
+
+    what = "the password of this project"
+
+    def __init__(self, password: str) -> None:
+        check_password(password)
+        self._password = password.encode()
+
+    def person(self, name: str, password: str) -> str | None:
+        """The person of a name, if the password is right."""
+        try:
+            found = person_name(name)
+        except ValueError:
+            return None
+        return found if hmac.compare_digest(password.encode("utf-8", "replace"), self._password) else None
+
+
+class PeopleFile:
+    """A password for each person: a JSON file with a salted scrypt hash of each, which `add_person` writes.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        ValueError: for another file, or one without people.
+        OSError: for a file that cannot be read.
+    """
+
+    what = "your own password"
+
+    def __init__(self, path: Path) -> None:
+        self._people = read_people(path)
+        if not self._people:
+            raise ValueError(f"{path} has no people. Add one with: hfcomp annotate add_person NAME --people {path}")
+        self._nobody = hash_password(secrets.token_hex(16))
+
+    def person(self, name: str, password: str) -> str | None:
+        """The person as the file spells the name, if the password is theirs."""
+        if len(name) > 4 * LONGEST_NAME or len(password) > LONGEST_PASSWORD:
+            return None
+        found = next((one for one in self._people if person_key(one) == person_key(name)), None)
+        # an unknown name takes as long as a known one
+        is_right = is_password(password, self._nobody if found is None else self._people[found])
+        return found if is_right else None
+
+
+def check_password(password: str) -> None:
+    """Raises ValueError for a password that is too short or too long."""
+    if len(password) < SHORTEST_PASSWORD:
+        raise ValueError(f"The password has {len(password)} characters, expected {SHORTEST_PASSWORD} or more.")
+    if len(password) > LONGEST_PASSWORD:
+        raise ValueError(f"The password has {len(password):,} characters, expected {LONGEST_PASSWORD:,} or less.")
+
+
+def add_person(path: Path, name: str, password: str) -> str:
+    """Adds a person to a file, which is made if it is missing, or changes their password; returns the name.
+
+    Raises:
+        ValueError: for a name or password that cannot be used, or another file.
+        OSError: for a file that cannot be read or written.
+    """
+    check_password(password)
+    people = read_people(path) if path.exists() else {}
+    found = person_name(name)
+    before = next((one for one in people if person_key(one) == person_key(found)), found)
+    people[before] = hash_password(password)
+    content = {"version": _VERSION, "people": dict(sorted(people.items()))}
+    with replacing(path) as part:
+        part.touch(mode=0o600)
+        part.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    return before
+
+
+def read_people(path: Path) -> dict[str, str]:
+    """The hash of each person in a file.
+
+    Raises:
+        ValueError: for another file.
+        OSError: for a file that cannot be read.
+    """
+    advice = "Write a new file with: hfcomp annotate add_person NAME --people NEW_FILE"
+    try:
+        content = parse_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not a file of people: {error}. {advice}") from error
+    people = content.get("people") if isinstance(content, Mapping) else None
+    if not isinstance(people, Mapping) or content.get("version") != _VERSION:
+        raise ValueError(f"{path} is not a file of people. {advice}")
+    keys: dict[str, str] = {}
+    for name, hashed in people.items():
+        other = keys.setdefault(person_key(person_name(name)), name)
+        if other != name:
+            raise ValueError(f"{path}: {other!r} and {name!r} are the same name. Remove one of them.")
+        if not isinstance(hashed, str) or _parts(hashed) is None:
+            raise ValueError(f"{path}: the hash of {name!r} is not one of hfcomp. {advice}")
+    return dict(people)
+
+
+def hash_password(password: str) -> str:
+    """A salted scrypt hash, as `scrypt$n$r$p$salt$hash` with base64."""
+    salt = secrets.token_bytes(16)
+    return f"scrypt${COST}${BLOCK}${PARALLEL}${_text(salt)}${_text(_derive(password, salt))}"
+
+
+def is_password(password: str, hashed: str) -> bool:
+    """Whether a hash is of a password."""
+    parts = _parts(hashed)
+    return parts is not None and hmac.compare_digest(_derive(password, parts[0]), parts[1])
+
+
+def _derive(password: str, salt: bytes) -> bytes:
+    text = password.encode("utf-8", "replace")
+    return hashlib.scrypt(text, salt=salt, n=COST, r=BLOCK, p=PARALLEL, maxmem=_MEMORY, dklen=32)
+
+
+def _parts(hashed: str) -> tuple[bytes, bytes] | None:
+    """Salt and hash; None for a text of another form, or of other costs."""
+    begin = f"scrypt${COST}${BLOCK}${PARALLEL}$"
+    if not hashed.startswith(begin):
+        return None
+    try:
+        salt, derived = (base64.b64decode(part, validate=True) for part in hashed.removeprefix(begin).split("$"))
+    except ValueError:
+        return None
+    return (salt, derived) if len(salt) == 16 and len(derived) == 32 else None
+
+
+def _text(content: bytes) -> str:
+    return base64.b64encode(content).decode()
