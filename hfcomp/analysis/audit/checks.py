@@ -21,7 +21,7 @@ CHECKS = {
     "language_model": "pairs in which the caption is likelier per token under a language model",
     "text_probe": "pairs that a probe of words, or its reverse, decides, trained on texts of other images",
     "embedding_probe": "pairs that a probe of text embeddings, or its reverse, decides, trained on other images",
-    "image_probe": "pairs of images that a probe of image embeddings, or its reverse, decides, trained on other images",
+    "image_probe": "pairs of images that a probe of embeddings, or its reverse, decides, trained on other images",
     "same_words": "pairs whose texts have the same words in another order",
     "equal_negatives": "pairs whose negative is the caption itself, character for character",
     "equal_words": "pairs whose negative has the caption's words in the same order, but for case and punctuation",
