@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 from pathlib import Path
 
@@ -68,3 +70,37 @@ def test_every_recipe_of_the_table_exists():
     for row in table().values():
         for recipe in re.findall(r"recipes/(\w+)/README", row[2]):
             assert (recipes_folder() / f"{recipe}.py").is_file()
+
+
+def peer_row(name: str) -> list[str]:
+    """The cells of a row on another library: its name, what it does better and what it lacks."""
+    (line,) = [line for line in PAGE.read_text().splitlines() if line.startswith("| ") and name in line.split("|")[1]]
+    return line.strip("| ").split(" | ")
+
+
+@pytest.mark.parametrize("negatives", ["captions", "images"])
+def test_sentence_transformers_trains_on_negatives_with_a_fixed_scale(clip, negatives):
+    peer = pytest.importorskip("sentence_transformers", reason="a peer: pip install 'hfcomp[magic]'")
+    losses = importlib.import_module("sentence_transformers.sentence_transformer.losses")
+    _, better, lacks = peer_row("sentence-transformers")
+    assert f"negative {negatives}" in better and f"negative {negatives}" not in lacks
+    assert "learned `logit_scale`" in lacks and "sigmoid" in lacks and "20 by default" in lacks
+    model = peer.SentenceTransformer(str(clip), device="cpu")
+    loss = losses.MultipleNegativesRankingLoss(model)
+    texts, images = tiny.captions()[:8], [tiny.image(number) for number in range(8)]
+    columns = [images[:4], texts[:4], texts[4:]] if negatives == "captions" else [texts[:4], images[:4], images[4:]]
+    loss([model.preprocess(column) for column in columns], None).backward()
+    gradients = {name: one.grad for name, one in model.named_parameters()}
+    for tower in ("vision_model", "text_model"):
+        assert any(one is not None and one.abs().sum() > 0 for name, one in gradients.items() if tower in name)
+    # a number, and no parameter beyond the model's, whose own scale gets no gradient
+    assert loss.scale == 20 and len([*loss.parameters()]) == len(gradients)
+    assert [one for name, one in gradients.items() if "logit_scale" in name] == [None]
+    assert not [name for name in dir(losses) if "sigmoid" in name.lower()]
+    assert hasattr(losses, "CachedMultipleNegativesRankingLoss")
+    assert "gather_across_devices" in inspect.signature(losses.MultipleNegativesRankingLoss).parameters
+
+
+@pytest.mark.parametrize("name", ["sentence-transformers", "open_clip", "TRL", "run_clip.py"])
+def test_what_is_said_of_a_peer_has_a_version_or_a_date(name):
+    assert re.search(r"\d+\.\d+|20\d\d-\d\d", peer_row(name)[0])

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import os
 import re
+import shlex
 import sys
+import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -43,6 +46,22 @@ def photos(request, tmp_path, monkeypatch) -> list[str]:
     return ["photos.csv"]
 
 
+@pytest.fixture
+def installed_as_the_quick_start_says(monkeypatch) -> None:
+    """Hides the packages of all extras but those that the quick start installs."""
+    section = (REPOSITORY / "README.md").read_text().partition("## Quick start")[2].partition("```bash")[0]
+    (named,) = re.findall(r'`pip install -e "\.\[([\w,]+)\]"`', section)
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    names = {name: {re.match(r"[\w.-]+", one)[0] for one in extras[name]} for name in extras}
+    kept = {re.match(r"[\w.-]+", one)[0] for one in project["dependencies"]}.union(*map(names.get, named.split(",")))
+    hidden = set().union(*names.values()) - kept - {"hfcomp", "pytest"}
+    modules = {module for module, owners in packages_distributions().items() if hidden & {*owners}}
+    assert {"sklearn", "matplotlib", "diffusers"} <= modules and not modules & {"spacy", "torch"}
+    for module in modules:
+        monkeypatch.setitem(sys.modules, module, None)
+
+
 def quick_start(photos: list[str], clip: Path) -> list[list[str]]:
     """The words of README's commands, on these photographs and a tiny model."""
     section = (REPOSITORY / "README.md").read_text().partition("## Quick start")[2]
@@ -55,6 +74,7 @@ def quick_start(photos: list[str], clip: Path) -> list[list[str]]:
     return commands
 
 
+@pytest.mark.usefixtures("installed_as_the_quick_start_says")
 def test_the_quick_start_runs_in_the_terminal(photos, clip, tmp_path, capsys):
     build, train, evaluate = quick_start(photos, clip)
     main(build)
@@ -69,6 +89,13 @@ def test_the_quick_start_runs_in_the_terminal(photos, clip, tmp_path, capsys):
     places = ["--data", f"sugarcrepe={data}/sugarcrepe", "--data", f"val2017={data}/val2017", "--no_cache"]
     main([*evaluate[:suite], "--benchmarks", "sugarcrepe", *places])
     assert re.search(r"tuned minus base: SugarCrepe", capsys.readouterr().out)
+
+    page = (REPOSITORY / "docs/benchmarks.md").read_text().partition("**Your own data**")[2]
+    other, compare = re.findall(r"^hfcomp (evaluate .*--split.*|compare .*)$", page, re.MULTILINE)
+    main([*shlex.split(other.replace("my-org/other-model", str(clip))), "--no_cache"])
+    main(shlex.split(compare))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "are both" in said and "negatives" in said
 
 
 def test_the_quick_start_runs_in_python(photos, clip, tmp_path, capsys):

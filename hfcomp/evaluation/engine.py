@@ -143,10 +143,15 @@ def score_items(benchmark: Benchmark, scored: ScoredItems) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def validate(benchmark: Benchmark, items: BenchmarkData) -> BenchmarkData:
+def validate(benchmark: Benchmark, items: BenchmarkData, *, texts_suffice: bool = False) -> BenchmarkData:
     """The items that can be scored: rows without an image or with an empty caption are left out and counted.
 
     So are those that a reader gave a reason in the column `left_out`.
+
+    Args:
+        benchmark: names the columns.
+        items: all rows.
+        texts_suffice: whether rows without an image are kept, for checks that read texts only.
 
     Raises:
         ValueError: for a missing column, a duplicate item, or no item left.
@@ -165,7 +170,7 @@ def validate(benchmark: Benchmark, items: BenchmarkData) -> BenchmarkData:
     missing = np.zeros(len(rows), dtype=bool)
     for column in protocol.images:
         missing |= np.fromiter(map(is_missing, items.cells(column)), dtype=bool, count=len(rows))
-    if protocol.needs_images:
+    if protocol.needs_images and not texts_suffice:
         reason[missing] = NO_IMAGE
     if LEFT_OUT in rows.column_names:
         given = np.array([value or "" for value in column_values(rows, LEFT_OUT)], dtype=object)

@@ -82,7 +82,7 @@ class Loaded:
         for reason, count in data.left_out.items():
             yield f"{name}: {count:,} of {number + sum(data.left_out.values()):,} rows left out: {reason}"
         if data.texts_alone:
-            yield f"{name}: {data.texts_alone:,} of {number:,} rows have no image and are scored on their texts alone"
+            yield f"{name}: {data.texts_alone:,} of {number:,} rows have no image: only their texts are read"
         if data.unsolvable:
             yield f"{name}: {data.unsolvable:,} items cannot be solved: a negative is the caption"
 
@@ -94,7 +94,9 @@ class Loaded:
 
 def load_benchmark(benchmark: Benchmark, folders: Folders | None = None) -> Loaded:
     """A benchmark with its data; raises as `load_items` and `validate`."""
-    return Loaded(benchmark, validate(benchmark, load_items(benchmark, folders)))
+    folders = folders or Folders()
+    items = load_items(benchmark, folders)
+    return Loaded(benchmark, validate(benchmark, items, texts_suffice=folders.texts_suffice))
 
 
 class _NoModel:

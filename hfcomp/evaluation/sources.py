@@ -86,11 +86,19 @@ class Pool:
             beside: a benchmark's own folder, which may hold the images' folder.
 
         Raises:
-            Unavailable: when there is no such folder and the Hub does not have them.
+            Unavailable: when there is no such folder and the Hub does not have them, unless texts suffice.
         """
         folder = self.folder(folders, beside)
         if folder is not None:
             return files_of(folder, names, self.parts), Origin(str(folder))
+        try:
+            return self._hub_cells(names)
+        except Unavailable:
+            if not folders.texts_suffice:
+                raise
+            return [None] * len(names), Origin(f"{self.name}: unavailable")
+
+    def _hub_cells(self, names: Sequence[str]) -> tuple[Sequence[Any], Origin]:
         if self.repo is None:
             raise Unavailable(f"The folder {self.name} of images is missing.", self.obtain)
         from hfcomp.evaluation import (

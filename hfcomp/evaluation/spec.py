@@ -78,7 +78,7 @@ class BenchmarkData:
         images: cells of image columns outside `rows`, as `decode_image` takes them.
         left_out: rows that are not scored, by reason.
         unsolvable: rows with a negative that reads as the caption does, which no scorer can get right.
-        texts_alone: rows without an image, for which only texts are scored.
+        texts_alone: rows without an image, of which only the texts are read.
         classes: names for zero-shot classification and probes, by label.
         templates: prompts with `{c}` for the class.
         prompts: for classification by several attributes: attribute to class to its prompts.
@@ -115,11 +115,13 @@ class Folders:
         root: a folder with a sub-folder for each benchmark or set of images, by its name.
         own: folders of single ones, by name; they go before the root's.
         asked: the names that were looked for so far: one of `own` that is not among them is misspelled, or not needed.
+        texts_suffice: whether a row counts without its image, and images that cannot be had are no error.
     """
 
     root: Path | None = None
     own: Mapping[str, Path] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set, compare=False)
+    texts_suffice: bool = False
 
     def of(self, name: str) -> Path | None:
         """The folder of a benchmark or a set of images, if there is one."""

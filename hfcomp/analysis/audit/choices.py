@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hfcomp.analysis.audit.checks import Check, Example, share, unchecked
-from hfcomp.analysis.audit.decided import Chance, by_chance, decided, signs_of
+from hfcomp.analysis.audit.decided import by_chance, decided, signs_of
 from hfcomp.analysis.audit.reading import AuditSet
 from hfcomp.data.image_ids import photograph_key
 from hfcomp.evaluation.blind.bigrams import BigramModel, CountedCaptions, words_of_text
@@ -51,9 +51,11 @@ def rule_checks(data: AuditSet, scores: Mapping[str, Scores], note: str) -> list
     if not len(data.pairs):
         return [unchecked(name, NO_PAIRS) for name in ("blind", "shorter", "full_stop", "bigram", "bigram_sentence")]
     signs = {name: signs_of(*own) for name, own in scores.items()}
-    of_best, of_each = by_chance(np.stack(list(signs.values()), axis=1), data.pairs["image_id"], either_way=True)
+    images = data.pairs["image_id"]
+    of_best, of_each = by_chance(np.stack(list(signs.values()), axis=1), images, either_way=True)
+    notes = {name: note if name.startswith("bigram") else "" for name in signs}
     checks = [
-        _rule_check(data, name, own, chance, note if name.startswith("bigram") else "")
+        decided(name, own, images, data.bootstrap, chance=chance, either_way=True, reason=notes[name])
         for (name, own), chance in zip(signs.items(), of_each, strict=True)
     ]
     best = max(checks, key=lambda check: check.value or 0.0)
@@ -65,15 +67,6 @@ def rule_checks(data: AuditSet, scores: Mapping[str, Scores], note: str) -> list
     facts = {"rule": best.name, "reversed": best.facts["reversed"]}
     blind = replace(best, name="blind", reason=about, facts={}, tables=tables)
     return [blind.with_chance(*of_best, facts), *checks]
-
-
-def _rule_check(data: AuditSet, name: str, signs: NDArray[np.float64], chance: Chance, note: str) -> Check:
-    is_reversed = bool(signs.sum() < 0)
-    words = " ".join(filter(None, ("reversed: the negative scores higher." if is_reversed else "", note)))
-    # counts are of the rule as it is called, the number of its better way
-    facts = {"right": int((signs > 0).sum()), "wrong": int((signs < 0).sum()), "reversed": is_reversed}
-    better, images = -signs if is_reversed else signs, data.pairs["image_id"]
-    return decided(name, better, images, data.bootstrap, chance=chance, facts=facts, reason=words)
 
 
 def _of_rules(checks: Sequence[Check]) -> Table:

@@ -16,6 +16,7 @@ DRAWS = 2000
 LEVEL = 0.95
 CELLS = 2**22
 """Signs that are drawn at a time: 32 MB."""
+REVERSED = "reversed: the negative scores higher."
 
 
 class Chance(NamedTuple):
@@ -42,24 +43,33 @@ def decided(
     bootstrap: ImageBootstrap | None = None,
     *,
     chance: Chance | None = None,
+    either_way: bool = False,
+    reason: str = "",
     **more: Any,
 ) -> Check:
     """A check whose number is the share of pairs that are decided correctly, a tie counting half.
+
+    The facts `right` and `wrong` count the scorer as it is, whichever way round gives the number.
 
     Args:
         name: of the check.
         signs: `[n]` of `signs_of`.
         images: `[n]`, what intervals resample and chance swaps.
         bootstrap: of all images; without it there is no interval.
-        chance: by default that of this scorer, which way round it decides being known beforehand.
+        chance: by default that of this scorer.
+        either_way: whether the scorer's reverse counts where it decides more: always wrong gives the answer away too.
+        reason: what a reader has to know of the number.
         more: further attributes.
     """
-    found = share(name, (1 + signs) / 2, images, bootstrap, **more)
+    is_reversed = either_way and bool(signs.sum() < 0)
+    words = " ".join(filter(None, (REVERSED if is_reversed else "", reason)))
+    found = share(name, (1 - signs if is_reversed else 1 + signs) / 2, images, bootstrap, reason=words, **more)
     if found.value is None:
         return found
     counts = {"right": int((signs > 0).sum()), "wrong": int((signs < 0).sum()), "undecided": int((signs == 0).sum())}
-    chance = chance or by_chance(signs[:, None], images)[1][0]
-    return found.with_chance(chance.mean, chance.high, counts)
+    way = {"reversed": is_reversed} if either_way else {}
+    chance = chance or by_chance(signs[:, None], images, either_way=either_way)[1][0]
+    return found.with_chance(chance.mean, chance.high, counts | way)
 
 
 def by_chance(

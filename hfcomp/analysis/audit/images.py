@@ -50,7 +50,7 @@ def duplicate_images(
     same = count[group.reshape(-1)] > 1
     drawn = data.sources is not None and any(str(one).startswith(SANDBOX) for one in data.sources)
     alike = np.zeros(len(read), dtype=bool) if drawn else like_another(hashed.records)[hashed.index[read]]
-    notes = [DRAWN] if drawn else []
+    notes = [*([DRAWN] if drawn else []), *_missing(data)]
     own_rows = [rows[place] for place in read]
     shown = _copies(own_rows, group.reshape(-1).tolist(), same, alike & ~same)
     facts = {
@@ -61,6 +61,12 @@ def duplicate_images(
     if hashed.unreadable:
         facts["first_unreadable"] = hashed.unreadable[0]
     return share("duplicate_images", same | alike, facts=facts, examples=shown[:examples], reason="; ".join(notes))
+
+
+def _missing(data: AuditSet) -> list[str]:
+    """How many rows are not compared, in words."""
+    number = int((~data.has_image).sum())
+    return [f"{number:,} of {len(data):,} rows have no image and are not compared"] if number else []
 
 
 def _copies(
@@ -119,13 +125,13 @@ def overlap(
             continue
         one = find_overlap(compared, scored, columns=("image",), folder=folder, progress=progress)
         ids = {data.image_ids[rows[place]] for place in one.rows.tolist()}
-        own_rows = np.array([name in ids for name in data.image_ids], dtype=bool)
+        own_rows = np.array([name in ids for name in data.image_ids], dtype=bool) & data.has_image
         found |= own_rows
         unsure = f"{len(one.unsure):,}" if len(one.unsure) else ""
         table.append([benchmark.title, f"{int(own_rows.sum()):,}", f"{one.shown:,} of {one.scored:,}", unsure])
         words += [Example(rows[int(one.rows[0])], note=one.examples[0], images=("image",))] if len(one.rows) else []
         notes += [f"{benchmark.name}: {said}" for said in (one.remark(), one.doubt()) if said]
-    return _overlap_check(found, table, notes, words[:examples])
+    return _overlap_check(found[data.has_image], table, [*_missing(data), *notes], words[:examples])
 
 
 def _overlap_check(

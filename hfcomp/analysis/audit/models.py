@@ -10,6 +10,7 @@ import numpy as np
 
 from hfcomp.analysis.audit.checks import Check, Example, share, unchecked
 from hfcomp.analysis.audit.choices import NO_PAIRS
+from hfcomp.analysis.audit.images import NO_IMAGES
 from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.audit.probes import NO_SKLEARN, embedding_features, probe
 from hfcomp.analysis.audit.reading import IMAGES, AuditSet
@@ -104,7 +105,9 @@ def image_probe(data: AuditSet, embedder: Embedder, seed: int = 0, *, progress: 
         for name, own in zip(IMAGES, cells, strict=True)
     ]
     features = embedding_features(np.concatenate([one.take(slice(None)) for one in vectors]))
-    return probe("image_probe", features, [data.image_ids[row] for row in rows], data, seed)
+    absent = len(data) - len(rows)
+    note = f"{absent:,} of {len(data):,} rows lack one of both images and are not probed" if absent else ""
+    return probe("image_probe", features, [data.image_ids[row] for row in rows], data, seed, note=note)
 
 
 def true_negatives(
@@ -115,8 +118,8 @@ def true_negatives(
     A model's preference is a hint to look, not a proof: it may be the model that is wrong.
     """
     name = "true_negatives"
-    if not len(data.pairs) or "image" not in data.images:
-        return unchecked(name, NO_PAIRS if not len(data.pairs) else "the set has no images")
+    if not len(data.pairs) or not data.first_rows:
+        return unchecked(name, NO_PAIRS if not len(data.pairs) else NO_IMAGES)
     rows = data.pairs["row"].to_numpy()
     images = embedder.index_images(data.images["image"], progress=progress)
     texts = embedder.index_texts([*data.pairs["caption"], *data.pairs["negative"]], progress=progress)
@@ -134,7 +137,7 @@ def true_negatives(
         "preferred": int((change > 0).sum()),
     }
     absent = len(rows) - len(there)
-    note = f"{absent:,} pairs have no image" if absent else ""
+    note = f"{absent:,} of {len(rows):,} pairs have no image and are not judged" if absent else ""
     ids: Sequence[str] = data.pairs["image_id"].to_numpy()[there]
     return share(name, change > margin, ids, data.bootstrap, facts=facts, examples=shown, reason=note)
 

@@ -40,8 +40,8 @@ def text_probe(data: AuditSet, seed: int = 0) -> Check:
     return probe("text_probe", features, data.pairs["image_id"].tolist(), data, seed)
 
 
-def probe(name: str, features: Any, images: Sequence[str], data: AuditSet, seed: int = 0) -> Check:
-    """Pairs in which the true one has the higher score under a probe trained on other images; a tie counts half.
+def probe(name: str, features: Any, images: Sequence[str], data: AuditSet, seed: int = 0, *, note: str = "") -> Check:
+    """Pairs that a probe trained on other images, or its reverse, decides; a tie counts half.
 
     Args:
         name: of the check.
@@ -49,6 +49,7 @@ def probe(name: str, features: Any, images: Sequence[str], data: AuditSet, seed:
         images: `[n]`, of each pair; all pairs of an image are in one fold.
         data: the set, for the interval.
         seed: of the folds.
+        note: what a reader has to know of the number.
     """
     number = len(images)
     if len(set(images)) < FEWEST:
@@ -65,7 +66,7 @@ def probe(name: str, features: Any, images: Sequence[str], data: AuditSet, seed:
         scores[out] = model.decision_function(features[np.flatnonzero(out)])
     signs = signs_of(scores[:number], scores[number:])
     bootstrap = data.bootstrap if set(images) <= set(data.pairs["image_id"]) else None
-    return decided(name, signs, images, bootstrap, facts={"folds": FOLDS})
+    return decided(name, signs, images, bootstrap, either_way=True, facts={"folds": FOLDS}, reason=note)
 
 
 def embedding_features(vectors: NDArray[np.float32]) -> NDArray[np.float64]:

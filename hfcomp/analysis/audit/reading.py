@@ -99,7 +99,7 @@ def read_audit_set(name: str, options: AuditOptions) -> AuditSet:
         if len(found) > 1:
             raise ValueError(f"{name} stands for {', '.join(one.name for one in found)}. Audit one of them.")
         try:
-            loaded = load_benchmark(found[0], Folders(options.data_dir))
+            loaded = load_benchmark(found[0], Folders(options.data_dir, texts_suffice=True))
         except Unavailable as error:
             how = error.how_to_fix or found[0].obtain
             raise ValueError(f"{name}: {error.reason} {how} --data_dir names a folder with {name}/.") from error

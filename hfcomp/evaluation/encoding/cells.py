@@ -77,9 +77,10 @@ def files_of(folder: Path, names: Sequence[str], parts: Sequence[str] = ()) -> l
 
     Args:
         folder: where they are.
-        names: of the files.
-        parts: sub-folders that files may be in as well.
+        names: of the files; one of `parts` in front of a name says where the file may be, and it may be elsewhere.
+        parts: sub-folders that files may be in as well, no two of which have files of one name.
     """
+    names = [name.partition("/")[2] if name.partition("/")[0] in parts else name for name in names]
     places = [place for place in (folder, *(folder / part for part in parts)) if place.is_dir()]
     there = {path.name: str(path) for place in reversed(places) for path in place.iterdir()}
     return [there.get(name) or (str(folder / name) if (folder / name).is_file() else None) for name in names]

@@ -52,6 +52,14 @@ def test_images_of_a_benchmark_are_found_in_a_training_set(folder, tmp_path):
     assert check.examples[0].row == 5
 
 
+def test_a_row_without_its_image_is_not_said_to_be_clean(folder, tmp_path):
+    shared = (folder / "val2017" / "4.png").read_bytes()
+    data = sets.data(12, image={5: {"bytes": shared, "path": None}, 6: None, 7: None})
+    check = overlap(data, ("sugarcrepe",), folder, folder=tmp_path)
+    assert check.of == 10 and check.value == 100
+    assert check.reason.startswith("compared with SugarCrepe; 2 of 12 rows have no image and are not compared")
+
+
 def test_a_benchmark_is_not_compared_with_itself_and_none_at_all_is_said(folder, tmp_path):
     data = read_audit_set("sugarcrepe", AuditOptions(data_dir=folder))
     assert len(data.pairs) == 35 and len(data.first_rows) == 20

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hfcomp.analysis.audit.choices import folds
+from hfcomp.analysis.audit.decided import by_chance
 from hfcomp.analysis.audit.models import NO_MODEL, embedding_probe, image_probe, model_checks, true_negatives
 from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.audit.probes import probe, text_probe
@@ -35,6 +37,20 @@ def test_a_probe_is_trained_on_other_images_only():
     assert probe("embedding_probe", shared, ids, data).value == 100
     tied = probe("embedding_probe", np.zeros((80, 1)), ids, data)
     assert tied.value == 50 and tied.facts["undecided"] == 40
+
+
+def test_a_probe_that_is_always_wrong_decides_as_much_as_its_reverse():
+    """A mark means the opposite in two of five folds: learned from the others it is wrong there, else undecided."""
+    data = sets.data(40)
+    ids = data.pairs["image_id"].tolist()
+    other = np.array([folds(ids, 0)[one] < 2 for one in ids])
+    mark = np.where(other, -1.0, 1.0)[:, None]
+    check = probe("text_probe", np.concatenate([mark, -mark]), ids, data)
+    assert (check.facts["right"], check.facts["wrong"], check.facts["undecided"]) == (0, 16, 24)
+    assert check.value == 70 and check.low > 50
+    assert check.facts["reversed"] and check.reason == "reversed: the negative scores higher."
+    chance = by_chance(-other[:, None].astype(float), ids, either_way=True)[1][0]
+    assert (check.chance, check.chance_high) == chance and chance.mean > 50
 
 
 def test_few_images_are_not_probed():

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import csv
+import os
+from pathlib import Path
 
 import pytest
 from datasets import Dataset
 
 from hfcomp.analysis.audit.audit import audit
 from hfcomp.analysis.audit.choices import folds
-from hfcomp.analysis.audit.images import duplicate_images
+from hfcomp.analysis.audit.images import NO_IMAGES, duplicate_images
 from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.audit.reading import audit_set, read_audit_set
 from hfcomp.analysis.audit.report import audit_report
 from hfcomp.reporting.terminal import render_terminal
 from tests import tiny
 from tests.analysis.audit import sets
+from tests.evaluation import small_sugarcrepe
+from tests.evaluation.benchmarks import oracle
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +95,39 @@ def test_texts_of_blanks_are_empty():
         "1 row has no caption; the first: row 1",
         "negatives that are empty or without a caption, and so no pairs: 2",
     ]
+
+
+def test_checks_of_texts_count_rows_whose_image_is_missing(tmp_path):
+    """35 rows of 20 photographs, of which the last 8 are missing: 11 rows."""
+    folder = small_sugarcrepe.write(tmp_path)
+    for number in range(12, 20):
+        (folder / "val2017" / f"{number}.png").unlink()
+    options = AuditOptions(data_dir=folder, benchmarks=("sugarcrepe_pp",), no_cache=True)
+    data = read_audit_set("sugarcrepe", options)
+    assert len(data) == len(data.pairs) == 35 and len(data.first_rows) == 12
+    found = audit("sugarcrepe", options, hashes=tmp_path / "hashes")
+    for name in ("blind", "bigram", "equal_negatives", "known_true", "duplicate_texts"):
+        assert found.checks[name].of == 35
+    assert "sugarcrepe: 11 of 35 rows have no image: only their texts are read" in found.notes
+    copies = found.checks["duplicate_images"]
+    assert copies.of == 12 and copies.reason == "11 of 35 rows have no image and are not compared"
+
+
+def test_checks_of_texts_need_no_image_at_all(tmp_path, monkeypatch):
+    oracle.HubOnDisk(monkeypatch)
+    folder = small_sugarcrepe.write(tmp_path)
+    (folder / "val2017").rename(tmp_path / "away")
+    found = audit("sugarcrepe", AuditOptions(data_dir=folder, no_cache=True), hashes=tmp_path / "hashes")
+    assert found.checks["blind"].of == 35
+    assert found.checks["duplicate_images"].reason == found.checks["overlap"].reason == NO_IMAGES
+    assert any(note.startswith("sugarcrepe: 35 of 35 rows have no image") for note in found.notes)
+
+
+def test_the_real_files(tmp_path):
+    data = os.environ.get("HFCOMP_REAL_DATA")
+    if data is None:
+        pytest.skip("needs HFCOMP_REAL_DATA")
+    (tmp_path / "sugarcrepe").symlink_to(Path(data) / "sugarcrepe")
+    (tmp_path / "val2017").symlink_to(Path(data) / "coco" / "open_256")
+    found = read_audit_set("sugarcrepe", AuditOptions(data_dir=tmp_path))
+    assert len(found.pairs) == 7511 and int(found.has_image.sum()) == 735 and len(found.first_rows) == 153

@@ -30,4 +30,5 @@ HARD_POSITIVES = Benchmark(
     paper="Kamath et al. 2024, arXiv:2409.17958",
     licence="not stated; images of Visual Genome, CC BY 4.0",
     obtain=f"Its texts are downloaded automatically. {VISUAL_GENOME.obtain}",
+    version=2,
 )

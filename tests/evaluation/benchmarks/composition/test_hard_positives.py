@@ -92,6 +92,29 @@ def test_a_rewording_below_the_false_caption_is_brittle(folder):
     assert [found["REPLACE", metric] for metric in METRICS] == [1, 0.5, 0.5]
 
 
+VALUES = {"caption": 0.6, "false": 0.8, "reworded": 0.7, "other": 0.5}
+
+
+@pytest.mark.parametrize("changed", [{}, {"caption": 0.9, "other": 0.8}, {"false": 0.65}, {"other": 0.65}])
+def test_the_caption_is_compared_with_its_own_false_one_and_the_rewording_with_the_other(folder, changed):
+    """`orig_acc` and the counts that the authors' script prints, at 33addaa, in plain comparisons."""
+    value = VALUES | changed
+    other = entry("swap", "reworded", false_caption="other 1")
+    write(folder, "swap", [entry("swap", "caption")], [other])
+    rows = items(HARD_POSITIVES, folder)
+
+    def text(written: str):
+        kind, number = written.split()
+        return oracle.np.array([0.0, value[kind], 0, 0] if number == "1" else [1.0, 0, 0, 0])
+
+    encoder = oracle.Fake(4, lambda number: oracle.np.eye(4)[number], text)
+    found = scores(HARD_POSITIVES, run_benchmark(HARD_POSITIVES, rows, Sighted(encoder)))
+    caption, own, reworded, false = (value[name] for name in ("caption", "false", "reworded", "other"))
+    expected = own < caption, false < reworded and false < caption
+    between = caption > false > reworded or reworded > false > caption
+    assert [found["swap", metric] for metric in METRICS] == [*expected, between]
+
+
 def test_texts_of_the_repository_and_a_folder_of_photographs(folder, monkeypatch):
     asked = repositories(monkeypatch, {WEB: folder})
     images = (folder / "visual_genome").rename(folder.with_name("photographs"))
@@ -103,11 +126,12 @@ def test_texts_of_the_repository_and_a_folder_of_photographs(folder, monkeypatch
 
 
 def test_gaps_are_left_out_and_counted(folder):
-    write(folder, "swap", [entry("swap", "caption", bbox_w=0)], [entry("swap", "reworded")])
+    empty = entry("swap", "reworded", false_caption=" ")
+    write(folder, "swap", [entry("swap", "caption", bbox_w=0), entry("swap", "b")], [entry("swap", "reworded"), empty])
     write(folder, "replace_att", [entry("replace_att", "caption")], [entry("replace_att", "", true_caption="")])
     (folder / "visual_genome" / "VG_100K" / "3.jpg").unlink()
     write(folder, "replace_rel", *[[entry("replace_rel", true), entry("replace_att", true)] for true in ("a", "b")])
-    assert items(HARD_POSITIVES, folder).left_out == {NO_AREA: 1, EMPTY_CAPTION: 1, NO_IMAGE: 1}
+    assert items(HARD_POSITIVES, folder).left_out == {NO_AREA: 1, EMPTY_CAPTION: 2, NO_IMAGE: 1}
 
 
 def test_files_that_do_not_belong_together_are_named(folder):

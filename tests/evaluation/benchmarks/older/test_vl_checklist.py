@@ -11,7 +11,7 @@ from hfcomp.evaluation.benchmarks.older.vl_checklist import COMMIT, VL_CHECKLIST
 from hfcomp.evaluation.benchmarks.readers.older.checklist import ATTRIBUTES, OBJECTS, RELATIONS, TESTS
 from hfcomp.evaluation.engine import run_benchmark
 from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import Unavailable
+from hfcomp.evaluation.spec import NO_IMAGE, Unavailable
 from tests.evaluation.benchmarks import oracle
 from tests.evaluation.encoders import Sighted, check_chance, check_known_scorers, items, photos, repositories, scores
 
@@ -87,6 +87,19 @@ def test_a_source_without_images_is_left_out_and_averages_that_need_it(folder):
     found = scores(VL_CHECKLIST, run_benchmark(VL_CHECKLIST, rows, Sighted(oracle.knowing(TRUE))))
     assert found["mean of 3 parts without HAKE", "caption choice"] == pytest.approx(1)
     assert ("mean of 3 parts", "caption choice") not in found
+
+
+@pytest.mark.parametrize("part", ["", "VG_100K"])
+def test_photographs_of_visual_genome_may_be_in_one_folder_or_in_the_other(folder, part):
+    """Its files name `VG_100K_2/3968.jpg`; HAKE's folders hold equal names, so that a folder stays part of these."""
+    whole = folder / "visual_genome"
+    (whole / part).mkdir(exist_ok=True)
+    (whole / "VG_100K_2" / "3968.jpg").rename(whole / part / "3968.jpg")
+    (whole / "VG_100K_2").rmdir()
+    (folder / "hake" / "openimages" / "a.jpg").rename(folder / "hake" / "a.jpg")
+    rows = items(VL_CHECKLIST, folder)
+    assert len(rows.rows) == 49 and rows.left_out == {NO_IMAGE: 7}
+    assert {Path(cell).name for cell in rows.images["image"]} == {"3968.jpg", "dialing_8.jpg"}
 
 
 def test_texts_come_from_the_authors_repository(folder, monkeypatch):

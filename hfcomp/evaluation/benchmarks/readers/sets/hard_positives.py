@@ -1,4 +1,4 @@
-"""The files of Hard Positives: a caption and a false one, and, row by row, its rewording and the same false one."""
+"""The files of Hard Positives: a caption and a false one, and, row by row, its rewording and a false one of that."""
 
 from __future__ import annotations
 
@@ -40,9 +40,13 @@ def _rows_of(folder: Path, subset: str, file: str) -> list[dict[str, Any]]:
             "image": image,
             "caption": caption["true_caption"],
             "positive_captions": [reworded["true_caption"]],
-            # REPLACE has the same ones in both files; the authors' script compares rewordings with these
-            "negative_captions": [reworded["false_caption"]],
+            "negative_captions": _negatives(caption["false_caption"], reworded["false_caption"]),
             "box": box_of(caption),
         }
         for image, (name, caption), (_, reworded) in zip(paths[0], first, second, strict=True)
     ]
+
+
+def _negatives(*texts: str) -> list[str]:
+    """The false texts of both files, one where they are equal, as in REPLACE; none where either is empty."""
+    return list(dict.fromkeys(texts)) if all(text.strip() for text in texts) else []
