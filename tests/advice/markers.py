@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -33,18 +33,21 @@ def markers() -> list[Marker]:
     """Every marker below tests/; their arguments are strings, or constants of the file."""
     found = []
     for test, tree in trees(("tests",), containing="follows(").items():
-        constants = {
-            target.id: text_of(node.value)
-            for node in tree.body
-            if isinstance(node, ast.Assign)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
+        constants = dict(part for node in tree.body if isinstance(node, ast.Assign) for part in _assigned(node))
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and _name(node.func) == "follows":
                 path, fragment = (_constant(argument, constants, f"{test}:{node.lineno}") for argument in node.args)
                 found.append(Marker(f"{test}:{node.lineno}", path, fragment))
     return found
+
+
+def _assigned(node: ast.Assign) -> Iterator[tuple[str, str | None]]:
+    """The texts of an assignment, as of `PATH = "..."` or `PATH, OTHER = "...", "..."`."""
+    for target in node.targets:
+        pairs = (
+            zip(target.elts, node.value.elts, strict=True) if isinstance(target, ast.Tuple) else [(target, node.value)]
+        )
+        yield from ((name.id, text_of(value)) for name, value in pairs if isinstance(name, ast.Name))
 
 
 def _name(node: ast.AST) -> str:
