@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import datasets
 import pytest
+import torch
+from accelerate import FullyShardedDataParallelPlugin
 from peft import LoraConfig
 from transformers import AutoProcessor, CLIPModel
 
@@ -17,19 +20,22 @@ from hfcomp.data.loading import load_training_set
 from hfcomp.data.row_values import row_fields
 from hfcomp.trainers._support import model_checks
 from hfcomp.trainers._support.frozen_text import FrozenText
+from hfcomp.trainers._support.sharding.checks import check_plugin, check_run
+from hfcomp.trainers._support.sharding.optimizer import SplitOptimizer
+from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.c2lip import C2LIPTrainer
 from hfcomp.trainers.ce_clip import CEClipTrainer
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.hierarcaps import HierarCapsTrainer
-from hfcomp.trainers.info_nce import InfoNCETrainer
+from hfcomp.trainers.info_nce import InfoNCEConfig, InfoNCETrainer
 from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
+from hfcomp.trainers.stages import read_summary, train_stage
 from hfcomp.trainers.text_alignment import TextAlignmentTrainer
 from hfcomp.trainers.triplet_clip import TripletClipTrainer
 from tests import tiny
 from tests.trainers.group_rows import in_groups
 from tests.trainers.runs import build
 
-SUPPORT = "hfcomp/trainers/_support"
 follows = pytest.mark.follows
 
 
@@ -56,12 +62,13 @@ def rows() -> datasets.Dataset:
     return tiny.pairs(8, concepts=True, ragged=False)
 
 
-@follows(f"{SUPPORT}/adapters.py", "both define an adapter. Leave one of them out.")
+@follows("hfcomp/trainers/_support/adapters.py", "both define an adapter. Leave one of them out.")
 @follows(
-    f"{SUPPORT}/adapters.py", "Leave out peft (peft_config) to train it on, or merge it first: hfcomp.merge_adapter("
+    "hfcomp/trainers/_support/adapters.py",
+    "Leave out peft (peft_config) to train it on, or merge it first: hfcomp.merge_adapter(",
 )
-@follows(f"{SUPPORT}/callbacks.py", "hardly moves with it. Set more, such as 1e-4.")
-@follows(f"{SUPPORT}/callbacks.py", "Set fewer, or a share below 1.")
+@follows("hfcomp/trainers/_support/callbacks.py", "hardly moves with it. Set more, such as 1e-4.")
+@follows("hfcomp/trainers/_support/callbacks.py", "Set fewer, or a share below 1.")
 def test_adapters(advice, make, train, rows, tmp_path, capsys):
     lora = LoraConfig(target_modules=["q_proj"])
     advice.of(make, InfoNCETrainer, rows, peft="lora", peft_config=lora)
@@ -82,7 +89,9 @@ def test_adapters(advice, make, train, rows, tmp_path, capsys):
     make(InfoNCETrainer, rows, str(tmp_path / "merged"), peft="lora")
 
 
-@follows(f"{SUPPORT}/changed_weights.py", "Raise learning_rate (it is {learning_rate:g}), or train longer.")
+@follows(
+    "hfcomp/trainers/_support/changed_weights.py", "Raise learning_rate (it is {learning_rate:g}), or train longer."
+)
 def test_a_run_that_changes_nothing(advice, train, rows, caplog):
     def warned(**settings):
         caplog.clear()
@@ -96,7 +105,8 @@ def test_a_run_that_changes_nothing(advice, train, rows, caplog):
 
 
 @follows(
-    f"{SUPPORT}/frozen_text.py", "Pass the initial model of the run, not its checkpoint, and the checkpoint only as"
+    "hfcomp/trainers/_support/frozen_text.py",
+    "Pass the initial model of the run, not its checkpoint, and the checkpoint only as",
 )
 def test_a_copy_of_another_model(advice, clip, tmp_path):
     def copy(place):
@@ -107,8 +117,8 @@ def test_a_copy_of_another_model(advice, clip, tmp_path):
     copy(clip).check(tmp_path)
 
 
-@follows(f"{SUPPORT}/model_checks.py", "Pass model.float(), and fp16=True.")
-@follows(f"{SUPPORT}/model_checks.py", "Use model.float() with bf16=True.")
+@follows("hfcomp/trainers/_support/model_checks.py", "Pass model.float(), and fp16=True.")
+@follows("hfcomp/trainers/_support/model_checks.py", "Use model.float() with bf16=True.")
 def test_half_precision(advice, clip, train, rows, caplog):
     half = CLIPModel.from_pretrained(clip).half()
     advice.of(model_checks.check_trainable, half)
@@ -123,7 +133,7 @@ def test_half_precision(advice, clip, train, rows, caplog):
     assert "small updates" not in caplog.text
 
 
-@follows(f"{SUPPORT}/own_order.py", "so that it would save nothing. Leave it out.")
+@follows("hfcomp/trainers/_support/own_order.py", "so that it would save nothing. Leave it out.")
 @follows(
     "hfcomp/trainers/info_nce.py", "Set sigmoid=False for InfoNCE with them on this model, or leave num_negatives"
 )
@@ -150,7 +160,10 @@ class OwnCollator:
         return kept | (row_fields(batch, [row["row"] for row in batch]) if self.ids else {})
 
 
-@follows(f"{SUPPORT}/row_report.py", "Add hfcomp.data.row_values.row_fields(rows, names) to the collator's batch, or")
+@follows(
+    "hfcomp/trainers/_support/row_report.py",
+    "Add hfcomp.data.row_values.row_fields(rows, names) to the collator's batch, or",
+)
 @follows("hfcomp/trainers/c2lip.py", "Create the data_collator as CompositionalCollator(..., max_concepts=")
 def test_own_collators(advice, clip, train, rows):
     inner = CompositionalCollator(AutoProcessor.from_pretrained(clip), CLIPModel.from_pretrained(clip).config)
@@ -169,7 +182,7 @@ def inner_processor(clip):
     return AutoProcessor.from_pretrained(clip)
 
 
-@follows(f"{SUPPORT}/row_report.py", "Return PixelBatch(pixels, boxes), with the rows'")
+@follows("hfcomp/trainers/_support/row_report.py", "Return PixelBatch(pixels, boxes), with the rows'")
 @follows("hfcomp/trainers/hooks.py", "{type(self).__name__} reads no images. Leave it out.")
 @follows("hfcomp/trainers/base.py", "requires no {field_name!r}. Leave it out.")
 def test_settings_that_an_objective_has_no_use_for(advice, clip, make, train, rows):
@@ -281,3 +294,65 @@ def test_averages(advice, train, rows, tmp_path):
     checkpoint = str(tmp_path / "run/checkpoint-1")
     advice.of(train, InfoNCETrainer, rows, weight_average_decay=0.9, max_steps=2, resume=checkpoint)
     train(InfoNCETrainer, rows, max_steps=2, resume=checkpoint)
+
+
+@follows(
+    "hfcomp/trainers/stages.py", "Remove {SUMMARY_FILE} and start the run again: this stage resumes from its last"
+)
+def test_a_damaged_stage(advice, clip, rows, tmp_path):
+    def train_again():
+        def build():
+            return str(clip), AutoProcessor.from_pretrained(clip), rows
+
+        fields = {"max_steps": 1, "save_strategy": "no", "use_cpu": True, "disable_tqdm": True, "report_to": "none"}
+        return train_stage("m", InfoNCETrainer, build, tmp_path / "m", fields, batch_size=8, resume=True)
+
+    first = train_again()
+    (tmp_path / "m/model.safetensors").write_bytes(b"damaged")
+    advice.of(read_summary, tmp_path / "m")
+    (tmp_path / "m/stage.json").unlink()
+    assert train_again().steps == first.steps and read_summary(tmp_path / "m").loss == pytest.approx(first.loss)
+
+
+@follows("hfcomp/trainers/ahnpl.py", "set margin_start, or another margin_seed, to train it.")
+def test_a_margin_at_its_floor(advice, make, rows, caplog):
+    def warned(**settings):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            make(AHNPLTrainer, rows, num_negatives=2, shift_source="live", **settings)
+        return [record.message for record in caplog.records if "at or below its floor" in record.message]
+
+    low = next(seed for seed in range(9) if torch.randn((), generator=torch.Generator().manual_seed(seed)) < 0)
+    high = next(seed for seed in range(9) if torch.randn((), generator=torch.Generator().manual_seed(seed)) > 0.5)
+    (said,) = warned(margin_seed=low)
+    advice.read(said)
+    assert not warned(margin_seed=high) and not warned(margin_start=0.5)
+
+
+@follows(
+    "hfcomp/trainers/_support/sharding/checks.py",
+    "it renames the weights. Set it to false, and gradient_checkpointing to true",
+)
+@follows(
+    "hfcomp/trainers/_support/sharding/checks.py",
+    "sharded weights cannot be joined for another trial. Set mini_batch_size",
+)
+@follows(
+    "hfcomp/trainers/_support/sharding/optimizer.py", "Set optim=adamw_torch_fused (the default), adamw_torch or sgd."
+)
+def test_settings_of_sharded_runs(advice, clip, tmp_path):
+    """Whole runs are in tests/distributed."""
+    plugin = {"fsdp_version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}
+    advice.of(check_plugin, FullyShardedDataParallelPlugin(**plugin, activation_checkpointing=True))
+    check_plugin(FullyShardedDataParallelPlugin(**plugin))
+    accelerator = SimpleNamespace(mixed_precision="no", device=torch.device("cpu"))
+
+    def config(**settings):
+        return InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True, **settings)
+
+    advice.of(check_run, config(auto_find_batch_size=True), accelerator)
+    check_run(config(mini_batch_size=4, gradient_checkpointing=True), accelerator)
+    model = torch.nn.Linear(2, 2)
+    advice.of(SplitOptimizer, torch.optim.Adafactor(model.parameters()), model, [])
+    for optimizer in (torch.optim.AdamW(model.parameters()), torch.optim.SGD(model.parameters())):
+        SplitOptimizer(optimizer, model, [])
