@@ -91,13 +91,13 @@ class Advice:
     def read(self, message: str) -> str:
         """A message, in one line, which has to be what a marker says."""
         message = " ".join(message.split())
-        matched = [entry for entry in self.every if _pattern(entry[1]).search(message)]
+        matched = [entry for entry in self.every if pattern(entry[1]).search(message)]
         assert matched, f"expected {[fragment for _, fragment in self.every]} in: {message}"
         self.left = [entry for entry in self.left if entry not in matched]
         return message
 
 
-def _pattern(fragment: str) -> re.Pattern[str]:
+def pattern(fragment: str) -> re.Pattern[str]:
     """A fragment as it is read, with anything where it has a value."""
     return re.compile(".*?".join(re.escape(part) for part in plain(fragment).split("{}")))
 
