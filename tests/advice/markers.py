@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from hfcomp import cli
-from hfcomp.cli.builders import parser as builder_parser
 from hfcomp.experiments.recipes import REFUSED, field_hints, read_file, split_options
-from hfcomp.generation.build import KINDS
 from tests.advice.find import plain
 from tests.advice.messages import text_of, trees
 from tests.docs.commands import parser_of
@@ -110,6 +108,8 @@ def options_of(words: Sequence[str]) -> set[str]:
         fields = field_hints(read_file(rest[0], options)[2].config_class)
         known = {*fields} - {*REFUSED} | {"config", "objective", "report", "search", "dry_run", "dry-run", "help"}
         return {f"--{field}" for field in known}
-    if name == "build" and rest[0] in KINDS:
-        return {*builder_parser(KINDS[rest[0]])._option_string_actions}
-    return {*parser_of(import_module(f"hfcomp.cli.{name.replace('-', '_')}"), rest)._option_string_actions}
+    parser = parser_of(import_module(f"hfcomp.cli.{name.replace('-', '_')}"), rest)
+    for action in parser._actions:
+        if isinstance(action.choices, dict) and rest and rest[0] in action.choices:
+            parser = action.choices[rest[0]]  # of `hfcomp build KIND`
+    return {*parser._option_string_actions}
