@@ -51,5 +51,5 @@ def _how_to_compare(owners: Sequence[str]) -> str:
     """How to see outcomes of some models alone; one model is not compared with anything."""
     if len(owners) < 2:
         return ""
-    words = shlex.join(["hfcomp", "compare", *(f"FOLDER:{name}" for name in owners)])
-    return f"; `{words}` compares these models, of the output FOLDER"
+    words = shlex.join([f"FOLDER:{name}" for name in owners])
+    return f"; `hfcomp compare {words}` compares these models, of the output FOLDER"

@@ -22,7 +22,6 @@ from hfcomp.evaluation.callback import EvaluateBenchmarks
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.evaluate import choose_benchmarks
-from hfcomp.evaluation.items.item_scores import SCORES_FILE, read_scores
 from hfcomp.evaluation.probes.adamw10 import fit_adamw10
 from hfcomp.evaluation.probes.linear import held_out_score, hold_out
 from hfcomp.evaluation.sources import Pool, load_items
@@ -243,17 +242,10 @@ def test_outcomes_that_not_all_models_have(advice, tmp_path):
 
 
 @follows(
-    "hfcomp/evaluation/items/item_scores.py", "Evaluate again, or remove it: the page then has no texts and scores."
-)
-@follows(
     "hfcomp/evaluation/encoding/evaluated_model.py",
     "Pass EmbeddingCache() or no cache, or save the model and pass its",
 )
 def test_files_and_caches(advice, clip, tmp_path):
-    (tmp_path / SCORES_FILE).write_text("damaged")
-    advice.of(read_scores, tmp_path / SCORES_FILE)
-    (tmp_path / SCORES_FILE).unlink()
-    assert read_scores(tmp_path / SCORES_FILE) is None
     model, processor = AutoModel.from_pretrained(clip), AutoProcessor.from_pretrained(clip)
     advice.of(Embedder, model, processor, device="cpu", cache=EmbeddingCache(tmp_path / "cache"))
     Embedder(model, processor, device="cpu", cache=EmbeddingCache())

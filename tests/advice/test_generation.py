@@ -115,7 +115,7 @@ def test_builds_in_python(advice, clip, tmp_path):
     with_neighbours(rows.add_column("image_id", ["a", "b", "c"]), **settings)
 
 
-@follows(LOCAL, "or, if all of them are intended, pass --allow_outside_files.")
+@follows(LOCAL, "to a folder of their own, or, if all of them are intended, pass")
 @follows(LOCAL, "Remove the rows, move the files to the source's folder or, if all of them are intended, pass")
 @follows("hfcomp/generation/sources.py", "download the set and pass its folder as --source; or build without images:")
 @follows("hfcomp/generation/sources.py", "and this build makes them anew. Leave them out of --columns.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import datasets
 import numpy as np
@@ -11,14 +12,29 @@ import torch
 import yaml
 
 from hfcomp import cli
+from hfcomp.data.loading import load_training_set
+from hfcomp.data.overlap import ScoredImages, find_overlap
+from hfcomp.data.overlap.policy import apply_policy
 from hfcomp.data.overlap.record import OverlapRecord
 from hfcomp.data.tokenizing import TextTokenizer
+from hfcomp.experiments.studies.plan_files import read_plan
+from hfcomp.experiments.studies.search import _open_store
+from hfcomp.experiments.studies.search_report import read_trials
+from hfcomp.generation.magic.encoders import SentenceEncoder
 from hfcomp.metrics.retrieval import recall_at_k
+from hfcomp.modeling.random_sdxl import write_tiny_sdxl
+from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.negatives.keywords import read_keyword_table
 from hfcomp.negatives.neighbours import nearest_neighbours
+from hfcomp.negatives.ratings_file import download_ratings
+from hfcomp.statistics.bootstrap import ImageBootstrap
+from hfcomp.statistics.significance import macro_sign_flip_test
 from hfcomp.trainers.cement import CementTrainer
 from tests import tiny
+from tests.data.photographs import encoded, resized, texture
 from tests.evaluation.evaluations import benchmark_facts, crepe, stored
+from tests.generation.concretebatch import sets as pair_sets
+from tests.generation.magic import sets
 
 TABLES, WRITING = "hfcomp/negatives/keywords/tables.py", "hfcomp/writing.py"
 POLICY, RECORD = "hfcomp/data/overlap/policy.py", "hfcomp/data/overlap/record.py"
@@ -96,7 +112,7 @@ def test_merge(advice, clip, tmp_path, monkeypatch):
     "hfcomp/data/overlap/guard.py",
     "Leave such rows out with --overlap exclude (the default), train on them with --overlap",
 )
-@follows(POLICY, "; {purpose} scores the rows of training on purpose.")
+@follows(POLICY, "; --overlap allow{split} scores the rows of training on purpose.")
 @follows(POLICY, "Choose another dataset, dataset_filter or evaluation, or pass --overlap allow to score on")
 @follows("hfcomp/data/sources.py", "Choose one with --split.")
 def test_overlap(advice, train_begins, splits, tmp_path):
@@ -189,3 +205,104 @@ def test_a_batch_that_does_not_fit(advice, tmp_path, monkeypatch):
     monkeypatch.setattr(CementTrainer, "training_step", step)
     advice.command(*words)
     cli.main([*words, "--mini_batch_size", "8"])
+
+
+@follows("hfcomp/experiments/studies/search_report.py", "Remove it and start the search again: it resumes")
+@follows("hfcomp/experiments/studies/search.py", "Put it back from a copy, or choose another --output_dir")
+def test_damaged_searches(advice, tmp_path):
+    pytest.importorskip("optuna")
+    plan = {"maximize": "sandbox: *", "trials": 1, "ranges": {"learning_rate": {"low": 1e-4, "high": 1e-2}}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(plan))
+    search = read_plan("slipform", ["--search", str(tmp_path / "mine.yaml"), "--use_cpu", "true"])
+    session = SimpleNamespace(state=SimpleNamespace(print=print), log=print)
+
+    def opened(name: str) -> object:
+        (tmp_path / name).mkdir(exist_ok=True)
+        return _open_store(search, SimpleNamespace(folder=tmp_path / name, session=session))
+
+    assert opened("run")
+    whole = (tmp_path / "run/search.db").read_bytes()
+    (tmp_path / "run/search.db").write_bytes(b"damaged" * 999)
+    advice.of(opened, "run")
+    assert opened("another")
+    (tmp_path / "run/search.db").write_bytes(whole)
+    assert opened("run")
+    (tmp_path / "run/search.json").write_text("damaged")
+    advice.of(read_trials, tmp_path / "run")
+    (tmp_path / "run/search.json").unlink()
+    assert opened("run") and read_trials(tmp_path / "run") == []
+
+
+@follows("hfcomp/statistics/bootstrap.py", "Pass bounds=None for unbounded values, difference=True for differences.")
+@follows("hfcomp/statistics/significance.py", "expected at least one item in each. Remove it.")
+def test_statistics(advice):
+    images = [f"{number}" for number in range(8)]
+    bootstrap = ImageBootstrap(images, resamples=400)
+    values = np.linspace(-0.5, 1.5, 8)
+    advice.of(bootstrap.interval, values, images)
+    bootstrap.interval(values, images, bounds=None)
+    bootstrap.interval(values - 0.5, images, difference=True)
+    subset = (np.ones(8), images)
+    advice.of(macro_sign_flip_test, [subset, (np.ones(0), [])])
+    macro_sign_flip_test([subset])
+
+
+@follows(
+    "hfcomp/negatives/ratings_file.py",
+    "It is not kept. {HOW_TO_GET} Then name the file",
+)
+@follows("hfcomp/negatives/ratings_file.py", "could not be downloaded: {error}. {HOW_TO_GET} Then name the file as")
+@follows("hfcomp/generation/magic/encoders.py", "Or choose --encoder {CAPTIONS}, which needs no model.")
+def test_ratings_and_encoders(advice, tmp_path, monkeypatch):
+    def download() -> object:
+        return download_ratings(tmp_path, log=print, url="http://127.0.0.1:9/ratings.txt", timeout=2)
+
+    advice.of(download)
+    with monkeypatch.context() as patch:
+        patch.setattr("hfcomp.negatives.ratings_file._fetch", lambda *_: b"another file")
+        advice.of(download)
+    (tmp_path / "own.txt").write_text("Word\tConc.M\tDom_Pos\ndog\t4.85\tNoun\n")
+    assert ConcretenessRatings.from_file(tmp_path / "own.txt")
+    monkeypatch.setattr("hfcomp.generation.magic.encoders.find_spec", lambda name: None)
+    advice.of(SentenceEncoder, "a/model")
+    sets.source(tmp_path / "source")
+    words = ["build", "magic", "--source", str(tmp_path / "source"), "--output", str(tmp_path / "magic")]
+    words += ["--writer", "taxonomy", "--taxonomy", str(tmp_path / "taxonomy.yaml"), "--until", "hierarchy"]
+    cli.main([*words, "--encoder", "captions"])
+
+
+@follows("hfcomp/generation/concretebatch/chain.py", "{ONE_LICENSE} Choose another --output.")
+@follows(
+    "hfcomp/data/built_sets.py",
+    "command that began it again, with --until images or",
+)
+def test_steps_of_concretebatch(advice, clip, tmp_path):
+    pipeline = write_tiny_sdxl(tmp_path / "sdxl", clip)
+    source, ratings = pair_sets.photos(tmp_path / "photos"), pair_sets.ratings(tmp_path / "ratings.txt")
+    words = ["build", "concretebatch", "--source", source, "--concreteness_ratings", ratings, "--parser", "rules"]
+    words += ["--writer", "substitute", "--image_pipeline", pipeline, "--image_size", 32, "--image_batch_size", 2]
+    words = [*map(str, words), "--limit", "2", "--configs", "high_concreteness", "--output"]
+    cli.main([*words, str(tmp_path / "out"), "--until", "targets"])
+    advice.of(load_training_set, str(tmp_path / "out"))
+    cli.main([*words, str(tmp_path / "out"), "--until", "images"])
+    load_training_set(str(tmp_path / "out"))
+    other = [word.replace("high_concreteness", "random") for word in words]
+    other[other.index("--limit") + 1] = "3"
+    advice.command(*other, str(tmp_path / "out"), "--until", "targets")
+    cli.main([*other, str(tmp_path / "other"), "--until", "targets"])
+
+
+@follows(POLICY, "which hfcomp.data.overlap.find_overlap gives as unsure; where they are not")
+def test_images_that_are_all_alike(advice, tmp_path):
+    cells = [{"bytes": encoded(texture(seed)), "path": None} for seed in range(24)]
+    copies = [{"bytes": encoded(resized(texture(seed), 90)), "path": None} for seed in range(24)]
+    rows = datasets.Dataset.from_dict({"image": cells, "caption": ["a text"] * 24})
+    rows = rows.cast_column("image", datasets.Image(decode=False))
+    how = {"folder": tmp_path, "progress": False}
+    scored = [ScoredImages("benchmark", copies)]
+    found = find_overlap(rows, scored, **how)
+    advice.read(apply_policy(rows, found, "exclude")[1])
+    kept = rows.select([row for row in range(len(rows)) if row not in {*found.unsure.tolist()}])
+    assert not len(find_overlap(kept, scored, **how).unsure)
+    named = find_overlap(rows, scored, looks=False, **how)
+    assert "TRAINED ON" not in apply_policy(rows, named, "allow")[1]
