@@ -111,7 +111,7 @@ def read_evaluation(path: str | Path) -> tuple[Outcomes, dict[str, Any]]:
         if not (folder / name).is_file():
             raise ValueError(
                 f"{folder}: found no {name}. Pass an output folder of hfcomp evaluate or a recipe; for a model, run "
-                f"hfcomp evaluate {folder} --output_dir FOLDER first."
+                f"`hfcomp evaluate {folder} --benchmarks NAMES --output_dir FOLDER` first."
             )
     results = read_checked(folder / RESULTS_FILE, "Evaluate again, or restore the file from a copy.")
     version = results.get("schema_version") if isinstance(results, dict) else None

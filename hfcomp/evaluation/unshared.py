@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from hfcomp.statistics import Outcomes
@@ -34,8 +35,8 @@ def unshared_notes(outcomes: Outcomes, shared: Outcomes, models: Sequence[str]) 
             found[f"{benchmark}, {metric}" if benchmark in shown else benchmark, owners] = None
     return [
         f"{what}: scored for {_listed(owners)}, not shown because {_listed([*others])} "
-        f"{'has' if len(others) == 1 else 'have'} no scores of it. {ITEMS_FILE} has the outcomes; "
-        "`hfcomp compare FOLDER:MODEL` shows them."
+        f"{'has' if len(others) == 1 else 'have'} no scores of it. {ITEMS_FILE} has the outcomes"
+        f"{_how_to_compare(owners)}."
         for what, owners in found
         if (others := [name for name in models if name not in owners])
     ]
@@ -44,3 +45,11 @@ def unshared_notes(outcomes: Outcomes, shared: Outcomes, models: Sequence[str]) 
 def _listed(names: Sequence[str]) -> str:
     """`a, b and c`."""
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+def _how_to_compare(owners: Sequence[str]) -> str:
+    """How to see outcomes of some models alone; one model is not compared with anything."""
+    if len(owners) < 2:
+        return ""
+    words = shlex.join([f"FOLDER:{name}" for name in owners])
+    return f"; `hfcomp compare {words}` compares these models, of the output FOLDER"

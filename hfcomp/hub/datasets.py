@@ -116,9 +116,16 @@ def check_publishable(folder: Path, *, allow_unknown_licenses: bool = False) -> 
                 "from your own file when a set is loaded (a recipe's concreteness_ratings)."
             )
     licenses = _licenses(folder, paths)
-    _refuse(folder, licenses, False, "a licence that forbids adaptation", "Build the set with --only_adaptable.")
+    adaptable = any(map(allows_adaptation, licenses))  # else no row would be left
+    fix = (
+        "Build the set with `hfcomp build WHAT --only_adaptable`."
+        if adaptable
+        else "Build it from images that may be adapted."
+    )
+    _refuse(folder, licenses, False, "a licence that forbids adaptation", fix)
     if not allow_unknown_licenses:
-        fix = "Build the set with --only_adaptable, or pass --allow_unknown_licenses if all may be published."
+        fix = "Pass --allow_unknown_licenses if all may be published"
+        fix += ", or build the set with `hfcomp build WHAT --only_adaptable`." if adaptable else "."
         _refuse(folder, licenses, None, "no known licence", fix)
 
 

@@ -161,7 +161,9 @@ def _write_card(folder: Path, record: Mapping[str, Any], contents: Mapping[str, 
 def _load(options: SweepOptions) -> Evaluator:
     """The benchmarks with their data; one whose data is unavailable is an error, as it would change the choice."""
     if not options.benchmarks:
-        raise ValueError("name the benchmarks: one of composition and one general, as sugarcrepe,coco2017_retrieval.")
+        raise ValueError(
+            "name one benchmark of composition and one general: --benchmarks sugarcrepe,coco2017_retrieval."
+        )
     evaluator, folders = Evaluator(print), data_folders(options.data, options.data_dir, option="data")
     evaluator.load(find_benchmarks(options.benchmarks), folders)
     for one in evaluator.skipped:

@@ -21,9 +21,7 @@ def base_folder(architecture: str = "clip") -> Path:
         raise ValueError(f"architecture={architecture!r}: the sandbox has {', '.join(ARCHITECTURES)}.")
     folder = Path(__file__).parent / "models" / architecture
     if not (folder / "model.safetensors").is_file():
-        raise FileNotFoundError(
-            f"{folder} has no model. Reinstall hfcomp, or train one with recipes/sandbox_base.py and pass --model."
-        )
+        raise FileNotFoundError(f"{folder} has no model. Reinstall hfcomp.")
     return folder
 
 

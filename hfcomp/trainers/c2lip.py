@@ -169,9 +169,11 @@ def _check_concept_columns(found: set[str], needed: tuple[str, ...]) -> None:
     missing = [name for name in needed if name not in found]
     if not missing:
         return
-    way_out = " set concept_source='phrase'," if missing == ["concept_spans"] else ""
+    advice = "Make them with `hfcomp build concepts` or a recipe's concept_parser"
+    if missing == ["concept_spans"]:  # a parser would keep the set's own concepts, which have none
+        advice = "Set concept_source='phrase'"
     raise ValueError(
         f"C2LIPTrainer needs the column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}; the data "
-        f"set has: {', '.join(map(repr, sorted(found)))}. Make them with `hfcomp build concepts` or a recipe's "
-        f"concept_parser,{way_out} or rename with column_names={{{missing[0]!r}: '<its name in your data set>'}}."
+        f"set has: {', '.join(map(repr, sorted(found)))}. {advice}, or rename with "
+        f"column_names={{{missing[0]!r}: '<its name in your data set>'}}."
     )

@@ -57,8 +57,8 @@ class GroupedConfig(CompositionalConfig):
             whole = self.groups_per_batch * self.pairs_per_group
             raise ValueError(
                 f"per_device_train_batch_size={self.per_device_train_batch_size} on {self.world_size} processes, but "
-                f"{self.groups_per_batch} groups of {self.pairs_per_group} pairs are {whole} rows. Leave it out; in a "
-                f"recipe set batch_size to groups_per_batch * pairs_per_group, {whole}."
+                f"{self.groups_per_batch} groups of {self.pairs_per_group} pairs are {whole} rows. Leave it out in "
+                f"Python; in a recipe set batch_size={whole}, which is groups_per_batch * pairs_per_group."
             )
         self.per_device_train_batch_size = rows
 

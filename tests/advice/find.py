@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from transformers import TrainingArguments
 
+from hfcomp.cli import COMMANDS as COMMANDS_OF_CLI
 from tests.advice.messages import Message, messages, trees
 
 VERBS = (
@@ -27,17 +28,21 @@ IMPERATIVE = re.compile(
 COMMANDS = r"`hfcomp [^`]*`(?:,? (?:and|or) `hfcomp [^`]*`)*"
 IMPLIED = re.compile(
     r"\bneeds? (?:the kind|[a-z]+_[a-z_]+|(?:\w+ )?--)|\bbelong together|\bexpected (?:\w+ ){0,3}--|: --\w+|"
-    rf"{COMMANDS} [a-z]+\b"
+    rf"{COMMANDS} (?:lists?|shows?|says?|takes?|makes?|pushes|compares?)\b"
 )
-COMMAND = re.compile(r"\bhfcomp [a-z{]|\bmake [a-z-]+`|`[^`]* --|\brecipes/\w+\.py")
+COMMAND = re.compile(
+    rf"\bhfcomp (?:{'|'.join(COMMANDS_OF_CLI)}|{{}}|COMMAND|--)|\bmake [a-z-]+`|`[^`]* --|\brecipes/\w+\.py"
+)
 OPTION = re.compile(r"(?<![\w-])--[a-z{]")
 CALL = re.compile(r"\b[A-Za-z_][\w.]*\((?!s\))")
-PLAIN_AFTER = r"(?:leave|leave out|omit|set|pass|lower|raise|without|unset|choose|use) "
+PLAIN_AFTER = r"(?:leave|leave out|omit|set|pass|lower|raise|without|unset|choose) "
 PRONOUN = re.compile(
     r"\b(?:leave|omit|remove|lower|raise|correct|pass|set|change|drop|give)(?: out)? (?:it|them|one|another|one of "
     r"\w+|a smaller|fewer|neither|both)\b",
     re.IGNORECASE,
 )
+NOT_FIELDS = {"it", "one", "both", "own", "default"}
+"""Words before a colon that are no fields there."""
 SHARED = 8
 """Characters of a sentence that a fragment has at least, if it begins or ends in another one."""
 HOLE_FIELD = re.compile(r"\{\}=|--\{\}|\b(?:leave|omit|lower|raise) (?:out )?\{\}", re.IGNORECASE)
@@ -86,7 +91,8 @@ def suggestions() -> list[Suggestion]:
 
 def sentences(text: str) -> list[str]:
     """The sentences of a message; a full stop ends one before a capital, a quote, a backtick or an option."""
-    return [part.strip() for part in re.split(r"(?<=[.?!)`'])(?<!e\.g\.) (?=[A-Z`{]|--)", text) if part.strip()]
+    ends = r"(?:(?<=[.?!])|(?<=[.?!]['\"`)]))(?<!e\.g\.) (?=[A-Z`{]|--)"
+    return [part.strip() for part in re.split(ends, text) if part.strip()]
 
 
 def is_suggestion(sentence: str, message: str, names: frozenset[str]) -> bool:
@@ -114,7 +120,7 @@ def names_field(text: str, names: frozenset[str]) -> bool:
         return True
     shown = re.findall(r"\b([a-z]\w*)(?:=|: (?=[a-z{]))", unquoted)
     shown += re.findall(rf"\b{PLAIN_AFTER}([a-z]\w+)(?= out|[.,;]| of the sweep)", unquoted, re.IGNORECASE)
-    return any(word in names and word not in ("it", "one", "both") for word in shown)
+    return any(word in names and word not in NOT_FIELDS for word in shown)
 
 
 def _advising_part(sentence: str) -> str:

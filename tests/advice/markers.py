@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from hfcomp import cli
-from hfcomp.cli.builders import parser as builder_parser
 from hfcomp.experiments.recipes import REFUSED, field_hints, read_file, split_options
-from hfcomp.generation.kinds import KINDS
 from tests.advice.find import plain
 from tests.advice.messages import text_of, trees
 from tests.docs.commands import parser_of
@@ -33,18 +31,21 @@ def markers() -> list[Marker]:
     """Every marker below tests/; their arguments are strings, or constants of the file."""
     found = []
     for test, tree in trees(("tests",), containing="follows(").items():
-        constants = {
-            target.id: text_of(node.value)
-            for node in tree.body
-            if isinstance(node, ast.Assign)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
+        constants = dict(part for node in tree.body if isinstance(node, ast.Assign) for part in _assigned(node))
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and _name(node.func) == "follows":
                 path, fragment = (_constant(argument, constants, f"{test}:{node.lineno}") for argument in node.args)
                 found.append(Marker(f"{test}:{node.lineno}", path, fragment))
     return found
+
+
+def _assigned(node: ast.Assign) -> Iterator[tuple[str, str | None]]:
+    """The texts of an assignment, as of `PATH = "..."` or `PATH, OTHER = "...", "..."`."""
+    for target in node.targets:
+        pairs = (
+            zip(target.elts, node.value.elts, strict=True) if isinstance(target, ast.Tuple) else [(target, node.value)]
+        )
+        yield from ((name.id, text_of(value)) for name, value in pairs if isinstance(name, ast.Name))
 
 
 def _name(node: ast.AST) -> str:
@@ -88,13 +89,13 @@ class Advice:
     def read(self, message: str) -> str:
         """A message, in one line, which has to be what a marker says."""
         message = " ".join(message.split())
-        matched = [entry for entry in self.every if _pattern(entry[1]).search(message)]
+        matched = [entry for entry in self.every if pattern(entry[1]).search(message)]
         assert matched, f"expected {[fragment for _, fragment in self.every]} in: {message}"
         self.left = [entry for entry in self.left if entry not in matched]
         return message
 
 
-def _pattern(fragment: str) -> re.Pattern[str]:
+def pattern(fragment: str) -> re.Pattern[str]:
     """A fragment as it is read, with anything where it has a value."""
     return re.compile(".*?".join(re.escape(part) for part in plain(fragment).split("{}")))
 
@@ -107,6 +108,8 @@ def options_of(words: Sequence[str]) -> set[str]:
         fields = field_hints(read_file(rest[0], options)[2].config_class)
         known = {*fields} - {*REFUSED} | {"config", "objective", "report", "search", "dry_run", "dry-run", "help"}
         return {f"--{field}" for field in known}
-    if name == "build" and rest[0] in KINDS:
-        return {*builder_parser(KINDS[rest[0]])._option_string_actions}
-    return {*parser_of(import_module(f"hfcomp.cli.{name.replace('-', '_')}"), rest)._option_string_actions}
+    parser = parser_of(import_module(f"hfcomp.cli.{name.replace('-', '_')}"), rest)
+    for action in parser._actions:
+        if isinstance(action.choices, dict) and rest and rest[0] in action.choices:
+            parser = action.choices[rest[0]]  # of `hfcomp build KIND`
+    return {*parser._option_string_actions}

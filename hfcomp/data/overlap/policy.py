@@ -62,7 +62,10 @@ def check_own_split(
         ways.insert(0, "slices that share no row (--dataset_split 'train[:90%]' --evaluation_split 'train[90%:]')")
     if not one_split:
         ways.insert(0, "another split with --evaluation_split")
-    raise ValueError(f"{found}. Score {' or '.join(ways)}; --overlap allow scores the rows of training on purpose.")
+    split = f" --evaluation_split {training_split}" if one_split else ""
+    raise ValueError(
+        f"{found}. Score {' or '.join(ways)}; --overlap allow{split} scores the rows of training on purpose."
+    )
 
 
 def _place(name: str) -> str:

@@ -79,9 +79,9 @@ def project_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
     log(f"{len(chosen):,} of {len(every):,} accepted items from {folder}")
     if not chosen:
         there = ", ".join(f"{number:,} {state}" for state, number in states.items())
+        others = ", or leave out --quality and --concepts" if every else ""
         raise ValueError(
-            f"{folder} has no accepted item to build from; its items: {there}. Annotate and review some, or leave out "
-            "--quality and --concepts."
+            f"{folder} has no accepted item to build from; its items: {there}. Annotate and review some{others}."
         )
     names = pseudonyms(entry.person for entry in entries)
     rows = [_row(one, folder / IMAGE_FOLDER, names) for one in chosen]

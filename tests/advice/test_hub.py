@@ -1,0 +1,131 @@
+"""What pushes advise, done against the stand-in Hub."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from transformers import AutoProcessor
+
+from hfcomp import cli
+from hfcomp.data.loading import load_training_set
+from hfcomp.data.negatives.columns import with_concreteness
+from hfcomp.experiments.pushing import RunPush
+from hfcomp.experiments.recipes import read_recipe
+from hfcomp.hub.pushed import PUSHED_FILE, pushes_of
+from tests.hub.built import ALLOWED, built
+from tests.hub.repositories import WRITE_TOKEN, File
+from tests.hub.running import connect as connect
+from tests.hub.running import hub as hub
+from tests.hub.running import only_hub as only_hub
+from tests.hub.runs import finished_run
+
+SETS, FILES = "hfcomp/hub/datasets.py", "hfcomp/hub/model_files.py"
+follows = pytest.mark.follows
+
+
+@pytest.fixture(autouse=True)
+def logged_in(connect, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.HfApi", lambda *_, **__: connect(WRITE_TOKEN))
+
+
+@follows(
+    "hfcomp/hub/pushed.py", "Pass --force to replace them (the history keeps them), --revision BRANCH for a branch of"
+)
+@follows("hfcomp/hub/pushed.py", "Remove it: the next push needs --force then.")
+@follows(FILES, "Give the command that started it again: it resumes.")
+@follows(
+    FILES,
+    "Save that of the base model beside it: AutoProcessor.from_pretrained(BASE).save_pretrained({str(folder)!r}).",
+)
+@follows(FILES, "`hfcomp push-dataset {place}` pushes a built set.")
+@follows("hfcomp/hub/models.py", "the push could not be recorded ({error}): the next one from {place} needs --force")
+def test_models(advice, hub, clip, tmp_path, monkeypatch, capsys):
+    run = finished_run(tmp_path / "run", clip)
+    words = ["push", str(run), "--repo"]
+    hub.create("models", "me/taken", private=True).commit("by hand", {"config.json": File(b"{}")})
+    advice.command(*words, "me/taken")
+    cli.main([*words, "me/taken", "--revision", "mine"])
+    cli.main([*words, "me/other"])
+    cli.main([*words, "me/taken", "--force"])
+    (run / PUSHED_FILE).write_text("damaged")
+    advice.of(pushes_of, run)
+    (run / PUSHED_FILE).unlink()
+    cli.main([*words, "me/taken", "--force"])
+    with monkeypatch.context() as patch:
+        patch.setattr("hfcomp.hub.models.record_push", lambda *_: (_ for _ in ()).throw(OSError("full")))
+        hub.create("models", "me/new", private=True)
+        capsys.readouterr()
+        cli.main([*words, "me/new"])
+        advice.read(capsys.readouterr().out)
+    cli.main([*words, "me/new", "--force"])
+    (run / "finished").unlink()
+    advice.command(*words, "me/mine")
+    (run / "finished").write_text("")  # as the command that started it does at its end
+    cli.main([*words, "me/mine"])
+    bare = tmp_path / "bare"
+    shutil.copytree(
+        clip, bare, ignore=lambda folder, names: [name for name in names if "processor" in name or "token" in name]
+    )
+    found = advice.command("push", str(bare), "--repo", "me/bare")
+    assert f"save_pretrained('{bare}')" in found
+    AutoProcessor.from_pretrained(clip).save_pretrained(str(bare))
+    cli.main(["push", str(bare), "--repo", "me/bare"])
+    found = advice.command("push", str(built(tmp_path / "set")), "--repo", "me/set")
+    advised = shlex.split(found.partition("`")[2].partition("`")[0])
+    cli.main([*advised[1:], "--repo", "me/set"])
+
+
+@follows(SETS, "Build the set without the column: hfcomp joins the ratings from your own file when a set is loaded")
+@follows(SETS, "Build the set with `hfcomp build WHAT --only_adaptable`.")
+@follows(SETS, "Pass --allow_unknown_licenses if all may be published")
+@follows(SETS, ", or build the set with `hfcomp build WHAT --only_adaptable`.")
+def test_sets(advice, hub, tmp_path):
+    def push(folder: Path, *more: str) -> list[str]:
+        return ["push-dataset", str(folder), "--repo", f"me/{folder.name}", *more]
+
+    rated = built(tmp_path / "rated", rated=True)
+    advice.command(*push(rated))
+    plain = built(tmp_path / "plain")
+    cli.main(push(plain))
+    ratings = tmp_path / "ratings.txt"
+    ratings.write_text("Word\tConc.M\tDom_Pos\ndog\t4.85\tNoun\n")
+    assert with_concreteness(load_training_set(str(plain)), str(ratings), print)["negative_concreteness"][0]
+    forbidden = built(tmp_path / "forbidden", licenses=[ALLOWED, "Attribution-NoDerivs License"], rows=2)
+    advice.command(*push(forbidden))
+    unknown = built(tmp_path / "unknown", licenses=[ALLOWED, None], rows=2)
+    advice.command(*push(unknown))
+    cli.main(push(unknown, "--allow_unknown_licenses"))
+    source = tmp_path / "source"
+    load_training_set(str(unknown)).select_columns(["image", "caption", "image_id", "license"]).save_to_disk(source)
+    words = [
+        "build",
+        "concepts",
+        "--source",
+        str(source),
+        "--output",
+        str(tmp_path / "adaptable"),
+        "--parser",
+        "rules",
+    ]
+    cli.main([*words, "--only_adaptable"])
+    cli.main(push(tmp_path / "adaptable"))
+
+
+@follows(
+    "hfcomp/experiments/pushing.py", "Pass --hub_revision BRANCH for a branch of its own or another --hub_model_id;"
+)
+def test_runs(advice, hub, clip, tmp_path):
+    hub.create("models", "me/taken", private=True).commit("by hand", {"config.json": File(b"{}")})
+
+    def check(*words: str) -> None:
+        RunPush.of(read_recipe("slipform", ["--push_to_hub", "--hub_model_id", *words])).check()
+
+    found = advice.of(check, "me/taken")
+    check("me/taken", "--hub_revision", "mine")
+    check("me/another")
+    run = finished_run(tmp_path / "run", clip)
+    advised = found.partition("`hfcomp ")[2].partition("`")[0]
+    cli.main(advised.replace("RUN", str(run)).replace("NAME", "me/taken").split())

@@ -1,0 +1,112 @@
+"""What configs of trainers advise: the same config without the wrong field, or with the value that is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from hfcomp.trainers.ahnpl import AHNPLConfig
+from hfcomp.trainers.clear_glass import ClearGlassConfig
+from hfcomp.trainers.config import CompositionalConfig as Config
+from hfcomp.trainers.drawn_batch import DrawnBatchConfig
+from hfcomp.trainers.hierarcaps import HierarCapsConfig
+from hfcomp.trainers.text_alignment import TextAlignmentConfig
+
+ADAPTERS = "hfcomp/trainers/_support/adapters.py"
+EXECUTION = "hfcomp/trainers/_support/execution.py"
+AHNPL, CONFIG = "hfcomp/trainers/ahnpl.py", "hfcomp/trainers/config.py"
+GROUPED = "hfcomp/trainers/grouped.py"
+case, follows = pytest.param, pytest.mark.follows
+
+
+@pytest.fixture
+def without_accelerator(monkeypatch):
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
+
+
+@pytest.mark.usefixtures("without_accelerator")
+@pytest.mark.parametrize(
+    ("kind", "wrong", "right"),
+    [
+        case(Config, {"peft": "ia3"}, [{}, {"peft": "lora"}],
+             marks=follows(ADAPTERS, "peft={args.peft!r}: expected one of {', '.join(KINDS)}, or leave it out.")),
+        case(Config, {"lora_rank": 4}, [{"lora_rank": 4, "peft": "lora"}, {"lora_rank": 4, "peft": "dora"}, {}],
+             marks=follows(ADAPTERS, "no adapter is trained. Set peft=lora or peft=dora, or leave it out.")),
+        case(Config, {"pad_to_multiple_of": 0}, [{}, {"pad_to_multiple_of": 1}],
+             marks=follows(EXECUTION, "expected at least 1, or leave it out.")),
+        case(AHNPLConfig, {"draw_captions": True, "shift_source": "frozen"},
+             [{"draw_captions": True, "shift_source": "live"}, {"shift_source": "frozen"}],
+             marks=follows(AHNPL, "Set shift_source='live', or leave draw_captions out.")),
+        case(AHNPLConfig, {"shift_gradient": True, "shift_source": "frozen"},
+             [{"shift_gradient": True, "shift_source": "live"}, {"shift_source": "frozen"}],
+             marks=follows(AHNPL, "Set shift_source='live', or leave shift_gradient out.")),
+        case(AHNPLConfig, {"margin_start": float("nan")}, [{}, {"margin_start": 0.1}],
+             marks=follows(AHNPL, "expected a number, or omit it to sample one.")),
+        case(Config, {"bf16": True}, [{"bf16": True, "use_cpu": True}, {"bf16": False}],
+             marks=follows(CONFIG,
+                           "Check the driver and CUDA_VISIBLE_DEVICES (nvidia-smi lists the GPUs), or ask for")),
+        case(Config, {"reduced_jpeg": True, "pixel_cache": "x"}, [{"reduced_jpeg": True}, {"pixel_cache": "x"}],
+             marks=follows(CONFIG, "images that the store lacks would have other pixels. Set one.")),
+        case(Config, {"decoupled_weight_decay": False, "optim": "sgd"},
+             [{"decoupled_weight_decay": False, "optim": "adamw_torch"}, {"optim": "sgd"}],
+             marks=follows(CONFIG, "Set optim to {' or '.join(TORCH_ADAMW)}, or decoupled_weight_decay to true.")),
+        case(Config, {"mini_batch_size": 0}, [{}, {"mini_batch_size": 1}],
+             marks=follows(CONFIG, "mini_batch_size={self.mini_batch_size}: expected at least 1, or leave it out.")),
+        case(HierarCapsConfig, {"draw_captions": True}, [{}],
+             marks=follows(CONFIG, "draw_captions=True: the objective reads one caption of each row. Leave it out.")),
+        case(ClearGlassConfig, {"num_negatives": 2}, [{}],
+             marks=follows(CONFIG, "the objective reads no negative captions of rows. Leave it out.")),
+        case(Config, {"weight_average_start": 2}, [{"weight_average_start": 2, "weight_average_decay": 0.9}],
+             marks=follows(CONFIG, "no weights are averaged. Set weight_average_decay.")),
+        case(DrawnBatchConfig, {"draw_negatives": True}, [{"draw_negatives": True, "num_negatives": 2}],
+             marks=follows("hfcomp/trainers/drawn_batch.py", "which is 0. Set num_negatives.")),
+        case(ClearGlassConfig, {"auto_find_batch_size": True}, [{"mini_batch_size": 4}],
+             marks=follows(GROUPED, "would split groups. Set mini_batch_size instead.")),
+        case(ClearGlassConfig, {"per_device_train_batch_size": 7}, [{}],
+             marks=follows(GROUPED, "Leave it out in Python; in a recipe set batch_size={whole}")),
+        case(HierarCapsConfig, {"freeze_towers": ["image", "text"]}, [{"freeze_towers": ["image"]}],
+             marks=follows("hfcomp/trainers/hierarcaps.py", "the tower that chains of texts train. Leave it out.")),
+        case(TextAlignmentConfig, {"freeze_towers": ["image", "text"]}, [{"freeze_towers": ["image"]}],
+             marks=follows("hfcomp/trainers/text_alignment.py",
+                           "the tower that textual alignment trains. Leave it out.")),
+    ],
+)  # fmt: skip
+def test_fields(advice, tmp_path, kind, wrong, right):
+    advice.of(kind, output_dir=str(tmp_path), **wrong)
+    for fields in right:
+        kind(output_dir=str(tmp_path), **fields)
+
+
+@pytest.mark.usefixtures("without_accelerator")
+@pytest.mark.follows(EXECUTION, "attn_implementation='flash_attention_2' computes in half precision: set bf16=True.")
+@pytest.mark.follows("hfcomp/trainers/trackers.py", "or leave report_to out.")
+def test_packages_that_are_there_or_not(advice, tmp_path, monkeypatch):
+    monkeypatch.setattr("hfcomp.trainers._support.execution.is_flash_attn_2_available", lambda: True)
+    given = {"output_dir": str(tmp_path), "use_cpu": True, "attn_implementation": "flash_attention_2"}
+    advice.of(Config, **given)
+    Config(**given, bf16=True)
+    monkeypatch.setattr("hfcomp.trainers.trackers._is_installed", lambda name: False)
+    advice.of(Config, output_dir=str(tmp_path), report_to=["trackio"])
+    Config(output_dir=str(tmp_path))
+
+
+@pytest.mark.usefixtures("without_accelerator")
+@pytest.mark.follows(GROUPED, "Leave it out in Python; in a recipe set batch_size={whole}")
+@pytest.mark.follows(CONFIG, "Check the driver and CUDA_VISIBLE_DEVICES (nvidia-smi lists the GPUs), or ask for")
+def test_the_same_on_the_command_line(advice, train_begins):
+    words = [
+        "clear_glass",
+        "--evaluation_items",
+        "2",
+        "--dataset_rows",
+        "400",
+        "--groups_per_batch",
+        "4",
+        "--pairs_per_group",
+        "3",
+    ]
+    found = advice.command("train", *words, "--batch_size", "10")
+    train_begins(*words, "--batch_size", found.rpartition("batch_size=")[2].partition(",")[0])
+    words = ["slipform", "--evaluation_items", "2", "--dataset_rows", "99"]
+    advice.command("train", *words, "--bf16", "true")
+    train_begins(*words, "--bf16", "true", "--use_cpu", "true")
+    train_begins(*words, "--bf16", "false")
