@@ -165,7 +165,7 @@ def test_what_a_sweep_reports_is_what_evaluating_the_chosen_model_finds(swept, c
             ["--alpha", "0.5", "--rule", "mean"],
             "--rule only applies to --sweep. Remove it, or use --sweep instead",
         ),
-        (["--sweep"], "name the benchmarks"),
+        (["--sweep"], "name one benchmark of composition"),
         (["--sweep", "--benchmarks", "sugarcrepe", "--data_dir", "ROOT"], "no general ability is scored"),
         (["--sweep", "--benchmarks", "sandbox_zero_shot"], "nothing of composition is scored"),
         (["--sweep", "--benchmarks", "sugarcrepe", "--tolerance", "3"], "tolerance: found 3, expected 0 to 1"),

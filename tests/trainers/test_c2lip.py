@@ -308,7 +308,7 @@ def test_missing_columns_are_named_with_the_way_out(clip, pairs, tmp_path):
         build(C2LIPTrainer, clip, without.remove_columns("concept_spans"), tmp_path, concept_source="tokens")
     without = pairs.remove_columns("concept_spans")
     build(C2LIPTrainer, clip, without, tmp_path)
-    with pytest.raises(ValueError, match=r"needs the column 'concept_spans'; .*set concept_source='phrase'"):
+    with pytest.raises(ValueError, match=r"needs the column 'concept_spans'; .*Set concept_source='phrase'"):
         build(C2LIPTrainer, clip, pairs, tmp_path, eval_dataset=without, concept_source="tokens")
 
 
