@@ -34,29 +34,36 @@ def markers() -> list[Marker]:
         constants = dict(part for node in tree.body if isinstance(node, ast.Assign) for part in _assigned(node))
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and _name(node.func) == "follows":
-                path, fragment = (_constant(argument, constants, f"{test}:{node.lineno}") for argument in node.args)
+                path, fragment = _arguments(node, constants, f"{test}:{node.lineno}")
                 found.append(Marker(f"{test}:{node.lineno}", path, fragment))
     return found
 
 
-def _assigned(node: ast.Assign) -> Iterator[tuple[str, str | None]]:
-    """The texts of an assignment, as of `PATH = "..."` or `PATH, OTHER = "...", "..."`."""
+def _assigned(node: ast.Assign) -> Iterator[tuple[str, Any]]:
+    """The texts of an assignment, as of `PATH = "..."`, `PATH, OTHER = "...", "..."` or `BOTH = ("...", "...")`."""
     for target in node.targets:
-        pairs = (
-            zip(target.elts, node.value.elts, strict=True) if isinstance(target, ast.Tuple) else [(target, node.value)]
-        )
-        yield from ((name.id, text_of(value)) for name, value in pairs if isinstance(name, ast.Name))
+        several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+        pairs = zip(target.elts, node.value.elts, strict=True) if several else [(target, node.value)]
+        for name, value in pairs:
+            if isinstance(name, ast.Name):
+                both = [text_of(part) for part in value.elts] if isinstance(value, ast.Tuple) else None
+                yield name.id, both or text_of(value)
 
 
 def _name(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def _constant(node: ast.AST, constants: dict[str, str | None], place: str) -> str:
-    text = constants.get(node.id) if isinstance(node, ast.Name) else text_of(node)
-    if not text:
+def _arguments(call: ast.Call, constants: dict[str, Any], place: str) -> list[str]:
+    """The texts that a call is given, one by one or as a constant of two: `follows(*ADVICE)`."""
+    found: list[str] = []
+    for node in call.args:
+        name = node.value if isinstance(node, ast.Starred) else node
+        value = constants.get(name.id) if isinstance(name, ast.Name) else text_of(name)
+        found += value if isinstance(value, list) else [value]
+    if len(found) != 2 or not all(found):
         raise ValueError(f"{place}: follows() takes texts, or constants of the file")
-    return text
+    return found
 
 
 class Advice:
