@@ -72,12 +72,14 @@ def built_and_pushed(build: Callable[[], Folders], push: PushOptions | None) -> 
     if push is None:
         build()
         return
-    from hfcomp.hub.datasets import check_repository, push_built_sets
+    from hfcomp.hub.datasets import NotPublishableError, check_repository, push_built_sets
 
     check_repository(push)
     folders = build()
     try:
         push_built_sets(folders, push)
+    except NotPublishableError as error:  # which no later push of this set would change
+        raise ValueError(f"the set is built, but not pushed. {error}") from error
     except ValueError as error:
         raise ValueError(f"the set is built, but {error} Then push it: `{_command(folders, push)}`.") from error
 

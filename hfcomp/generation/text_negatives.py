@@ -323,7 +323,10 @@ def _language_models(kinds: Sequence[str], writer: Mapping[str, Any] | None, dev
     if not wanted:
         return {}
     if writer is None:
-        raise ValueError("the kind llm needs a writer: pass --base_url, or --writer transformers.")
+        raise ValueError(
+            "the kind llm needs a writer. Pass writer=WriterOptions(base_url='http://127.0.0.1:8000/v1')"
+            ".writer_settings(), with WriterOptions of hfcomp.generation.options."
+        )
     from hfcomp.generation.writers.making import make_asker
     from hfcomp.generation.writers.proposals import LlmNegatives, chosen_parts
 

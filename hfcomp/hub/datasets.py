@@ -36,6 +36,10 @@ _SHOWN = 3
 Log = Callable[[str], None]
 
 
+class NotPublishableError(ValueError):
+    """A set with rows or columns that may not be published: another one has to be built, or they be allowed."""
+
+
 def push_built_sets(
     folders: Path | str | Mapping[str, Path | str], options: PushOptions, *, log: Log = print, api: Any = None
 ) -> str:
@@ -105,27 +109,32 @@ def check_publishable(folder: Path, *, allow_unknown_licenses: bool = False) -> 
         allow_unknown_licenses: whether rows without a known licence pass.
 
     Raises:
-        ValueError: with the number of rows, and how to fix it.
+        NotPublishableError: with the number of rows, and how to fix it.
     """
     paths = [folder / one["file"] for one in _manifest(folder)["shards"]]
     for name in _columns(paths):
         if "concreteness" in name and (number := sum(map(_rated_rows, _column(paths, name)))):
-            raise ValueError(
+            raise NotPublishableError(
                 f"{folder}: column {name!r} has concreteness ratings in {number:,} rows, and their licence (CC "
-                "BY-NC-ND) does not allow to publish them. Build the set without the column: hfcomp joins the ratings "
-                "from your own file when a set is loaded (a recipe's concreteness_ratings)."
+                "BY-NC-ND) does not allow to publish them. Build the set into another folder without the column, "
+                "`hfcomp build WHAT --columns NAMES`: hfcomp joins the ratings from your own file when a set is "
+                "loaded (a recipe's concreteness_ratings)."
             )
     licenses = _licenses(folder, paths)
     adaptable = any(map(allows_adaptation, licenses))  # else no row would be left
     fix = (
-        "Build the set with `hfcomp build WHAT --only_adaptable`."
+        "Build it into another folder with `hfcomp build WHAT --only_adaptable`, or without `--any_license`."
         if adaptable
         else "Build it from images that may be adapted."
     )
     _refuse(folder, licenses, False, "a licence that forbids adaptation", fix)
     if not allow_unknown_licenses:
         fix = "Pass --allow_unknown_licenses if all may be published"
-        fix += ", or build the set with `hfcomp build WHAT --only_adaptable`." if adaptable else "."
+        fix += (
+            ", or build it into another folder with `hfcomp build WHAT --only_adaptable`, or without `--any_license`."
+            if adaptable
+            else "."
+        )
         _refuse(folder, licenses, None, "no known licence", fix)
 
 
@@ -151,7 +160,7 @@ def _refuse(folder: Path, licenses: Mapping[str | None, int], verdict: bool | No
     found = {name: number for name, number in licenses.items() if allows_adaptation(name) is verdict}
     if found:
         names = ", ".join(f"{name or 'none'}: {number:,}" for name, number in list(found.items())[:_SHOWN])
-        raise ValueError(
+        raise NotPublishableError(
             f"{folder}: {sum(found.values()):,} of {sum(licenses.values()):,} rows have {what} ({names}). {fix}"
         )
 

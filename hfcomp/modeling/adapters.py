@@ -231,7 +231,7 @@ def _resolve(backbone: nn.Module, targets: Iterable[str], frozen_towers: Collect
         if not kept:
             raise ValueError(
                 f"lora_targets: {target!r} matches modules of a tower that is frozen or that the objective does not "
-                f"use ({', '.join(frozen_towers)}), and no others. Leave out the target, or freeze_towers."
+                f"use ({', '.join(frozen_towers)}), and no others. Leave it out of lora_targets."
             )
         attentions = [name for name in kept if isinstance(modules[name], nn.MultiheadAttention)]
         pooling += attentions

@@ -149,7 +149,10 @@ def test_levels(advice, clip, tmp_path):
 
 
 @follows("hfcomp/annotation/app/server.py", "Choose an address of this machine and a free --port, or omit both.")
-@follows("hfcomp/annotation/app/server.py", "Set HFCOMP_ANNOTATE_PASSWORD or pass --password_file, or omit --host.")
+@follows(
+    "hfcomp/annotation/app/server.py",
+    "Set HFCOMP_ANNOTATE_PASSWORD, pass --password_file or --people, or omit --host.",
+)
 def test_page(advice, tmp_path, monkeypatch):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -130,7 +130,7 @@ def test_every_folder_of_data_is_looked_for_under_the_name_that_is_advised(advic
 @follows(
     "hfcomp/evaluation/benchmarks/__init__.py", "`hfcomp evaluate --list` lists them; your own is package.module:NAME"
 )
-@follows("hfcomp/evaluation/benchmarks/__init__.py", "Add it to benchmarks, or leave column_names out.")
+@follows("hfcomp/evaluation/benchmarks/__init__.py", "Add it to benchmarks, or leave {option} out.")
 @follows(
     "hfcomp/evaluation/benchmarks/own.py",
     "the image is missing: {_describe(cell)}. Remove the row or give it an image.",

@@ -23,6 +23,7 @@ from tests.experiments.test_controls import SilentCement, method
 
 SMALL = ("--evaluation_items", "2", "--use_cpu", "true", "--dataset_rows", "16", "--batch_size", "8")
 RECIPES = "hfcomp/experiments/recipes.py"
+RECIPE_FILES = "hfcomp/experiments/recipe_files.py"
 PLANS = "hfcomp/experiments/studies/plans.py"
 FILES = "hfcomp/experiments/studies/plan_files.py"
 CONFIG = "hfcomp/experiments/experiment_config.py"
@@ -52,7 +53,7 @@ def changed(folder, recipe: str, plan: str, option: str = "report", **values) ->
         pytest.param(
             ["--dataset", "./nowhere"],
             [["--dataset", "sandbox"]],
-            marks=pytest.mark.follows(RECIPES, "run that one first; else correct --{field}."),
+            marks=pytest.mark.follows(RECIPE_FILES, "run that one first; else correct --{field}."),
         ),
         pytest.param(
             ["--hard_images", "2"],

@@ -21,19 +21,16 @@ from hfcomp.generation.images.options import denoising_steps
 from hfcomp.generation.magic.graph.file import read_hierarchy
 from hfcomp.generation.magic.graph.similarity import check_vectors
 from hfcomp.generation.magic.options import MagicOptions
-from hfcomp.generation.neighbours import with_neighbours
 from hfcomp.generation.options import NegativeOptions
 from hfcomp.generation.runner import Stage
-from hfcomp.generation.text_negatives import _language_models
 from hfcomp.generation.writers.endpoint import check_base_url
 from hfcomp.hub.datasets import PushOptions, push_built_sets
-from tests import tiny
 from tests.generation import builds
 from tests.generation.inpaintcoco import sets as challenge
 from tests.generation.magic import sets as magic
 
 OPTIONS, LOCAL = "hfcomp/generation/options.py", "hfcomp/generation/local_files.py"
-CONCRETE = "hfcomp/generation/concretebatch/chain.py"
+CONCRETE = "hfcomp/generation/concretebatch/options.py"
 NAMES = "image=file,caption=text"
 RATED = {"writer": "substitute", "concreteness_ratings": "ratings.txt"}
 URL = "http://127.0.0.1:8000/v1"
@@ -55,7 +52,7 @@ def made(kind, **settings):
              marks=follows(CONCRETE, "--executor ray needs --image_dtype, such as float16")),
         case(ConcreteBatchOptions, {"writer": "substitute"},
              [RATED, {"download_ratings": True, "writer": "substitute"}],
-             marks=follows("hfcomp/generation/concretebatch/targets.py",
+             marks=follows("hfcomp/generation/concretebatch/options.py",
                            "expected --concreteness_ratings FILE or --download_ratings.")),
         case(MagicOptions, {"writer": "taxonomy", "temperature": 0.1}, [{"writer": "taxonomy"}],
              marks=follows("hfcomp/generation/magic/options.py", "found --writer {self.writer}. Leave it out.")),
@@ -85,9 +82,6 @@ def test_options(advice, kind, wrong, right):
 @follows("hfcomp/generation/images/options.py", "raise image_strength to {math.ceil(1000 / steps) / 1000:g} or")
 @follows("hfcomp/generation/magic/graph/similarity.py", "Choose another --encoder.")
 @follows("hfcomp/generation/writers/endpoint.py", "Remove it, and put a key into {KEY_VARIABLE}.")
-@follows(
-    "hfcomp/generation/text_negatives.py", "the kind llm needs a writer: pass --base_url, or --writer transformers."
-)
 def test_calls(advice):
     found = advice.of(denoising_steps, 3, 0.2)
     strength, steps = found.partition("image_strength to ")[2].rstrip(".").split(" or image_steps to ")
@@ -96,23 +90,13 @@ def test_calls(advice):
     check_vectors(np.array([[0.5, 1.0]]), ["dog"])
     advice.of(check_base_url, "http://me:secret@127.0.0.1:8000/v1")
     check_base_url(URL)
-    given = made(NegativeOptions, kinds=("llm",), base_url=URL).writer_settings()
-    advice.of(_language_models, ["llm"], None, 1, None)
-    assert _language_models(["llm"], given, 1, None)
 
 
 @follows("hfcomp/generation/executors/local.py", "or set num_workers=1.")
-@follows("hfcomp/generation/neighbours.py", "or remove the column: rows with the same image then get the same id.")
-def test_builds_in_python(advice, clip, tmp_path):
+def test_builds_in_python(advice, tmp_path):
     local = [Stage("local", lambda: lambda batch: batch | {"loud": batch["caption"]})]
     advice.of(builds.build, tmp_path / "a", stages=local, num_workers=2)
     builds.build(tmp_path / "a", stages=local, num_workers=1)
-    rows = tiny.pairs(3).remove_columns("image_id")
-    wrong = rows.add_column("image_id", ["a", None, "c"])
-    settings = {"place": str(clip), "number": 1, "device": "cpu", "log": print}
-    advice.of(with_neighbours, wrong, **settings)
-    with_neighbours(rows, **settings)
-    with_neighbours(rows.add_column("image_id", ["a", "b", "c"]), **settings)
 
 
 @follows(LOCAL, "to a folder of their own, or, if all of them are intended, pass")

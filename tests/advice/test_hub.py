@@ -15,7 +15,7 @@ from hfcomp.data.negatives.columns import with_concreteness
 from hfcomp.experiments.pushing import RunPush
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.hub.pushed import PUSHED_FILE, pushes_of
-from tests.hub.built import ALLOWED, built
+from tests.hub.built import built
 from tests.hub.repositories import WRITE_TOKEN, File
 from tests.hub.running import connect as connect
 from tests.hub.running import hub as hub
@@ -78,10 +78,7 @@ def test_models(advice, hub, clip, tmp_path, monkeypatch, capsys):
     cli.main([*advised[1:], "--repo", "me/set"])
 
 
-@follows(SETS, "Build the set without the column: hfcomp joins the ratings from your own file when a set is loaded")
-@follows(SETS, "Build the set with `hfcomp build WHAT --only_adaptable`.")
-@follows(SETS, "Pass --allow_unknown_licenses if all may be published")
-@follows(SETS, ", or build the set with `hfcomp build WHAT --only_adaptable`.")
+@follows(SETS, "hfcomp joins the ratings from your own file when a set is loaded (a recipe's concreteness_ratings).")
 def test_sets(advice, hub, tmp_path):
     def push(folder: Path, *more: str) -> list[str]:
         return ["push-dataset", str(folder), "--repo", f"me/{folder.name}", *more]
@@ -93,25 +90,6 @@ def test_sets(advice, hub, tmp_path):
     ratings = tmp_path / "ratings.txt"
     ratings.write_text("Word\tConc.M\tDom_Pos\ndog\t4.85\tNoun\n")
     assert with_concreteness(load_training_set(str(plain)), str(ratings), print)["negative_concreteness"][0]
-    forbidden = built(tmp_path / "forbidden", licenses=[ALLOWED, "Attribution-NoDerivs License"], rows=2)
-    advice.command(*push(forbidden))
-    unknown = built(tmp_path / "unknown", licenses=[ALLOWED, None], rows=2)
-    advice.command(*push(unknown))
-    cli.main(push(unknown, "--allow_unknown_licenses"))
-    source = tmp_path / "source"
-    load_training_set(str(unknown)).select_columns(["image", "caption", "image_id", "license"]).save_to_disk(source)
-    words = [
-        "build",
-        "concepts",
-        "--source",
-        str(source),
-        "--output",
-        str(tmp_path / "adaptable"),
-        "--parser",
-        "rules",
-    ]
-    cli.main([*words, "--only_adaptable"])
-    cli.main(push(tmp_path / "adaptable"))
 
 
 @follows(

@@ -64,6 +64,7 @@ def test_a_flipped_bit_is_an_error_that_names_the_file_or_changes_nothing(folder
     assert load_training_set(str(folder)).to_list() == rows
 
 
+@pytest.mark.follows("hfcomp/data/built_sets.py", "found {found}. Remove it and")
 def test_what_the_error_says_makes_the_file_anew(folder, whole):
     flipped(folder / SHARD, (folder / SHARD).read_bytes(), 999)
     with pytest.raises(
@@ -167,3 +168,16 @@ def test_a_set_of_several_configurations_is_loaded_by_name_and_verified(whole, t
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ValueError, match=str(path)):
         load_training_set(str(tmp_path), config="low")
+
+
+@pytest.mark.follows(
+    "hfcomp/data/built_sets.py",
+    "{path} is missing or damaged: expected sha256 {expected} as in {MANIFEST}. Remove it and",
+)
+def test_a_damaged_list_of_rows_that_were_set_aside_is_made_anew(folder, whole):
+    (folder / built_sets.SET_ASIDE_FILE).write_text("{}\n")
+    with pytest.raises(ValueError, match=r"is missing or damaged: .* Remove it and give the `hfcomp build` command "):
+        verify_set(folder)
+    (folder / built_sets.SET_ASIDE_FILE).unlink()
+    build(folder)
+    assert builds.hashes(folder) == builds.hashes(whole)

@@ -151,9 +151,11 @@ def test_an_audit_with_a_model_names_the_image_or_counts_it(clip, tmp_path):
     assert found.checks["true_negatives"].facts["pairs"] <= 3
 
 
+@pytest.mark.follows("hfcomp/analysis/audit/options.py", "--skip_damaged needs --model")
 def test_an_audit_has_no_use_for_the_option_without_a_model():
     with pytest.raises(ValueError, match="--skip_damaged needs --model"):
         AuditOptions(skip_damaged=True)
+    assert AuditOptions(skip_damaged=True, model="somebody/clip").skip_damaged
 
 
 def test_embedded_images_are_named_by_row(clip, tmp_path):

@@ -167,6 +167,7 @@ def test_a_share_outside_0_to_1_is_refused():
 # Images that would be lost
 
 NAMED = ("hfcomp/generation/sources.py", "so the built set would have no images")
+TEXTS = ("hfcomp/generation/sources.py", "Or build a set of texts: --columns caption")
 
 
 @pytest.mark.follows(*NAMED)
@@ -180,7 +181,7 @@ def test_images_of_a_source_are_not_lost(given, tmp_path):
     assert [row["image"].size for row in load_dataset(str(tmp_path / "out"), split="train")] == [(32, 24)] * 4
 
 
-@pytest.mark.follows(*NAMED)
+@pytest.mark.follows(*TEXTS)
 def test_a_set_of_texts_is_built_on_request(tmp_path):
     source, names = table(tmp_path, names=("photo_path", "words")), ["--column_names", "caption=words"]
     assert refused("concepts", source, tmp_path / "out", *names).endswith("Or build a set of texts: --columns caption")

@@ -124,7 +124,7 @@ def collated_without(trainer, name):
     return own
 
 
-@pytest.mark.follows("hfcomp/trainers/_support/row_report.py", "hfcomp.data.text_ids.text_key of each negative")
+@pytest.mark.follows("hfcomp/trainers/_support/row_report.py", "or set mask_equal_texts=False.")
 def test_a_collator_that_says_no_texts_is_refused_and_the_advice_helps(clip, equal, tmp_path):
     from hfcomp.data.row_values import row_fields  # as the message has it
 

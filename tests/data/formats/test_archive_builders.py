@@ -207,6 +207,9 @@ def test_a_stream_has_the_same_rows(name, tmp_path):
     assert all(row["image"]["bytes"] for row in rows)
 
 
+@pytest.mark.follows(
+    "hfcomp/data/formats/archive_builders.py", "Load the archive without streaming, which keeps both."
+)
 def test_a_stream_says_what_it_leaves_out(tmp_path, caplog):
     write_tar(tmp_path / "set/0.tar", members(300) | {"299.cls": b"1", "299.text": b"other"})
     rows = load_training_stream(str(tmp_path / "set"))

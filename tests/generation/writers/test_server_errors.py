@@ -134,7 +134,7 @@ def test_a_value_that_is_too_large_is_no_unsupported_field():
     assert all(body["max_tokens"] for body in server.bodies)
 
 
-@pytest.mark.follows("hfcomp/generation/writers/endpoint.py", 'f"Pass {option_without(name)}"')
+@pytest.mark.follows("hfcomp/generation/writers/endpoint.py", "{advice}, or check --base_url, --llm")
 @pytest.mark.parametrize(
     ("field", "option", "change"),
     [
@@ -182,3 +182,15 @@ def test_request_options_replace_and_remove_fields(tmp_path):
 def test_request_options_that_do_not_fit_are_named(given, message):
     with pytest.raises(ValueError, match=f"--request_options.*{message}"):
         WriterOptions(base_url="http://c/v1", request_options=given).writer_settings()
+
+
+@pytest.mark.follows("hfcomp/generation/options.py", "Use --llm instead.")
+@pytest.mark.follows("hfcomp/generation/options.py", "cannot be set.{_SET_BY_HFCOMP[name]} Remove it.")
+@pytest.mark.follows("hfcomp/generation/options.py", "--request_options works only with --writer endpoint;")
+def test_request_options_are_removed_as_advised():
+    with pytest.raises(ValueError, match="model cannot be set. Use --llm instead. Remove it"):
+        WriterOptions(base_url="http://c/v1", request_options="model=x").writer_settings()
+    assert WriterOptions(base_url="http://c/v1", llm="x").writer_settings()["llm"] == "x"
+    with pytest.raises(ValueError, match="works only with --writer endpoint; found --writer transformers. Remove it"):
+        WriterOptions(writer="transformers", llm="x", request_options="top_k=1").writer_settings()
+    assert WriterOptions(writer="transformers", llm="x").writer_settings()
