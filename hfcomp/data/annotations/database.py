@@ -16,8 +16,9 @@ from hfcomp.data.annotations.chain import begin_chain, check_chain, derive_state
 logger = logging.getLogger(__name__)
 FORMAT, VERSION, WITHOUT_CHAINS = "hfcomp annotations", 2, 1
 _APPEND_ONLY = ("log", "items", "chains")
-# `chains` has the hashes of `items` and `log`, see `hfcomp.data.annotations.chain`. `states` follows from `items` and `log`, and counts from these: `tallies` of items, `work` of decisions that stand.
-# `leases` and `drafts` are of the work under way.
+# `chains` has the hashes of `items` and `log`, see `hfcomp.data.annotations.chain`. `states` follows from these two,
+# and counts from all three: `tallies` of items, `work` of decisions that stand. `leases` and `drafts` are of work
+# under way.
 SCHEMA = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
     """CREATE TABLE items (
@@ -198,7 +199,7 @@ class Database:
         connection.close()
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        """Checks a file before anything is written to it, makes the tables of a new one, and begins a missing chain."""
+        """Checks a file before anything is written to it, makes the tables of a new one, and begins missing chains."""
         connection.execute("BEGIN")  # one moment, while others write
         is_right = self._check(connection)
         connection.execute("ROLLBACK")
