@@ -178,8 +178,10 @@ def _read(path: Path) -> dict[str, list[Any]]:
     else:
         try:
             table = pq.read_table(path).to_pydict()
-        except pa.ArrowInvalid as error:
-            raise ValueError(f"{path}: not Parquet: {error}") from error
+        except FileNotFoundError:
+            raise
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path}: not Parquet, or damaged: {' '.join(str(error).split())}") from error
     return {
         name: [plain_cell(str(value)) for value in values] if name in KEY else values for name, values in table.items()
     }
