@@ -15,7 +15,7 @@ LEFT_OUT = re.compile(r"\[([^\]]+)\]\((?:CITATION\.cff|LICENSE|(?:\.\./)?(?:hfco
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds README as the home page, CONTRIBUTING, CHANGELOG and the recipes' READMEs."""
+    """Adds README as the home page, CONTRIBUTING, SECURITY, CHANGELOG and the recipes' READMEs."""
     added = {"index.md": ROOT / "README.md"} | {name: ROOT / name for name in OUTSIDE}
     added |= {str(path.relative_to(ROOT)): path for path in sorted(ROOT.glob("recipes/*/README.md"))}
     for uri, path in added.items():
