@@ -189,9 +189,14 @@ def write_json(path: str | Path, content: Mapping[str, Any], *, sort_keys: bool 
 
 def write_csv(path: str | Path, table: pd.DataFrame) -> None:
     """Writes a CSV file (RFC 4180) without an index, whose texts no spreadsheet runs; see `csv_cells`, `replacing`."""
-    texts = {name: column.map(safe_cell) for name, column in table.items() if column.dtype.kind not in "biuf"}
+    import numpy as np
+
+    content = table.copy(deep=False)
+    for name, column in table.items():
+        if column.dtype.kind == "O":  # assigned as an array: of a list pandas would make numbers with a fraction
+            content[name] = np.array([*map(safe_cell, column)], dtype=object)
     with replacing(path) as part:
-        table.assign(**texts).to_csv(part, index=False, lineterminator="\r\n")  # so that a lone \r is quoted too
+        content.to_csv(part, index=False, lineterminator="\r\n")  # so that a lone \r is quoted too
 
 
 def write_parquet(

@@ -43,6 +43,12 @@ def test_a_written_table_has_no_cell_that_begins_like_a_formula(tmp_path):
     assert list(table["text"]) == [*FORMULAS, "a dog"]
 
 
+def test_numbers_and_missing_values_are_written_as_pandas_does(tmp_path):
+    table = pd.DataFrame({"a": pd.Series([1, None, -2.5], dtype=object), "b": [1, 2, 3], "c": [None, None, None]})
+    write_csv(tmp_path / "a.csv", table)
+    assert (tmp_path / "a.csv").read_text() == table.to_csv(index=False)
+
+
 def test_every_csv_file_is_written_by_write_csv():
     package = Path(hfcomp.__file__).parent
     writers = {
