@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from hfcomp.reading import parse_json
 
 CHECKSUM = "checksum"
 """The key of a JSON file that holds the sha256 of everything else in it."""
+
+_TEXT_CHECKSUM = re.compile(r"\n<!-- sha256 of the text above: (\w*) -->\n\Z")
 
 
 def file_hash(path: Path) -> str:
@@ -46,6 +49,28 @@ def read_checked(path: Path, how_to_fix: str) -> Any:
     if found != expected:
         raise ValueError(f"{path} is damaged: expected content of {expected}, found {found}. {how_to_fix}")
     return content
+
+
+def with_text_checksum(text: str) -> str:
+    """A text in Markdown with its checksum in a comment at the end, in place of an earlier one."""
+    plain = without_text_checksum(text)
+    return f"{plain}\n<!-- sha256 of the text above: {_text_hash(plain)} -->\n"
+
+
+def without_text_checksum(text: str) -> str:
+    """A text without the comment that `with_text_checksum` adds."""
+    return _TEXT_CHECKSUM.sub("", text)
+
+
+def is_as_written(path: Path) -> bool | None:
+    """Whether a file in Markdown matches its checksum; None where it has none, as one of an earlier hfcomp."""
+    text = path.read_bytes().decode("utf-8", "surrogateescape")
+    stated = _TEXT_CHECKSUM.search(text)
+    return None if stated is None else stated[1] == _text_hash(without_text_checksum(text))
+
+
+def _text_hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _checksum(content: Mapping[str, Any]) -> str:

@@ -59,9 +59,19 @@ def _line(error: Exception) -> str:
     """What an error says, and where it was raised if that is not in hfcomp: it may be a mistake of ours then."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
+    if isinstance(error, UnicodeEncodeError):
+        return f"{_around(error)!a:.200} is not valid Unicode. Rename the file, or correct the text."
     said = " ".join(str(error).split()) or type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or _PACKAGE in Path(frames[-1].filename).parents:
         return said
     place = "/".join(Path(frames[-1].filename).parts[-2:])
     return f"{said} ({type(error).__name__} in {place}; {FLAG} shows the whole)"
+
+
+def _around(error: UnicodeEncodeError) -> str:
+    """The line, and in JSON the text, in which there is half a character: only it says what the error is of."""
+    text, place = error.object, error.start
+    start = max(text.rfind(end, 0, place) for end in '"\n') + 1
+    ends = [found for end in '"\n' if (found := text.find(end, place)) >= 0]
+    return text[start : min(ends, default=len(text))]

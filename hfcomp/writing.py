@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from hfcomp.checksums import with_checksum
+from hfcomp.csv_cells import safe_cell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -184,6 +185,18 @@ def write_json(path: str | Path, content: Mapping[str, Any], *, sort_keys: bool 
     """
     text = json.dumps(with_checksum(content), indent=2, ensure_ascii=False, sort_keys=sort_keys)
     write_text(path, f"{text}\n")
+
+
+def write_csv(path: str | Path, table: pd.DataFrame) -> None:
+    """Writes a CSV file (RFC 4180) without an index, whose texts no spreadsheet runs; see `csv_cells`, `replacing`."""
+    import numpy as np
+
+    content = table.copy(deep=False)
+    for name, column in table.items():
+        if column.dtype.kind == "O":  # assigned as an array: of a list pandas would make numbers with a fraction
+            content[name] = np.array([*map(safe_cell, column)], dtype=object)
+    with replacing(path) as part:
+        content.to_csv(part, index=False, lineterminator="\r\n")  # so that a lone \r is quoted too
 
 
 def write_parquet(

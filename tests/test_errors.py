@@ -33,3 +33,12 @@ def test_attempts_to_reach_the_hub_are_logged_for_who_asks(caplog, wanted):
         logging.getLogger("huggingface_hub.utils._http").warning("Retrying in 1s [Retry 1/5].")
     logging.getLogger("huggingface_hub.utils._http").warning("After it.")
     assert [record.message for record in caplog.records] == [*["Retrying in 1s [Retry 1/5]."] * wanted, "After it."]
+
+
+@pytest.mark.parametrize("text", ["/photos/caf\udce9.png", '{\n "name": "/photos/caf\udce9.png", "size": 3}'])
+def test_a_text_that_is_not_unicode_is_named(text):
+    with pytest.raises(SystemExit) as caught, one_line_errors():
+        text.encode()
+    assert str(caught.value) == (
+        r"error: '/photos/caf\udce9.png' is not valid Unicode. Rename the file, or correct the text."
+    )

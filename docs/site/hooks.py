@@ -9,13 +9,13 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
-OUTSIDE = ("CONTRIBUTING.md", "CHANGELOG.md")
+OUTSIDE = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 LEFT_OUT = re.compile(r"\[([^\]]+)\]\((?:CITATION\.cff|LICENSE|(?:\.\./)?(?:hfcomp|tests|model_cards)/[^)]*)\)")
 """Links to files that are no pages: their text stays."""
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds README as the home page, CONTRIBUTING, CHANGELOG and the recipes' READMEs."""
+    """Adds README as the home page, CONTRIBUTING, SECURITY, CHANGELOG and the recipes' READMEs."""
     added = {"index.md": ROOT / "README.md"} | {name: ROOT / name for name in OUTSIDE}
     added |= {str(path.relative_to(ROOT)): path for path in sorted(ROOT.glob("recipes/*/README.md"))}
     for uri, path in added.items():

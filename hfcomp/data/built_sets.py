@@ -37,6 +37,8 @@ ONE_LICENSE = "Their one card would state the licence of one source."
 # Hashing takes about a second a gigabyte; less needs no bar.
 BYTES_WITHOUT_A_BAR = 2**30
 THREADS = 4
+# Of a damaged manifest enough are left to know it from a file of another program.
+_MARKS = (b'"checksum"', b'"plan"', b'"rows"', b'"schema_version"', b'"set_aside"', b'"shards"')
 
 
 def build_anew(folder: Path) -> str:
@@ -51,9 +53,14 @@ def make_anew(folder: Path) -> str:
 
 def _command(folder: Path) -> str:
     """Where the command that made a build is: the card of a configuration, or of a step, stands above it."""
-    cards = (place / CARD for place in (folder, *folder.absolute().parents[:4]))
-    card = next((path for path in cards if path.is_file() and b"hfcomp build" in path.read_bytes()), None)
+    card = card_above(folder)
     return f"the `hfcomp build` command {f'in {card}' if card else 'that made it'}"
+
+
+def card_above(folder: Path) -> Path | None:
+    """The card with the command that made a build, in its folder or up to four above it."""
+    cards = (place / CARD for place in (folder, *folder.absolute().parents[:4]))
+    return next((path for path in cards if path.is_file() and b"hfcomp build" in path.read_bytes()), None)
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
@@ -75,7 +82,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     try:
         content = read_checked(path, build_anew(folder))
     except ValueError:
-        if ours:
+        if ours or sum(mark in path.read_bytes() for mark in _MARKS) > 1:
             raise
         return None  # other programs write files of this name too
     if isinstance(content, dict) and {"plan", "shards"} <= content.keys():
@@ -115,6 +122,12 @@ def configurations(folder: Path) -> list[Path]:
 def step_folder(folder: Path, config: str, step: Step) -> Path:
     """Where a step of a set's configuration is built; the last one's is the finished configuration."""
     return folder / config if step == STEPS[-1] else folder / STEPS_FOLDER / config / step
+
+
+def step_builds(folder: Path) -> list[Path]:
+    """The folders of all steps of a set, in the order of their names."""
+    marked = {path.parent for name in (MANIFEST, SET_ASIDE_FILE) for path in (folder / STEPS_FOLDER).rglob(name)}
+    return sorted(marked)
 
 
 def check_finished(folder: Path) -> None:

@@ -29,6 +29,7 @@ from hfcomp.data.formats.image_folders import captioned_splits, is_captioned_fol
 from hfcomp.data.formats.literal_paths import literal_files, literal_options
 from hfcomp.data.formats.own_builders import load_dataset
 from hfcomp.data.formats.tables import READERS, reader_of, tables_of_images
+from hfcomp.data.unicode import check_unicode
 from hfcomp.data.urls import add_repositories
 from hfcomp.data.views import View, choose_view, read_views
 from hfcomp.reading import FileError, check_dataset_place
@@ -36,6 +37,17 @@ from hfcomp.reading import FileError, check_dataset_place
 
 def load_source(name: str, *, split: str = "train", config: str | None = None, **kwargs: Any) -> Dataset:
     """The rows as they are stored, under their own names and with file names as texts; see [`load_training_set`]."""
+    try:
+        rows = _stored_rows(name, split=split, config=config, **kwargs)
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{name}: the name of a file, or a text, is not valid Unicode: {error.object!a}. Rename or correct it."
+        ) from error
+    check_unicode(rows, name)
+    return rows
+
+
+def _stored_rows(name: str, *, split: str = "train", config: str | None = None, **kwargs: Any) -> Dataset:
     views = read_views(Path(name))
     if views is not None:
         return _load_view(name, views, split, config, kwargs)
@@ -134,7 +146,7 @@ def _load(name: str, builder: str, *args: Any, **kwargs: Any) -> Any:
         if isinstance(reason, SchemaInferenceError | StopIteration):
             raise ValueError(f"{name} has no rows.") from error
         kind = builder if any(builder == known for known, _ in READERS.values()) else "a data set"
-        raise ValueError(f"{name} cannot be read as {kind}: {reason}") from error
+        raise ValueError(f"{name} cannot be read as {kind}: {' '.join(str(reason).split())}") from error
 
 
 def _captioned_folder(path: Path, split: str, config: str | None) -> Dataset | None:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hfcomp.checksums import read_checked
+from hfcomp.checksums import is_as_written, read_checked
 from hfcomp.data.built_sets import (
+    CARD,
     HIERARCHY,
     MANIFEST,
     SET_ASIDE_FILE,
     build_anew,
+    card_above,
     check_finished,
     check_no_others,
     check_one_source,
@@ -21,6 +23,7 @@ from hfcomp.data.built_sets import (
     check_shard,
     configurations,
     read_manifest,
+    step_builds,
 )
 from hfcomp.data.licenses import LICENSE
 from hfcomp.data.urls import UrlAccess, set_url_access
@@ -32,8 +35,10 @@ from hfcomp.generation.concretebatch.chain import (
     build_chains,
     check_output,
     commands,
+    commands_path,
     concretebatch_source,
     finished_chains,
+    read_commands,
     summary_table,
     unrated_tables,
 )
@@ -182,7 +187,9 @@ def _rows(chain: Sequence[Build]) -> list[str]:
 
 
 def verify_set(folder: Path, log: Log = print) -> None:
-    """Reads all files of a built set and logs each that is as it was written.
+    """Reads all files of a built set, those of its steps too, and logs each that is as it was written.
+
+    The card is for people to edit: where it is not as it was written, a line says so.
 
     Args:
         folder: of the set.
@@ -198,19 +205,45 @@ def verify_set(folder: Path, log: Log = print) -> None:
         log(f"ok  {VIEWS}")
         read_checked(folder / HIERARCHY, build_anew(folder))
         log(f"ok  {HIERARCHY}")
-    for one in configurations(folder):
-        _verify(one, log)
+    summaries = [_verify(one, folder, log) for one in configurations(folder)]
+    for step in step_builds(folder):
+        _verify(step, folder, log)
+    if (commands_file := commands_path(folder)).is_file():
+        read_commands(commands_file)
+        log(f"ok  {commands_file.relative_to(folder)}")
+    log(_card_line(folder))
+    for line in summaries:
+        log(line)
 
 
-def _verify(folder: Path, log: Log) -> None:
+def _verify(folder: Path, whole: Path, log: Log) -> str:
+    """Verifies one build of a set; what to say of it at the end."""
     manifest = read_manifest(folder)
     if manifest is None:
-        raise ValueError(f"{folder} is not a set of `hfcomp build`: it has no {MANIFEST} of one.")
-    log(f"ok  {MANIFEST}")
+        there = f"its {MANIFEST} is of something else" if (folder / MANIFEST).exists() else f"it has no {MANIFEST}"
+        raise ValueError(f"{folder} is not a set of `hfcomp build`: {there}.")
+    place = "" if folder == whole else f"{folder.relative_to(whole)}/"
+    log(f"ok  {place}{MANIFEST}")
     check_no_others(folder, manifest)
     for shard in manifest["shards"]:
         check_shard(folder, shard)
-        log(f"ok  {shard['file']}  {shard['rows']:,} rows")
+        log(f"ok  {place}{shard['file']}  {shard['rows']:,} rows")
     check_set_aside(folder, manifest)
-    log(f"ok  {SET_ASIDE_FILE}")
-    log(f"{manifest['rows']:,} rows in {len(manifest['shards']):,} files are intact")
+    log(f"ok  {place}{SET_ASIDE_FILE}")
+    return f"{place and f'{folder.name}: '}{manifest['rows']:,} rows in {len(manifest['shards']):,} files are intact"
+
+
+def _card_line(folder: Path) -> str:
+    """What to say of the card of a set."""
+    again = "the `hfcomp build` command that made the set writes it again"
+    if not (folder / CARD).is_file():
+        above = card_above(folder)  # of the set that this folder is a part of
+        return f"note  {CARD} of this folder is {above}" if above else f"note  {CARD} is missing; {again}"
+    is_whole = is_as_written(folder / CARD)
+    if is_whole is None:
+        return f"note  {CARD} has no checksum, as an earlier hfcomp wrote it, or somebody else"
+    return (
+        f"ok  {CARD}"
+        if is_whole
+        else f"note  {CARD} differs from the one that was written; unless you edited it, {again}"
+    )

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import yaml
 from huggingface_hub import DatasetCard, DatasetCardData
 
-from hfcomp.checksums import file_hash
+from hfcomp.checksums import file_hash, with_text_checksum
 from hfcomp.data.built_sets import CARD, TRAIN, configurations, content_hash, split_of
 from hfcomp.data.publishing import fenced, is_on_hub
 from hfcomp.data.views import read_views, view_configs
@@ -172,7 +172,7 @@ def write_card(
         f"The stages with their settings; the hashes of all files are in `{MANIFEST}`:",
         *(part for name, one in made.items() for part in one.settings(name)),
     ]
-    write_text(folder / CARD, "\n\n".join(text) + "\n")
+    write_text(folder / CARD, with_text_checksum("\n\n".join(text) + "\n"))
 
 
 def _place(folder: Path, name: str) -> Path:

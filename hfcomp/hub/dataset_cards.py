@@ -10,6 +10,7 @@ from typing import Any
 
 from huggingface_hub import DatasetCard, DatasetCardData
 
+from hfcomp.checksums import with_text_checksum, without_text_checksum
 from hfcomp.data.built_sets import CARD, DATA, TRAIN, read_manifest, split_of
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.views import part_names, read_views
@@ -88,7 +89,7 @@ def set_card(folders: SetFolders, repository: str, template: Path | None = None)
     """
     opening = DatasetCard.load(template) if template else None
     if folders.whole:
-        card = DatasetCard.load(folders.whole / CARD)
+        card = _loaded(folders.whole / CARD)
         if opening is None:
             return _addressed(card.content, repository)
         data, parts = card.data.to_dict(), ["## This build", _demoted(card.text)]
@@ -130,7 +131,12 @@ def _card(folder: Path) -> DatasetCard:
             f"{folder} has no {CARD}. Give the `hfcomp build` command that made the set again: it writes the card "
             "and keeps everything else."
         )
-    return DatasetCard.load(path)
+    return _loaded(path)
+
+
+def _loaded(path: Path) -> DatasetCard:
+    """A card without its checksum, which is of the whole text."""
+    return DatasetCard(without_text_checksum(DatasetCard.load(path).content))
 
 
 def _section(card: DatasetCard, folders: Mapping[str, Path]) -> list[str]:
@@ -196,4 +202,4 @@ def _demoted(text: str) -> str:
 
 
 def _addressed(text: str, repository: str) -> str:
-    return str(without_local_paths(text.replace(PLACE, repository)))
+    return with_text_checksum(str(without_local_paths(text.replace(PLACE, repository))))

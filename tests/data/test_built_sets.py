@@ -181,3 +181,17 @@ def test_a_damaged_list_of_rows_that_were_set_aside_is_made_anew(folder, whole):
     (folder / built_sets.SET_ASIDE_FILE).unlink()
     build(folder)
     assert builds.hashes(folder) == builds.hashes(whole)
+
+
+def test_a_broken_manifest_is_not_a_missing_one(folder, tmp_path):
+    path = folder / built_sets.MANIFEST
+    content = path.read_bytes()
+    (folder / built_sets.SET_ASIDE_FILE).unlink()  # by which the folder is known otherwise
+    for damaged in (content[: len(content) // 2], content.replace(b'"rows": 9', b'"rows": 8'), content[1:]):
+        path.write_bytes(damaged)
+        for use in (built_sets.read_manifest, verify_set, lambda place: load_training_set(str(place))):
+            with pytest.raises(ValueError, match=rf"{path}(: not JSON| is damaged)"):
+                use(folder)
+    path.write_text('{"name": "a page"}')
+    with pytest.raises(ValueError, match=r"is not a set of `hfcomp build`: its manifest.json is of something else"):
+        verify_set(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import sqlite3
 import threading
 import time
@@ -10,12 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from hfcomp.data.annotations.chain import begin_chain, check_chain, derive_states, differing_states
 from hfcomp.data.annotations.people import is_same_person
 
-FORMAT, VERSION = "hfcomp annotations", 1
-_APPEND_ONLY = ("log", "items")
-# `states` follows from `items` and `log`, and counts from these: `tallies` of items, `work` of decisions that stand.
-# `leases` and `drafts` are of the work under way.
+logger = logging.getLogger(__name__)
+FORMAT, VERSION, WITHOUT_CHAINS = "hfcomp annotations", 2, 1
+_APPEND_ONLY = ("log", "items", "chains")
+# `chains` has the hashes of `items` and `log`, see `hfcomp.data.annotations.chain`. `states` follows from these two,
+# and counts from all three: `tallies` of items, `work` of decisions that stand. `leases` and `drafts` are of work
+# under way.
 SCHEMA = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
     """CREATE TABLE items (
@@ -23,6 +27,9 @@ SCHEMA = (
     """CREATE TABLE log (
         number INTEGER PRIMARY KEY, time REAL NOT NULL, person TEXT NOT NULL, item TEXT NOT NULL REFERENCES items (id),
         action TEXT NOT NULL, content TEXT NOT NULL, taken REAL, undoes INTEGER UNIQUE REFERENCES log (number))""",
+    """CREATE TABLE chains (
+        source TEXT NOT NULL, number INTEGER NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (source, number))
+        WITHOUT ROWID""",
     """CREATE TABLE states (
         position INTEGER PRIMARY KEY REFERENCES items (position), concept TEXT NOT NULL, state TEXT NOT NULL,
         annotator TEXT, submission INTEGER, acceptance INTEGER, returned_to TEXT, returned_time REAL)""",
@@ -72,7 +79,11 @@ SCHEMA = (
     """CREATE TRIGGER items_keep_rows BEFORE INSERT ON items
         WHEN EXISTS (SELECT 1 FROM items WHERE position = NEW.position)
         BEGIN SELECT RAISE(ABORT, 'items is append-only'); END""",
+    """CREATE TRIGGER chains_keep_rows BEFORE INSERT ON chains
+        WHEN EXISTS (SELECT 1 FROM chains WHERE source = NEW.source AND number = NEW.number)
+        BEGIN SELECT RAISE(ABORT, 'chains is append-only'); END""",
 )
+_OF_CHAINS = tuple(one for one in SCHEMA if " chains" in one)
 _PAUSE = 0.02
 """Seconds between attempts at what SQLite does not wait for itself."""
 
@@ -102,8 +113,12 @@ class Database:
         self._writer = threading.Lock()
         if not path.parent.is_dir():
             raise FileNotFoundError(errno.ENOENT, "No such folder for the database", str(path.parent))
-        with self._connection() as connection:
-            self._prepare(connection)
+        try:
+            with self._connection() as connection:
+                self._prepare(connection)
+        except BaseException:
+            self.close()
+            raise
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -153,7 +168,7 @@ class Database:
         try:
             connection = self._take()
             yield connection
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # a message of SQLite may quote damaged text
             if connection is not None:  # it may be in any state
                 connection.close()
                 connection = None
@@ -186,9 +201,10 @@ class Database:
         connection.close()
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        """Checks a file before anything is written to it, and makes the tables of a new one."""
-        if self._tables(connection):
-            self._check_version(connection)
+        """Checks a file before anything is written to it, makes the tables of a new one, and begins missing chains."""
+        connection.execute("BEGIN")  # one moment, while others write
+        is_right = self._check(connection)
+        connection.execute("ROLLBACK")
         self._switch_to_wal(connection)
         connection.execute("BEGIN IMMEDIATE")
         if not self._tables(connection):  # no other process was faster
@@ -196,24 +212,60 @@ class Database:
                 connection.execute(statement)
             rows = [("format", FORMAT), ("version", str(VERSION))]
             connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+        elif self._version(connection) == WITHOUT_CHAINS:
+            for statement in _OF_CHAINS:
+                connection.execute(statement)
+            begin_chain(connection, self.path)
+            connection.execute("UPDATE meta SET value = ? WHERE key = 'version'", (str(VERSION),))
+        if not is_right:
+            derive_states(connection)
         connection.execute("COMMIT")
-        self._check_version(connection)
+        if not is_right:
+            logger.warning(
+                "%s: states or counts did not follow from its log, which is intact, and were derived from it again. "
+                "The disk may be failing: keep a copy.",
+                self.path,
+            )
+
+    def _check(self, connection: sqlite3.Connection) -> bool:
+        """Whether states and counts follow from the log.
+
+        Raises:
+            ValueError: for another kind of file, or one of which a row is not as it was written.
+            sqlite3.Error: for a damaged one.
+        """
+        if not self._tables(connection):
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
+            if pages > 1:
+                raise sqlite3.DatabaseError("its tables are missing")
+            return True
+        version = self._version(connection)
+        if (problem := connection.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
+            raise sqlite3.DatabaseError(problem)
+        found = {" ".join(sql.split()) for (sql,) in connection.execute("SELECT sql FROM sqlite_master") if sql}
+        expected = SCHEMA if version == VERSION else [one for one in SCHEMA if one not in _OF_CHAINS]
+        if found != {" ".join(one.split()) for one in expected}:
+            raise sqlite3.DatabaseError("its tables are not those that were made")
+        if version == VERSION:
+            check_chain(connection, self.path)
+        return differing_states(connection) is None
 
     def _tables(self, connection: sqlite3.Connection) -> set[str]:
         return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
-    def _check_version(self, connection: sqlite3.Connection) -> None:
+    def _version(self, connection: sqlite3.Connection) -> int:
         try:
             meta = dict(connection.execute("SELECT key, value FROM meta"))
         except sqlite3.OperationalError:  # no such table or column
             meta = {}
         if meta.get("format") != FORMAT:
             raise ValueError(f"{self.path} is not a database of annotations. Choose another file or folder.")
-        if meta.get("version") != str(VERSION):
+        if meta.get("version") not in (str(VERSION), str(WITHOUT_CHAINS)):
             raise ValueError(
                 f"{self.path}: found version {meta.get('version')} of the database, expected {VERSION}. Open it with "
                 "the version of hfcomp that wrote it, or upgrade hfcomp."
             )
+        return int(meta["version"])
 
     def _switch_to_wal(self, connection: sqlite3.Connection) -> None:
         end = time.monotonic() + self._wait_seconds
@@ -233,8 +285,8 @@ class Database:
             f"{self.path} is locked by another program for over {self._wait_seconds:g} s. Nothing is lost; try again."
         )
 
-    def _explained(self, error: sqlite3.Error) -> Exception:
-        """The error in a user's words; one of our own code stays as it is."""
+    def _explained(self, error: Exception) -> Exception:
+        """The error in a user's words; one of our own code stays as it is, such as a row that a trigger refuses."""
         code, path = _code(error), str(self.path)
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return self._locked()
@@ -244,15 +296,16 @@ class Database:
             return OSError(errno.EIO, f"Reading or writing failed ({error}); nothing of this call was saved", path)
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_AUTH):
             return PermissionError(errno.EACCES, f"The database cannot be opened for writing ({error})", path)
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        if not isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.InterfaceError):
+            error_text = " ".join(str(error).split())
             return ValueError(
-                f"{path} is damaged or is not a SQLite database ({error}). Keep a copy of it with its -wal file; "
+                f"{path} is damaged or is not a SQLite database ({error_text}). Keep a copy of it with its -wal file; "
                 f"`sqlite3 {self.path.name} .recover | sqlite3 recovered.sqlite` saves the rows that can be read."
             )
         return error
 
 
-def _code(error: sqlite3.Error) -> int | None:
+def _code(error: Exception) -> int | None:
     """SQLite's primary result code."""
     code = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF

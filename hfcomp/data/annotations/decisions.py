@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from hfcomp.data.annotations.chain import derive_states
 from hfcomp.data.annotations.database import Database
 from hfcomp.data.annotations.entries import (
     Entry,
@@ -305,11 +306,7 @@ class Decisions:
     def rebuild(self) -> int:
         """Derives the state of all items from the log anew; returns how many were different, 0 in a sound file."""
         with self._database.writing() as connection:
-            rows, different = Rows(connection, self.path), 0
-            for position, name in connection.execute("SELECT position, id FROM items").fetchall():
-                before = rows.standing(position)
-                different += rows.derive(position, name) != before
-        return different
+            return derive_states(connection)
 
     def close(self) -> None:
         """Closes the file."""

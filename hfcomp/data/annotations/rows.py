@@ -7,6 +7,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
+from hfcomp.data.annotations.chain import extend_chain
 from hfcomp.data.annotations.entries import Entry, Standing, decode, decode_mapping, standing
 from hfcomp.data.annotations.records import Action, Edit, Item
 
@@ -87,6 +88,7 @@ class Rows:
             return False
         row = (name, concept, content)
         added = self._connection.execute("INSERT INTO items (id, concept, content) VALUES (?, ?, ?)", row)
+        extend_chain(self._connection, "items", added.lastrowid)
         self._connection.execute(
             "INSERT INTO states (position, concept, state) VALUES (?, ?, 'open')", (added.lastrowid, concept)
         )
@@ -105,9 +107,10 @@ class Rows:
     ) -> Standing:
         """Writes a decision, ends the lease and the person's draft of the item, and returns its state from now on."""
         row = (time, person, item, action, content, taken, undoes)
-        self._connection.execute(
+        added = self._connection.execute(
             "INSERT INTO log (time, person, item, action, content, taken, undoes) VALUES (?, ?, ?, ?, ?, ?, ?)", row
         )
+        extend_chain(self._connection, "log", added.lastrowid)
         position = self.position(item)
         self._connection.execute("DELETE FROM leases WHERE position = ?", (position,))
         self._connection.execute("DELETE FROM drafts WHERE person = ? AND position = ?", (person, position))

@@ -37,8 +37,10 @@ def _parquet_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
                 for entry in zip(batch.column(key).to_pylist(), batch.column(caption).to_pylist(), strict=True):
                     yield Entry(f"row {row}", *entry)
                     row += 1
-    except pa.ArrowException as error:
-        raise ValueError(f"{path.name} cannot be read as Parquet: {error}") from error
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path.name} cannot be read as Parquet: {' '.join(str(error).split())}") from error
 
 
 def _csv_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:

@@ -18,7 +18,7 @@ from hfcomp.evaluation.pairs.items import PairList, list_pairs
 from hfcomp.evaluation.pairs.score_files import ENDINGS, KEY, MOST_PAIRS, pair_names
 from hfcomp.evaluation.spec import Unavailable
 from hfcomp.reporting.format import counted
-from hfcomp.writing import replacing, write_bytes, write_parquet
+from hfcomp.writing import replacing, write_bytes, write_csv, write_parquet
 
 COLUMNS = (*KEY[:4], "image_id", "file", "text")
 
@@ -96,9 +96,8 @@ def _write(path: Path, table: pd.DataFrame) -> None:
     ending = path.suffix.lower()
     if ending == ".parquet":
         write_parquet(path, table)
-        return
-    with replacing(path) as part:
-        if ending == ".csv":
-            table.to_csv(part, index=False)
-        else:
+    elif ending == ".csv":
+        write_csv(path, table)
+    else:
+        with replacing(path) as part:
             table.to_json(part, orient="records", lines=True, force_ascii=False)

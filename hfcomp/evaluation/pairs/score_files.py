@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hfcomp.checksums import file_hash
+from hfcomp.csv_cells import plain_cell
 from hfcomp.evaluation.benchmarks import benchmarks as known_benchmarks
 from hfcomp.evaluation.benchmarks.own import is_place
 from hfcomp.evaluation.evaluator import Loaded
@@ -119,7 +120,7 @@ class ScoreFile:
         own = self._scores.get(name)
         if own is None:
             raise Unavailable(f"{self.path} has no scores of it.", _LIST)
-        wanted = pair_names(pairs)
+        wanted = [tuple(map(plain_cell, pair)) for pair in pair_names(pairs)]
         missing = list(dict.fromkeys(pair for pair in wanted if pair not in own))
         if missing:
             raise ValueError(
@@ -167,7 +168,7 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def _read(path: Path) -> dict[str, list[Any]]:
-    """The columns of a file; names of pairs are texts."""
+    """The columns of a file; names of pairs are texts, without what protects spreadsheets from them."""
     ending = path.suffix.lower()
     if ending not in ENDINGS:
         raise ValueError(f"{path}: expected scores in a file that ends with {', '.join(ENDINGS)}.")
@@ -178,9 +179,13 @@ def _read(path: Path) -> dict[str, list[Any]]:
     else:
         try:
             table = pq.read_table(path).to_pydict()
-        except pa.ArrowInvalid as error:
-            raise ValueError(f"{path}: not Parquet: {error}") from error
-    return {name: [str(value) for value in values] if name in KEY else values for name, values in table.items()}
+        except FileNotFoundError:
+            raise
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path}: not Parquet, or damaged: {' '.join(str(error).split())}") from error
+    return {
+        name: [plain_cell(str(value)) for value in values] if name in KEY else values for name, values in table.items()
+    }
 
 
 def _csv(path: Path) -> dict[str, list[str]]:

@@ -22,7 +22,7 @@ from hfcomp.reporting.report import Lines, Report, Section, Table
 from hfcomp.reporting.saving import publish
 from hfcomp.reporting.tables import made_table
 from hfcomp.statistics.score import Score
-from hfcomp.writing import write_text
+from hfcomp.writing import write_csv, write_text
 
 SCHEMA_VERSION = 1
 BEST_FILE = "best.yaml"
@@ -91,7 +91,7 @@ def publish_search(folder: Path, results: SearchResults, caveat: str, notes: Seq
         write_text(folder / BEST_FILE, _recipe(results, best))
     columns = ["trial", *plan.ranges, "value", "low", "high", "steps", "seconds", "failure"]
     rows = [{**asdict(one), **one.values, **one.facts, "trial": one.number} for one in results.trials]
-    write_text(folder / "trials.csv", pd.DataFrame(rows, columns=columns).to_csv(index=False))
+    write_csv(folder / "trials.csv", pd.DataFrame(rows, columns=columns))
     contents = {
         "search_schema_version": SCHEMA_VERSION,
         "hfcomp_version": __version__,

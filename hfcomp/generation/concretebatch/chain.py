@@ -235,8 +235,8 @@ def commands(options: ConcreteBatchOptions, configs: Sequence[str]) -> list[str]
 
     They are kept beside the steps, those of a configuration from the last build of it that had no `--until`.
     """
-    path = options.output / STEPS_FOLDER / COMMANDS
-    known = read_checked(path, "Delete it: each build writes its own command anew.") if path.is_file() else {}
+    path = commands_path(options.output)
+    known = read_commands(path) if path.is_file() else {}
     if options.runs(STEPS[-1]):  # else options of later steps may be missing
         known |= dict.fromkeys(options.configs, options.words())
         write_json(path, known, sort_keys=True)
@@ -245,6 +245,20 @@ def commands(options: ConcreteBatchOptions, configs: Sequence[str]) -> list[str]
         if config in known:  # else it was built by something else
             alike.setdefault(tuple(known[config]), []).append(config)
     return [command_line([*words, "--configs", ",".join(names)]) for words, names in alike.items()]
+
+
+def commands_path(folder: Path) -> Path:
+    """Where the commands that built the configurations of a set are."""
+    return folder / STEPS_FOLDER / COMMANDS
+
+
+def read_commands(path: Path) -> dict[str, list[str]]:
+    """The words of the command that built each configuration.
+
+    Raises:
+        ValueError: for a damaged file.
+    """
+    return read_checked(path, "Delete it: each build writes its own command anew.")
 
 
 def selection_table(source: Dataset, options: ConcreteBatchOptions, *, log: Log) -> Table:

@@ -87,8 +87,8 @@ def test_a_foreign_database_is_refused_and_not_changed(path, statements):
 
 def test_a_newer_file_is_refused(store, path):
     store.close()
-    run(path, "UPDATE meta SET value = '2' WHERE key = 'version'")
-    with pytest.raises(ValueError, match=r"a\.sqlite: found version 2 of the database, expected 1.*upgrade hfcomp"):
+    run(path, "UPDATE meta SET value = '3' WHERE key = 'version'")
+    with pytest.raises(ValueError, match=r"a\.sqlite: found version 3 of the database, expected 2.*upgrade hfcomp"):
         Decisions(path)
 
 

@@ -194,3 +194,20 @@ def test_a_list_is_not_overwritten_and_takes_no_model(data, pairs, tmp_path, cap
     own = pairs[pairs["benchmark"] == "sugarcrepe"]
     parts = f"{own['file'].nunique()} images with {own['text'].nunique()} texts"
     assert f"sugarcrepe: {len(own)} pairs: {parts}" in capsys.readouterr().out
+
+
+def test_texts_that_begin_like_formulas_are_safe_in_the_list_and_match_in_every_kind_of_file(clip, tmp_path):
+    texts = ["=1+1 dogs", "@home", "-2+3", "+1 cat", "'=quoted"]
+    rows = tiny.pairs(len(texts), ragged=False).remove_columns("caption").add_column("caption", texts)
+    rows.to_parquet(tmp_path / "own.parquet")
+    main(["--write_pairs", str(tmp_path / "pairs.csv"), "--benchmarks", str(tmp_path / "own.parquet")])
+    table = pd.read_csv(tmp_path / "pairs.csv", dtype=str, keep_default_na=False)
+    assert {f"'{text}" for text in texts} <= {*table["text"]}
+    assert not any(str(cell).startswith(("=", "+", "-", "@")) for cell in table.to_numpy().ravel())
+    scored = table.assign(score=np.arange(len(table)) / 7)
+    original = scored.assign(text=[text[1:] if text[1:] in texts else text for text in scored["text"]])
+    found = [
+        hfcomp.evaluate(scores={"read": written(one, tmp_path / name)}, benchmarks=[str(tmp_path / "own.parquet")])
+        for one, name in ((scored, "a.csv"), (original, "b.csv"), (scored, "c.jsonl"), (original, "d.parquet"))
+    ]
+    assert all(list(one.outcomes.table["value"]) == list(found[0].outcomes.table["value"]) for one in found)

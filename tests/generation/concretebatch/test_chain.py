@@ -87,7 +87,16 @@ def test_pairs_of_three_configurations_are_built_verified_and_loaded(options, ra
     made = options(configs=configs, only_adaptable=True, concreteness_ratings=str(few))
     built = build_set(made, log=[].append)
     assert built.rows == 3 * 9
-    verify_set(made.output, log=[].append)
+    lines = []
+    verify_set(made.output, log=lines.append)
+    files = {path.relative_to(made.output).as_posix() for path in made.output.rglob("[!.]*") if path.is_file()}
+    assert {line.split()[1] for line in lines if line.startswith("ok  ")} == files
+    shard = next((made.output / "steps" / "random" / "targets").rglob("*.parquet"))
+    content = shard.read_bytes()
+    shard.write_bytes(content[:99] + b"?" + content[100:])
+    with pytest.raises(ValueError, match=f"steps/random/targets/data/{shard.name} is damaged"):
+        verify_set(made.output)
+    shard.write_bytes(content)
     for config in configs:
         rows = load_training_set(str(made.output), config=config)
         assert rows.cast_column("image", Image(decode=False))["image_id"][:] == [

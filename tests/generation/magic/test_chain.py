@@ -89,9 +89,17 @@ def test_the_card_says_what_is_in_it(folder):
 def test_verify_reads_every_part(folder, tmp_path):
     lines: list[str] = []
     verify_set(folder, lines.append)
-    assert sum(line.startswith("ok  manifest.json") for line in lines) == 4
+    named = {line.split()[1] for line in lines if line.startswith("ok  ")}
+    assert len([name for name in named if name.endswith("manifest.json") and not name.startswith("steps")]) == 4
+    assert named == {path.relative_to(folder).as_posix() for path in folder.rglob("[!.]*") if path.is_file()}
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
+    for path in sorted(path for path in (copy / "steps").rglob("[!.]*") if path.stat().st_size and path.is_file()):
+        content = path.read_bytes()
+        path.write_bytes(content[:-3] + bytes([content[-3] ^ 1]) + content[-2:])
+        with pytest.raises(ValueError, match=path.name):
+            verify_set(copy, lines.append)
+        path.write_bytes(content)
     shard = next((copy / "image_test_concept_test").rglob("*.parquet"))
     shard.write_bytes(shard.read_bytes()[:-1] + b"x")
     with pytest.raises(ValueError, match=rf"{shard.name} is damaged"):

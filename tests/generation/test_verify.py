@@ -1,0 +1,79 @@
+"""`hfcomp build verify` reads every file of a set: no damage to any of them passes as intact."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import datasets
+import pytest
+
+from hfcomp.cli import main
+from hfcomp.generation.build import verify_set
+from tests import tiny
+
+LOCKS = ".lock"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    """A set of one build with its card. Never write into it."""
+    folder = tmp_path_factory.mktemp("sets")
+    datasets.DatasetDict({"train": tiny.pairs(6).select_columns(["image", "caption"])}).save_to_disk(folder / "rows")
+    words = ["--source", folder / "rows", "--output", folder / "set", "--kinds", "swap", "--parser", "rules"]
+    main(["build", "negatives", *map(str, words)])
+    return folder / "set"
+
+
+def verified(folder: Path) -> list[str]:
+    lines: list[str] = []
+    verify_set(folder, lines.append)
+    return lines
+
+
+def flip(path: Path, place: float) -> None:
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 1
+    path.write_bytes(content)
+
+
+def test_every_file_has_a_line(built):
+    lines = verified(built)
+    named = {line.split()[1] for line in lines if line.startswith("ok  ")}
+    assert named == {path.relative_to(built).as_posix() for path in built.rglob("*") if path.is_file()} - {LOCKS}
+
+
+def test_a_card_that_was_edited_or_damaged_is_a_note(built, tmp_path):
+    folder = shutil.copytree(built, tmp_path / "set")
+    card = folder / "README.md"
+    content = card.read_bytes()
+    for place in random.Random(0).sample(range(len(content)), 25):
+        flip(card, place / len(content))
+        lines = verified(folder)
+        assert "ok  README.md" not in lines
+        assert [line for line in lines if line.startswith("note  README.md")]
+        card.write_bytes(content)
+    card.write_text(card.read_text() + "\nOur notes.\n")
+    assert [line for line in verified(folder) if line.startswith("note  README.md")]
+    card.unlink()
+    assert "note  README.md is missing; the `hfcomp build` command that made the set writes it again" in verified(
+        folder
+    )
+
+
+def test_the_command_writes_the_card_again(built, tmp_path):
+    folder = shutil.copytree(built, tmp_path / "set")
+    (folder / "README.md").unlink()
+    words = ["--source", built.parent / "rows", "--output", folder, "--kinds", "swap", "--parser", "rules"]
+    main(["build", "negatives", *map(str, words)])
+    assert verified(folder) == verified(built)
+
+
+def test_a_card_of_an_earlier_version_has_no_checksum(built, tmp_path):
+    folder = shutil.copytree(built, tmp_path / "set")
+    card = folder / "README.md"
+    card.write_text("".join(card.read_text().splitlines(keepends=True)[:-2]))
+    lines = verified(folder)
+    assert "note  README.md has no checksum, as an earlier hfcomp wrote it, or somebody else" in lines
+    assert lines[-1].endswith("are intact")
