@@ -19,7 +19,7 @@ from hfcomp.writing import replacing_folder
 
 LLM = "llm"
 """The step that asks a random language model behind `transformers serve`."""
-ASKED = 40
+ASKED = 16  # with three attempts each fewer than the 50 answers after which a build without a usable one stops
 """Rows that it is asked about."""
 MOST_KEPT = 0.1
 """Of its answers, the share that validation may let pass."""

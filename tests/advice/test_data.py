@@ -224,8 +224,8 @@ def test_image_ids(advice, collate):
 )
 def test_images(advice, collate, monkeypatch):
     formatted = rows().with_format("torch")
-    advice.of(collate, formatted)
-    collate(formatted.with_format(None))
+    advice.of(decode_image, formatted[0]["image"])
+    decode_image(formatted.with_format(None)[0]["image"])
     stored = {"content": b"", "name": "x"}
     advice.of(decode_image, stored)
     decode_image(

@@ -162,7 +162,7 @@ class OwnCollator:
 
 @follows(
     "hfcomp/trainers/_support/row_report.py",
-    "Add hfcomp.data.row_values.row_fields(rows, names) to the collator's batch, or",
+    "Add hfcomp.data.row_values.row_fields(rows, names) to the collator's batch.",
 )
 @follows("hfcomp/trainers/c2lip.py", "Create the data_collator as CompositionalCollator(..., max_concepts=")
 def test_own_collators(advice, clip, train, rows):

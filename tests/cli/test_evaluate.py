@@ -419,7 +419,7 @@ def test_a_table_of_your_own_is_scored_under_its_own_names(models, tmp_path):
     recall = {name: one[one["metric"].str.contains("recall")] for name, one in items.items()}
     assert len(recall["tsv"]) == 8
     assert recall["tsv"]["value"].tolist() == recall["parquet"]["value"].tolist()
-    with pytest.raises(SystemExit, match="column_names names columns of your own files or folders, and no benchmark"):
+    with pytest.raises(SystemExit, match="column_names applies to your own files or folders, and no benchmark"):
         main([*given, "--benchmarks", "sugarcrepe", *own[2:]])
     with pytest.raises(SystemExit, match="needs the columns 'image', 'caption'.*image=filepath,caption=title"):
         main([*given, *own[:2], "--output_dir", str(tmp_path / "unnamed")])

@@ -109,8 +109,8 @@ def test_captions_of_a_random_model_are_refused_and_counted_or_the_run_fails(run
 
     with serving(good) as server, pytest.raises(ValueError, match="0 of 6 .* were refused; expected nearly all"):
         answers["address"] = server.base_url
-        for name in ("random_captions", "random_answers"):
-            (folder / name).rename(folder / f"old_{name}")
+        assert not (folder / "random_answers").exists(), "refused answers are not kept"
+        (folder / "random_captions").rename(folder / "old_random_captions")
         run("llm")
 
 

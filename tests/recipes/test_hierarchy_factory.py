@@ -93,8 +93,8 @@ def test_concepts_of_a_random_model_are_refused_and_counted_or_the_run_fails(run
     assert len(lines) == asked and all("longer than a name" in line for line in lines)
     with serving(text("pet")) as server, pytest.raises(ValueError, match=f"0 of {asked} .*; expected 50% or more"):
         answers["address"] = server.base_url
-        for name in ("random_concepts", "random_answers"):
-            (folder / name).rename(folder / f"old_{name}")
+        assert not (folder / "random_answers").exists(), "refused answers are not kept"
+        (folder / "random_concepts").rename(folder / "old_random_concepts")
         run("llm")
 
 

@@ -43,9 +43,8 @@ def find_benchmarks(
             columns without own data.
     """
     names = list(names)
-    own = any(isinstance(name, str) and _is_own(name) for name in names)
     for option, value in (("column_names", column_names), ("split", split)):
-        if value and not own:
+        if value and not any(isinstance(name, str) and _is_own(name) for name in names):
             raise ValueError(
                 f"{option} applies to your own files or folders, and no benchmark is one. Add it to benchmarks, or "
                 f"leave {option} out."

@@ -43,7 +43,8 @@ def build(tmp_path, capsys):
         source = tmp_path / "rows.jsonl"
         source.write_text("\n".join(json.dumps({"caption": caption}) for caption in captions))
         words = ["--source", str(source), "--kinds", kinds, "--base_url", server.base_url, "--llm", "m"]
-        words += ["--answer_cache", str(tmp_path / "answers"), "--output", str(tmp_path / name), *more]
+        words += ["--answer_cache", str(tmp_path / "answers"), "--output", str(tmp_path / name)]
+        words += ["--max_without_negative", "1", *more]
         cli.main(["build", "negatives", *words])
         rows = load_dataset(str(tmp_path / name), split="train")["negative_captions"]
         return [row[0] for row in rows], " ".join(capsys.readouterr().out.split())

@@ -186,11 +186,11 @@ def test_request_options_that_do_not_fit_are_named(given, message):
 
 @pytest.mark.follows("hfcomp/generation/options.py", "Use --llm instead.")
 @pytest.mark.follows("hfcomp/generation/options.py", "cannot be set.{_SET_BY_HFCOMP[name]} Remove it.")
-@pytest.mark.follows("hfcomp/generation/options.py", "--request_options works only with --writer endpoint;")
+@pytest.mark.follows("hfcomp/generation/options.py", "found --writer {self.writer}. Remove it.")
 def test_request_options_are_removed_as_advised():
     with pytest.raises(ValueError, match="model cannot be set. Use --llm instead. Remove it"):
         WriterOptions(base_url="http://c/v1", request_options="model=x").writer_settings()
     assert WriterOptions(base_url="http://c/v1", llm="x").writer_settings()["llm"] == "x"
     with pytest.raises(ValueError, match="works only with --writer endpoint; found --writer transformers. Remove it"):
-        WriterOptions(writer="transformers", llm="x", request_options="top_k=1").writer_settings()
-    assert WriterOptions(writer="transformers", llm="x").writer_settings()
+        WriterOptions(writer="transformers", llm="x", request_options="top_k=1").check_writer("")
+    WriterOptions(writer="transformers", llm="x").check_writer("")
