@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 
 USAGE = "[--json]"
@@ -19,6 +20,8 @@ def main(arguments: Sequence[str]) -> None:
     from hfcomp.reporting.terminal import render_terminal
 
     options = parser().parse_args(arguments)
+    if sys.stderr.isatty():
+        print("checking packages, devices, storage and the Hub: some seconds", file=sys.stderr)
     found = examine()
     works = all(one.state != BROKEN for one in found)
     if options.json:

@@ -45,7 +45,7 @@ def proposed_names(dataset: Any, missing: Iterable[str]) -> dict[str, str]:
         if column == "image":  # a column of images is one, whatever its name
             names = images if len(images) == 1 else [name for name in names if not images or name in images]
         names = [name for name in names if name not in found.values()]
-        names = names or _by_content(dataset, column, [*{*texts.values()} - {*found.values()} - {*images}])
+        names = names or _by_content(dataset, column, [*{*texts.values()} - {*found.values(), *images, *KNOWN_NAMES}])
         if names:
             found[column] = names[0]
     return found

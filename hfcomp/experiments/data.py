@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from datasets import Dataset, IterableDataset
@@ -21,6 +22,7 @@ from hfcomp.data.sources import load_source
 from hfcomp.distributed import first_process_first
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import default_folder
+from hfcomp.experiments.arm import method_arm
 from hfcomp.experiments.batch import check_batch, fit_batch
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig
 from hfcomp.experiments.recipes import Recipe
@@ -171,5 +173,7 @@ def _with_hard_images(recipe: Recipe, rows: Rows, log: Log) -> Rows:
     config = recipe.experiment
     if not config.hard_images:
         return rows
+    arm = method_arm(recipe, rows)  # what the rows lack costs no embedding of all images
+    replace(arm, arguments={**arm.arguments, "num_neighbours": 0}).check()
     place, cache = config.model or base_folder(SANDBOX_MODELS[config.fresh_model]), EmbeddingCache(default_folder())
     return with_neighbours(rows, place=place, number=config.hard_images, log=log, cache=cache, device=recipe.device)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 # What messages of trainers name, as they are called in Python, and how the command line spells it.
 SPELLINGS = {
     r"\bper_device_train_batch_size\b": "batch_size",
+    r"\bset num_negatives=(\d+)": r"pass --num_negatives \1",
     r"\bdraw_captions=True\b": "captions=drawn",
     r"\bdraw_captions\b": "captions",
     r"(?<!\w)--split\b": "--dataset_split, --evaluation_split",

@@ -15,6 +15,14 @@ def rows(images: int, captions: int = 1) -> Dataset:
     return Dataset.from_dict({"caption": [f"caption {row}" for row in range(len(ids))], "image_id": ids})
 
 
+class _State:
+    is_main_process = True
+    num_processes = 1
+
+    def print(self, *_: str) -> None:
+        """Nothing is shown."""
+
+
 def own(*words: str):
     return read_recipe("negclip/own", ["--dataset", "somebody/negatives", *words])
 
@@ -58,9 +66,8 @@ def test_too_few_images_are_named_before_neighbors_are_searched(monkeypatch):
     check_batch(own("--batch_size", "90"), rows(180))
 
 
-class _State:
-    is_main_process = True
-    num_processes = 1
-
-    def print(self, *_: str) -> None:
-        """Nothing is shown."""
+def test_a_missing_column_is_named_before_neighbors_are_searched(monkeypatch):
+    monkeypatch.setattr(data, "with_neighbours", lambda *_, **__: pytest.fail("encoded images"))
+    monkeypatch.setattr(data, "training_rows", lambda *_, **__: rows(180))
+    with pytest.raises(ValueError, match="InfoNCETrainer needs the columns 'image', 'negative_captions'"):
+        data.load_rows(own("--overlap", "allow"), Session(state=_State()), [])

@@ -23,7 +23,6 @@ from hfcomp.experiments.studies.embeddings import follow, held_out_rows, read_pa
 from hfcomp.experiments.studies.plan_files import Sweep
 from hfcomp.experiments.studies.sweep_report import part_name, publish_sweep, summarize_sweep
 from hfcomp.experiments.study import Study
-from hfcomp.fields import columns_of
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.measures import headline_measures
 from hfcomp.statistics.summary import BASE
@@ -97,7 +96,7 @@ def sweep_arms(
 ) -> Iterator[Arm]:
     """The arms of one setting and seed after the other; the rows of the next are loaded when these are trained.
 
-    Those of the first setting and seed are of `first_rows`. ValueError for a variant that is a control which says
+    Those of the first seed are from `first_rows`. ValueError for a variant that is a control which says
     nothing about the method, or one whose rows lack what it needs, before any of the setting and seed is trained.
     """
     plan, session = sweep.plan, study.session
@@ -113,11 +112,9 @@ def sweep_arms(
 
 
 def first_rows(sweep: Sweep, session: Session, scored: Sequence[ScoredImages] = ()) -> dict[str, dict[str, Any]]:
-    """Checked rows of the first seed by setting and variant: of the first setting, of all where any needs images."""
-    parts, (first, seed) = sweep.parts.values(), sweep.plan.first
-    every = any("negative_image" in columns_of(part.trainer_class.required_features) for part in parts)
-    settings = sweep.plan.settings if every else [first]
-    found = {setting: _rows(sweep, setting, seed, session, scored) for setting in settings}
+    """Checked rows of the first seed by setting and variant: a setting whose rows lack something costs no training."""
+    _, seed = sweep.plan.first
+    found = {setting: _rows(sweep, setting, seed, session, scored) for setting in sweep.plan.settings}
     check_rows((_arm(sweep, setting, seed, *one) for setting, rows in found.items() for one in rows.items()), session)
     return found
 
