@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from hfcomp.writing import LOCK_FILE, try_lock
 
 VARIABLE = "GRADIO_TEMP_DIR"
 """The environment variable that names Gradio's folder, which is read with every file."""
-PREFIX, LOCK = "hfcomp-annotate-", ".lock"
+PREFIX = "hfcomp-annotate-"
 
 
 @contextmanager
@@ -25,9 +25,10 @@ def own_cache() -> Iterator[Path]:
     parent.mkdir(parents=True, exist_ok=True)
     remove_left(parent)
     folder = parent.resolve() / f"{PREFIX}{secrets.token_hex(8)}"
-    lock = FileLock(_lock_of(folder))
-    lock.acquire()  # before the folder is there; the kernel releases it when the process ends, however it ends
     folder.mkdir(mode=0o700)
+    lock = try_lock(folder)  # the kernel releases it when the process ends, however it ends
+    if lock is None or not folder.is_dir():
+        raise OSError(f"{folder} was removed by another server that started at this moment. Start this one again.")
     os.environ[VARIABLE] = str(folder)
     try:
         yield folder
@@ -37,22 +38,17 @@ def own_cache() -> Iterator[Path]:
             os.environ[VARIABLE] = before
         shutil.rmtree(folder, ignore_errors=True)
         lock.release()
-        _lock_of(folder).unlink(missing_ok=True)
 
 
 def remove_left(parent: Path) -> None:
     """Removes the folders of this user whose server is gone: those whose lock is free."""
-    for path in parent.glob(f"{PREFIX}*{LOCK}"):
-        folder = path.with_name(path.name.removesuffix(LOCK))
+    for folder in parent.glob(f"{PREFIX}*"):
         try:
-            if path.is_symlink() or folder.is_symlink() or path.stat().st_uid != os.getuid():
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not (folder / LOCK_FILE).is_file():
                 continue
-            with FileLock(path, timeout=0):
-                shutil.rmtree(folder, ignore_errors=True)
-                path.unlink(missing_ok=True)
-        except (Timeout, OSError):  # it is served, or somebody else's
+            lock = try_lock(folder)
+        except OSError:
             continue
-
-
-def _lock_of(folder: Path) -> Path:
-    return folder.with_name(folder.name + LOCK)
+        if lock is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            lock.release()

@@ -23,6 +23,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from hfcomp.data.annotations.masks import Mask
 from hfcomp.data.images import open_image
+from hfcomp.writing import write_bytes
 
 MOST_BYTES = 32 * 2**20
 """Bytes of an upload: a PNG of flat strokes is far smaller."""
@@ -91,7 +92,7 @@ class Uploads:
         name = hmac.new(self._secret, session.encode() + b"\0" + content, hashlib.sha256).hexdigest()
         path = self.folder / f"{name}.image"
         if not path.exists():
-            path.write_bytes(content)
+            write_bytes(path, content)
         self._kept[path] = _Kept(session, len(content), self._clock())
         return path
 
