@@ -291,3 +291,10 @@ def test_folders_of_runs(advice, tmp_path, monkeypatch):
     (tmp_path / "run/finished").write_text("")
     advice.of(take, "run")
     assert take("third") == "third"
+
+
+@pytest.mark.follows("hfcomp/experiments/spelling.py", "pass --num_negatives")
+def test_fewer_negatives_than_are_read(advice, train_begins, splits):
+    words = ["ceclip", *SMALL[:4], "--evaluation", "own", "--controls", "none", "--dataset", str(splits)]
+    advice.command("train", *words, "--num_negatives", "4")
+    train_begins(*words, "--num_negatives", "2")

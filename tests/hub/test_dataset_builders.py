@@ -195,7 +195,8 @@ def test_a_set_that_may_not_be_published_is_built_and_kept(hub, build, tmp_path)
         SystemExit, match="^error: the set is built, but .* a licence that forbids adaptation"
     ) as stopped:
         build("--push_to_hub", "me/negatives", "--private")
-    assert f"`hfcomp push-dataset {tmp_path / 'set'} --repo me/negatives --private`" in str(stopped.value)
+    assert "push-dataset" not in str(stopped.value), "a push that would be refused too"
+    assert "`hfcomp build WHAT --only_adaptable`" in str(stopped.value)
     assert (tmp_path / "set" / "manifest.json").is_file()
 
 
