@@ -297,4 +297,4 @@ def test_folders_of_runs(advice, tmp_path, monkeypatch):
 def test_fewer_negatives_than_are_read(advice, train_begins, splits):
     words = ["ceclip", *SMALL[:4], "--evaluation", "own", "--controls", "none", "--dataset", str(splits)]
     advice.command("train", *words, "--num_negatives", "4")
-    train_begins(*words, "--num_negatives", "2")
+    train_begins(*words, "--num_negatives", "2", "--batch_size", "8")
