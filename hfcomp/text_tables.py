@@ -219,18 +219,19 @@ class TextTable:
         )
 
 
-def open_table(path: Path) -> TextTable:
+def open_table(path: Path, *, looked_at: int | None = None) -> TextTable:
     """A CSV or TSV file of this machine, also compressed (`.gz`).
 
     Args:
         path: of the file.
+        looked_at: as for [`TextTable`].
 
     Raises:
         FileError: as [`TextTable`].
         OSError: for a file that is not there or cannot be read.
     """
     opener: Any = partial(gzip.open, path, "rb") if path.suffix == ".gz" else partial(path.open, "rb")
-    return TextTable(opener, str(path))
+    return TextTable(opener, str(path), looked_at=looked_at)
 
 
 def _delimiter(head: Sequence[str], expected: str) -> str:

@@ -2,24 +2,67 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 
 from hfcomp.reading import check_dataset_place, check_place
 
+HEAD, SMALL = 1000, 5_000_000
+"""Rows of a text table, and bytes of a JSON file, that are looked at before the libraries are loaded."""
+
 
 def check_datasets(words: Iterable[str]) -> None:
-    """Raises for a path that does not exist.
+    """Raises for a path that does not exist, or a table that is broken from the start.
 
     Args:
         words: Hub ids, paths, NAME=PLACE or PLACE::CONFIGURATION.
 
     Raises:
         FileNotFoundError: naming it.
+        ValueError: naming the file, and the line if it has lines.
     """
     for word in words:
-        check_dataset_place(_place(word).partition("::")[0])
+        place = _place(word).partition("::")[0]
+        check_dataset_place(place)
+        if Path(place).is_file():
+            _check_head(Path(place))
+
+
+def _check_head(path: Path) -> None:
+    """Reads the start of a text table, a small JSON file or the metadata of a Parquet file, as its reader does later."""
+    name = path.name.lower().removesuffix(".gz")
+    if name.endswith((".csv", ".tsv")):
+        from hfcomp.text_tables import open_table
+
+        for _ in islice(open_table(path, looked_at=HEAD).rows(), HEAD):
+            pass
+    elif path.name.lower().endswith((".json", ".jsonl")) and path.stat().st_size < SMALL:
+        _check_json(path)
+    elif name.endswith(".parquet"):
+        from pyarrow import ArrowInvalid
+        from pyarrow.parquet import read_metadata
+
+        try:
+            read_metadata(path)
+        except ArrowInvalid as error:
+            raise ValueError(f"{path} cannot be read as parquet: {error}") from error
+
+
+def _check_json(path: Path) -> None:
+    try:
+        text = path.read_text(encoding="utf-8-sig").strip()
+    except UnicodeDecodeError:  # named with its place by the reader
+        return
+    for part in (text, text.partition("\n")[0]):  # a document, or a document in each line
+        try:
+            json.loads(part)
+            return
+        except json.JSONDecodeError as error:
+            reason = f"line {error.lineno}: {error.msg}"
+    raise ValueError(f"{path} cannot be read as JSON: {reason}.")
 
 
 def check_models(words: Iterable[str]) -> None:

@@ -24,14 +24,16 @@ def main(arguments: Sequence[str]) -> None:
 
 def _check_names(words: Sequence[str]) -> None:
     """Raises for a recipe, dataset or model that does not exist, before torch is loaded."""
-    from hfcomp.cli.places import option_values
+    from hfcomp.cli.places import check_datasets, option_values
     from hfcomp.experiments.recipe_files import check_place, find_recipe
+    from hfcomp.reading import read_yaml
 
     for name in (words[0], *option_values(words, "config")):
-        find_recipe(name)
+        read_yaml(find_recipe(name))
     for field in ("dataset", "model"):
         for value in option_values(words, field):
             check_place(field, value)
+    check_datasets(option_values(words, "dataset"))
 
 
 def _recipes() -> str:

@@ -27,6 +27,7 @@ for words in json.loads(sys.argv[1]):
         break
 print(json.dumps(ends))
 """
+BROKEN = ("broken.csv", "broken.parquet", "broken.json")
 HELP = [
     *([name, "--help"] for name in COMMANDS),
     *(["build", kind, "--help"] for kind in ("negatives", "concretebatch", "magic", "inpaintcoco", "pixels")),
@@ -59,6 +60,10 @@ MISTAKES = [
     ["push", "gone", "--repo", "org/name"],
     ["push-dataset", "gone", "--repo", "org/name"],
     ["compare", "./gone", "./gone2"],
+    *(["audit", name] for name in BROKEN),
+    *(["build", "negatives", "--source", name, "--output", "built"] for name in BROKEN),
+    ["train", "negclip/own", "--dataset", "broken.csv"],
+    ["train", "broken.yaml"],
 ]
 
 
@@ -67,6 +72,10 @@ def answers(tmp_path_factory):
     """How each command ends, in one process: what one loads, the next ones have."""
     folder = tmp_path_factory.mktemp("startup")
     (folder / "photos.csv").write_text("image,caption\n0.png,a cube\n")
+    (folder / "broken.csv").write_text('image,caption\na.png,"a dog\n')
+    (folder / "broken.parquet").write_bytes(b"PAR1broken")
+    (folder / "broken.json").write_text('{"image": "a.png", "caption": ')
+    (folder / "broken.yaml").write_text("method: [x\n")
     words = [sys.executable, "-c", PROGRAM, json.dumps(HELP + MISTAKES)]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
