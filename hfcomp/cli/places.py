@@ -32,7 +32,7 @@ def check_datasets(words: Iterable[str]) -> None:
 
 
 def _check_head(path: Path) -> None:
-    """Reads the start of a text table, a small JSON file or the metadata of a Parquet file, as its reader does later."""
+    """Reads the start of a text table, a small JSON file or the metadata of a Parquet file."""
     name = path.name.lower().removesuffix(".gz")
     if name.endswith((".csv", ".tsv")):
         from hfcomp.text_tables import open_table
