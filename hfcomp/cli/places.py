@@ -56,6 +56,8 @@ def _check_json(path: Path) -> None:
         text = path.read_text(encoding="utf-8-sig").strip()
     except UnicodeDecodeError:  # named with its place by the reader
         return
+    if not text:  # the reader says that there are no rows
+        return
     for part in (text, text.partition("\n")[0]):  # a document, or a document in each line
         try:
             json.loads(part)
