@@ -27,8 +27,17 @@ def test_every_suggestion_is_followed_by_a_test():
     )
 
 
-def test_every_marker_and_exemption_is_of_a_message():
-    """A marker may stand on more than is a suggestion of ours: what a reader should do with a file, say."""
+def test_every_marker_here_and_exemption_is_of_a_suggestion():
+    every = suggestions()
+    here = [entry for entry in entries() if entry[2].startswith("tests/advice/")]
+    wrong = [entry for entry in here if not any(each.covers(*entry[:2]) for each in every)]
+    assert not wrong, "\n".join(
+        f"{place}: {path} advises nothing with {fragment!r}" for path, fragment, place in wrong
+    )
+
+
+def test_every_marker_elsewhere_is_of_a_message():
+    """There a test may also follow what names nothing of ours: what a reader should do with a file, say."""
     texts = [(message.path, plain(message.text)) for message in messages(trees())]
     wrong = [
         (path, fragment, place)

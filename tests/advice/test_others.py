@@ -17,6 +17,8 @@ from hfcomp.data.overlap import ScoredImages, find_overlap
 from hfcomp.data.overlap.policy import apply_policy
 from hfcomp.data.overlap.record import OverlapRecord
 from hfcomp.data.tokenizing import TextTokenizer
+from hfcomp.evaluation.benchmarks import find_benchmarks
+from hfcomp.evaluation.spec import COMPOSITIONAL, GENERAL
 from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.experiments.studies.search import _open_store
 from hfcomp.experiments.studies.search_report import read_trials
@@ -94,6 +96,10 @@ def test_calls(advice, monkeypatch):
     recall_at_k(vectors[:2], vectors, positive=np.eye(4, dtype=bool)[:2])
 
 
+class Loading(Exception):
+    """A sweep that would load its benchmarks now: its options have passed."""
+
+
 @follows(
     "hfcomp/merging/merge.py",
     "name one benchmark of composition and one general: --benchmarks sugarcrepe,coco2017_retrieval.",
@@ -103,9 +109,16 @@ def test_merge(advice, clip, tmp_path, monkeypatch):
     words += ["--output_dir", str(tmp_path / "out")]
     found = advice.command(*words)
     option, names = found.rstrip(".").rpartition(": ")[2].split()
-    monkeypatch.setattr("hfcomp.merging.merge._load", lambda options: pytest.skip(f"loads {options.benchmarks}"))
-    with pytest.raises(pytest.skip.Exception, match="'sugarcrepe', 'coco2017_retrieval'"):
+    loaded = []
+
+    def load(options):  # whose data is not here
+        loaded.extend(find_benchmarks(options.benchmarks))
+        raise Loading
+
+    monkeypatch.setattr("hfcomp.merging.merge._load", load)
+    with pytest.raises(Loading):
         cli.main([*words, option, names])
+    assert {one.suite for one in loaded} == {COMPOSITIONAL, GENERAL}
 
 
 @follows(

@@ -114,6 +114,18 @@ def test_a_run_without_a_usable_answer_stops_after_fifty_with_examples(build, wr
     assert len(found) == 60 and all(found)
 
 
+@pytest.mark.follows("hfcomp/generation/writers/making.py", "Check what the model answers, or choose another --llm.")
+def test_another_model_of_the_server_helps(build):
+    def answer(body) -> Answer:
+        return right(body) if body["model"] == "good" else Answer(completion(json.dumps({"caption": "A dog."})))
+
+    with serving(answer) as server:
+        with pytest.raises(SystemExit, match="Check what the model answers, or choose another --llm"):
+            build("set", server, captions=MANY)
+        found, _ = build("other", server, "--llm", "good", captions=MANY)
+    assert len(found) == 60 and all(found)
+
+
 def test_a_caption_without_anything_to_swap_says_nothing_about_the_server(build):
     with serving(lambda body: Answer(completion(json.dumps({"caption": caption_in(body)})))) as server:
         found, _ = build("set", server, captions=MANY, kinds="llm:swap_att")
