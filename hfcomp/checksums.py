@@ -63,7 +63,7 @@ def without_text_checksum(text: str) -> str:
 
 
 def is_as_written(path: Path) -> bool | None:
-    """Whether a file in Markdown matches its checksum; None where it has none, as one of an earlier hfcomp."""
+    """Whether a Markdown file matches its checksum; None if it has none, for example from an earlier hfcomp."""
     text = path.read_bytes().decode("utf-8", "surrogateescape")
     stated = _TEXT_CHECKSUM.search(text)
     return None if stated is None else stated[1] == _text_hash(without_text_checksum(text))

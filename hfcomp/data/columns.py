@@ -182,7 +182,7 @@ def require_columns(dataset: Any, required: Iterable[str], *, needed_by: str, re
         rename: how the user names a column, for the error, with `{0}` for the first that is missing.
 
     Raises:
-        ValueError: naming the missing and the existing columns, and those of these that may be meant.
+        ValueError: naming the missing and the existing columns, and which existing ones may be meant.
     """
     missing = [name for name in required if name not in dataset.column_names]
     if missing:

@@ -64,7 +64,7 @@ def duplicate_images(
 
 
 def _missing(data: AuditSet) -> list[str]:
-    """How many rows are not compared, in words."""
+    """A sentence with the number of rows that are not compared."""
     number = int((~data.has_image).sum())
     return [f"{number:,} of {len(data):,} rows have no image and are not compared"] if number else []
 

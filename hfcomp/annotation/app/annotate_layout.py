@@ -32,7 +32,7 @@ def _stroke_files(self: gr.ImageEditor, payload: Any) -> dict[str, list[str]] | 
     return {"layers": layers, "files": [*layers, *others]}
 
 
-# Gradio decodes whatever was sent, and makes a component anew for each session, so that only a class changes that.
+# Gradio decodes whatever was sent. It builds new components for each session, so only a class can change that.
 # Its own metaclass would write a .pyi file next to this one.
 StrokeEditor = ABCMeta.__new__(
     type(gr.ImageEditor),

@@ -152,7 +152,7 @@ class Guard:
             headers = Headers(scope=scope)
             self._check_sender(scope, headers)
             session = self._session(scope, headers)
-            with self._counted(session):
+            with self._request_slot(session):
                 response = await self._answer(scope, headers, receive, answer, session)
         except Refused as error:
             response = error.answer
@@ -213,7 +213,7 @@ class Guard:
                 return await upload.answer(headers, await _body(headers, receive, MOST_BYTES))
 
     @contextmanager
-    def _counted(self, session: str) -> Iterator[None]:
+    def _request_slot(self, session: str) -> Iterator[None]:
         if self._under_way.total() >= MOST_AT_A_TIME or self._under_way[session] >= MOST_OF_A_SESSION:
             raise Refused(503, "Too many requests are under way. Try again soon.", {"retry-after": "2"})
         self._under_way[session] += 1

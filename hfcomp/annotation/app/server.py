@@ -142,7 +142,7 @@ def serving(
         app = Guard(_gradio(page, studio.project.folder / IMAGES), Names(host, public_names), uploads, door)
         with _running(app, bound):
             try:
-                yield f"http://{_shown(host)}:{number}/"
+                yield f"http://{_browser_host(host)}:{number}/"
             finally:
                 app.end()
                 page.blocks.close(verbose=False)
@@ -211,5 +211,5 @@ def _running(app: Guard, bound: socket.socket) -> Iterator[None]:
         thread.join(SECONDS_TO_END + 5)
 
 
-def _shown(host: str) -> str:
+def _browser_host(host: str) -> str:
     return "localhost" if host == "0.0.0.0" else f"[{host}]" if ":" in host else host

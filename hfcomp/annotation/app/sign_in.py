@@ -20,7 +20,7 @@ from hfcomp.annotation.people_file import Passwords
 
 FREE_FAILURES, LONGEST_WAIT, FORGOTTEN = 4, 30.0, 900.0
 """Failures of a client that cost nothing; each further one doubles the wait, up to so many seconds, so that nobody who
-mistyped is locked out for long. A client without an attempt for `FORGOTTEN` seconds begins anew."""
+mistyped is locked out for long. A client that makes no attempt for `FORGOTTEN` seconds starts over."""
 CHECKS_A_SECOND, CHECKS_AT_ONCE = 2.0, 10.0
 """Passwords that are checked, of all clients together: on average, and after a quiet time."""
 MOST_SESSIONS, SESSION_SECONDS = 1000, 24 * 3600.0

@@ -125,7 +125,7 @@ class CachedWriter:
         found: dict[int, Answer | Refused] = {}
         missing = []
         for key, same in places.items():
-            known = self._known(key, same, read)
+            known = self._find_answers(key, same, read)
             if known is None:
                 missing.append(key)
                 continue
@@ -136,13 +136,13 @@ class CachedWriter:
         for number, reply in self._writer.replies([requests[places[key][0]] for key in missing]):
             key = missing[number]
             self.counts[ASKED] += 1
-            found |= self._kept(key, questions[places[key][0]], places[key], reply, read)
+            found |= self._store_answers(key, questions[places[key][0]], places[key], reply, read)
         return [found[place] for place in range(len(requests))]
 
-    def _known(
+    def _find_answers(
         self, key: str, places: Sequence[int], read: Callable[[int, Reply], Answer]
     ) -> dict[int, Answer | Refused] | None:
-        """What this process or the disk has of a request."""
+        """The answers to a request that this process or the disk has; None if neither has any."""
         if (refusal := self._refusals.get(key)) is not None:
             return _read_all(refusal, places, read)
         reply = self._cache.get(key)
@@ -154,10 +154,10 @@ class CachedWriter:
             return None
         return found
 
-    def _kept(
+    def _store_answers(
         self, key: str, question: str, places: Sequence[int], reply: Reply, read: Callable[[int, Reply], Answer]
     ) -> dict[int, Answer | Refused]:
-        """A new reply, which is kept if it is used; another process may have been faster."""
+        """Stores a new reply if it is used. If another process stored one first, that one counts."""
         found = _read_all(reply, places, read)
         reasons = [one for one in found.values() if isinstance(one, Refused)]
         if len(reasons) == len(found):
