@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import csv
 import difflib
+import gc
 import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -227,7 +229,8 @@ def parse_json(content: str | bytes, *, object_pairs_hook: _Hook | None = None) 
     if isinstance(content, bytes):
         content = content.decode("utf-8-sig")
     try:
-        found = json.loads(content, object_pairs_hook=object_pairs_hook)
+        with _no_collection():
+            found = json.loads(content, object_pairs_hook=object_pairs_hook)
         if _HALF_ESCAPE.search(content):  # rare; what follows takes as long as reading, and memory
             json.dumps(found, ensure_ascii=False).encode()
     except RecursionError:
@@ -236,6 +239,18 @@ def parse_json(content: str | bytes, *, object_pairs_hook: _Hook | None = None) 
         half = error.object[error.start]
         raise ValueError(f"a text in it is not valid Unicode: it has the lone surrogate {half!a}") from None
     return found
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """No garbage collection meanwhile: deep inside nested lists, the finalizers of others would find no stack left."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def check_surrogates(path: Path | str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import sys
 import time
 
 import pytest
@@ -82,6 +84,39 @@ def test_hostile_json_is_refused_by_file_and_line(tmp_path, name):
         entries(tmp_path / "a.json", ("caption",))
     with pytest.raises(ValueError, match=f"a.jsonl, line 2.*{message}"):
         line_entries(tmp_path / "a.jsonl", ("caption",))
+
+
+class Collected:
+    """Garbage whose finalizer needs some stack."""
+
+    def __init__(self, ends: list[int]) -> None:
+        self.itself, self.ends = self, ends
+
+    def __del__(self) -> None:
+        self.ends.append(sum_to(100))
+
+
+def sum_to(number: int) -> int:
+    return number and number + sum_to(number - 1)
+
+
+def test_no_finalizer_runs_deep_inside_nested_json(monkeypatch):
+    """On Python 3.11 it would fail with a RecursionError of its own, which nobody catches."""
+    unraisable, ends, thresholds = [], [], gc.get_threshold()
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: unraisable.append(args.exc_type))
+    starts = range(600, 900, 10)  # of a collection, in allocated lists
+    for start in starts:
+        gc.collect()
+        Collected(ends)
+        gc.set_threshold(start)
+        try:
+            with pytest.raises(ValueError, match="nested too deeply"):
+                parse_json("[" * DEEP)
+            assert gc.isenabled()
+        finally:
+            gc.set_threshold(*thresholds)
+    gc.collect()
+    assert (unraisable, ends) == ([], [5050] * len(starts))
 
 
 def test_values_nested_as_deeply_as_json_reads_are_refused_too(tmp_path):
