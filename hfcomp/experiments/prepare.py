@@ -14,7 +14,12 @@ from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.benchmarks.own import own_benchmark
 from hfcomp.evaluation.benchmarks.papers.keywords import NoKeyword
-from hfcomp.evaluation.benchmarks.sandbox import concept_benchmarks, keyword_benchmarks, sandbox_benchmarks
+from hfcomp.evaluation.benchmarks.sandbox import (
+    AVERAGES,
+    concept_benchmarks,
+    keyword_benchmarks,
+    sandbox_benchmarks,
+)
 from hfcomp.evaluation.evaluator import Evaluator, Loaded, load_benchmark
 from hfcomp.evaluation.items.scored_images import scored_images
 from hfcomp.evaluation.spec import Average, Benchmark, data_folders, parse_folders
@@ -92,9 +97,10 @@ def check_primary(config: ExperimentConfig, outcomes: Outcomes) -> Measure | Non
 
 def declared_averages(config: ExperimentConfig) -> dict[str, tuple[Average, ...]]:
     """The averages in use of the benchmarks that an experiment is scored on, by title, and those over benchmarks."""
+    drawn = {SANDBOX: AVERAGES} if config.evaluation.startswith(SANDBOX) else {}
     if not config.evaluation.endswith("benchmarks"):
-        return {}
-    return {one.title: one.averages for one in find_benchmarks(config.evaluation_benchmarks)} | MEANS
+        return drawn
+    return drawn | {one.title: one.averages for one in find_benchmarks(config.evaluation_benchmarks)} | MEANS
 
 
 def _keywords(config: ExperimentConfig, seed: int) -> dict[str, Any]:

@@ -172,11 +172,16 @@ def missing_averages(outcomes: Outcomes | pd.DataFrame, averages: Averages) -> l
         for source, one, absent in declared
         if source not in whole and _most_are_there(one, known)
     ]
+    of_metric = _subsets(Outcomes.of(outcomes).aspects)
+    of_benchmark: dict[str, set[str]] = {}
+    for (benchmark, _), subsets in of_metric.items():
+        of_benchmark.setdefault(benchmark, set()).update(subsets)
     return over_benchmarks + [
         {"benchmark": benchmark, "metric": metric, "average": average.name, "absent": absent}
-        for (benchmark, metric), subsets in _subsets(Outcomes.of(outcomes).aspects).items()
+        for (benchmark, metric), subsets in of_metric.items()
         for average in _averages_of(averages, benchmark, metric)
-        if (absent := absent_subsets(average, subsets))
+        # what another metric has is not absent: this metric says nothing of it
+        if (absent := absent_subsets(average, subsets)) and absent_subsets(average, [*of_benchmark[benchmark]])
     ]
 
 

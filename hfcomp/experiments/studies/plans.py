@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
+from hfcomp.merging.choice import TOLERANCE
 from hfcomp.reading import nearest
 from hfcomp.schemas import Strict, plain_name
 from hfcomp.statistics.seeds import FEWEST_SEEDS
@@ -89,14 +90,14 @@ class EmbeddingPlan(Strict):
 class Variant(Strict):
     """A variant of a sweep: fields of its trainer's config, and where it differs from the recipe, what it trains.
 
-    `control` trains the method itself on other rows; other controls are variants by their fields or their objective.
+    `control` trains one of the controls of a recipe.
     `after` is the variant whose model it starts from in place of the base.
     """
 
     model_config = ConfigDict(extra="allow")
 
     objective: str | None = Field(default=None, description="module:class of a trainer")
-    control: Literal["shuffled", "random-spans"] | None = None
+    control: Literal["plain", "same-batch", "shuffled", "random-spans"] | None = None
     after: str | None = None
 
     @property
@@ -112,11 +113,23 @@ class Contrast(Strict):
     without: Names = Field(description=VARIANTS_OR_BASE)
 
 
+class ChoicePlan(Strict):
+    """How a setting is chosen, on the reference variant alone.
+
+    Of the settings that keep the base's mean of the lines `keep`, except for `tolerance` (a fraction), the one with
+    the highest primary endpoint is chosen; if there is none, the one that loses least.
+    """
+
+    keep: Annotated[Names, AfterValidator(_distinct)] = Field(description="a list of lines, as benchmark: metric")
+    tolerance: Annotated[float, Field(ge=0, le=1)] = TOLERANCE
+
+
 class SweepPlan(Strict):
     """What a sweep is over: each variant, in their order, in each setting with each seed.
 
     `logged` are metrics of the training log whose mean is shown beside a variant, `benchmarks` those that the tables
-    show (none means all), and `contrasts` say by name what a part of the method gives on average.
+    show (none means all), and `contrasts` say by name what a part of the method gives on average. `scenes` is the seed
+    of the sandbox's evaluation scenes; those of reports are 0. With `choose` a setting is chosen.
     """
 
     seeds: Annotated[
@@ -130,6 +143,8 @@ class SweepPlan(Strict):
     logged: list[str] = Field(default=[], description="a list of names")
     benchmarks: list[str] = Field(default=[], description="a list of names")
     embeddings: EmbeddingPlan | None = None
+    scenes: NonNegativeInt = 0
+    choose: ChoicePlan | None = None
     contrasts: dict[str, Contrast] = Field(
         default={}, description="a mapping of names to {with: [variants], without: [variants]}"
     )
@@ -157,6 +172,8 @@ class SweepPlan(Strict):
             **{"reference": self.reference, "logged": self.logged, "benchmarks": self.benchmarks},
             **{name: self.chosen(key) for name, key in chosen.items()},
             "contrasts": {name: {"with": one.of, "without": one.without} for name, one in self.contrasts.items()},
+            "scenes": self.scenes,
+            "choose": self.choose and self.choose.model_dump(),
         }
 
     @model_validator(mode="after")

@@ -19,6 +19,7 @@ from hfcomp.experiments.controls import CONTROLS, NotApplicable
 from hfcomp.experiments.data import load_rows, num_negatives
 from hfcomp.experiments.prepare import check_primary, declared_averages, prepare
 from hfcomp.experiments.session import Session, open_session
+from hfcomp.experiments.studies.choice import check_choice
 from hfcomp.experiments.studies.embeddings import follow, held_out_rows, read_paths, score_base
 from hfcomp.experiments.studies.plan_files import Sweep
 from hfcomp.experiments.studies.sweep_report import part_name, publish_sweep, summarize_sweep
@@ -41,8 +42,8 @@ def run_sweep(sweep: Sweep, kind: type[Study] = Study) -> Path:
     sizes = f"settings {len(plan.settings)}, seeds {len(plan.seeds)}, variants {len(plan.variants)}"
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, {len(sweep.parts)} runs ({sizes})")
     check_rows((method_arm(part, None, name=part_name(*key)) for key, part in sweep.parts.items()), session)
-    evaluate = prepare(recipe, session)
-    if plan.benchmarks or recipe.experiment.primary:
+    evaluate = prepare(recipe, session, seed=plan.scenes)
+    if plan.benchmarks or plan.choose or recipe.experiment.primary:
         on_main_process(lambda: evaluate.check_names(partial(_check_names, sweep)))
     for note in sweep.notes:
         session.log(note)
@@ -63,7 +64,10 @@ def _check_base(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> Non
 
 
 def _check_names(sweep: Sweep, outcomes: Outcomes) -> None:
-    headline_measures(outcomes, sweep.plan.benchmarks, check_primary(sweep.recipe.experiment, outcomes))
+    primary = check_primary(sweep.recipe.experiment, outcomes)
+    scored = headline_measures(outcomes, sweep.plan.benchmarks, primary)
+    if sweep.plan.choose is not None:
+        check_choice(sweep.plan.choose, [one.name for one in scored], primary)
 
 
 def _report(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:

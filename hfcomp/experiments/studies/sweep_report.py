@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 from hfcomp.experiments.report import MEANINGS, evaluate_command
+from hfcomp.experiments.studies.choice import Choice, choice_section, choice_verdict, choose_setting
 from hfcomp.experiments.studies.plans import SweepPlan
 from hfcomp.metrics.units import Unit
 from hfcomp.reporting import tables
@@ -95,7 +96,13 @@ class SweepResults:
             "base": {line["name"]: line["models"][BASE]["value"] for line in first},
             "settings": settings,
             "contrasts": contrasts,
+            **({"choice": self.choice.facts()} if self.choice else {}),
         }
+
+    @property
+    def choice(self) -> Choice | None:
+        """The setting that the plan's rule chooses, if it has one."""
+        return self.plan.choose and choose_setting(self.lines, self.plan.reference, self.plan.choose)
 
     def _numbers(self, line: Line, variant: str) -> dict[str, Any]:
         found, minus = line["models"][variant], line["differences"].get(variant)
@@ -192,8 +199,12 @@ def sweep_report(
         )
         where = setting if len(plan.seeds) > 1 else f"{setting}, on this seed"
         verdict += [f"{where}: {sentence}" for sentence in _verdict(plan.reference, primary_of(own), general)]
+    measured = tables.merge_sections(parts)
+    if plan.choose and (choice := results.choice):
+        verdict = [choice_verdict(choice, plan.choose)]
+        measured = [choice_section(choice, plan.choose), *([] if brief else measured)]
     sections = [
-        *tables.merge_sections(parts),
+        *measured,
         Section("Contrasts", [Lines(_sides(plan))]),
         Section("Training log", list(_log_means(results))),
         Section("Cost", [tables.costs(_costs(stages))]),
