@@ -92,6 +92,17 @@ def shared_image_ids(task: Dataset, replay: Dataset) -> list[str | None] | None:
     return ids if given or len({*there}) < len(there) else None
 
 
+def with_shared_image_ids(task: Dataset, replay: Dataset) -> tuple[Dataset, Dataset]:
+    """Both sets with the photograph of each row in the column `image_id`, by the images of both together.
+
+    Args:
+        task: Training set of the task, in the column contract.
+        replay: Replay set, in the column contract.
+    """
+    ids = photographs(concatenate_datasets([_pictures(task), _pictures(replay)]))
+    return with_image_ids(task, ids[: len(task)]), with_image_ids(replay, ids[len(task) :])
+
+
 def _pictures(dataset: Dataset) -> Dataset:
     """The images of a dataset, undecoded, and their ids as texts."""
     rows = dataset.with_format(None).select_columns([c for c in ("image", IMAGE_ID) if c in dataset.column_names])
@@ -105,7 +116,8 @@ class ReplayedRows(DrawnRows):
     """Rows of the task, and behind them those of a replay set: an index from `len` on is a replay row.
 
     Length, columns and counts are those of the task, so whatever plans an epoch plans it for the task. A replay row
-    has an image and a caption, no negatives, and an `image_id` if any row has one; ids are those of both sets together.
+    has an image and a caption, no negatives, and an `image_id` if any row has one; ids are made from both sets
+    together.
 
     Args:
         rows: The training rows of the task.

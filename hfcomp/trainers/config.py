@@ -91,7 +91,7 @@ class CompositionalConfig(TrainingArguments, metaclass=own_help(TrainingArgument
     replay_fraction: float = field(
         default=0.0,
         metadata={
-            "help": "Share r of replay rows in each batch: round(r N / (1 - r)) rows of replay_dataset join the N rows "
+            "help": "Share r of replay rows in a batch: round(r N / (1 - r)) rows of replay_dataset join the N rows "
             "of the task, so 0.5 doubles the batch (docs/forgetting.md). The batch size stays N. 0: no replay."
         },
     )

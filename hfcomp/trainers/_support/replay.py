@@ -87,7 +87,7 @@ class Replay:
             return rows
         if isinstance(rows, TransformedRows):
             raise ValueError(
-                "replay_dataset with a train_dataset that has a transform: replay rows would not pass through it. Pass "
+                "replay_dataset with a train_dataset that has a transform: replay rows would not pass it. Pass "
                 "the data set without the transform: dataset.with_format(None)."
             )
         seed = seed_of_order(args)
