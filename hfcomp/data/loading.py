@@ -237,6 +237,10 @@ class TrainingRows(torch.utils.data.Dataset):
             )
         return self.dataset[name][:]
 
+    def batch_column(self, name: str) -> list[Any]:
+        """A column of all rows that a batch may hold."""
+        return self.column(name)
+
     def number_of_entries(self, name: str) -> int:
         """How many rows have something in a column; 0 without the column."""
         return number_of_entries(self.dataset, name)

@@ -16,6 +16,7 @@ from hfcomp.data.draws.captions import columns_by_caption, with_drawn_caption
 from hfcomp.data.draws.crops import CROP_BOX, draw_box
 from hfcomp.data.image_ids import IMAGE_ID, streamed_id
 from hfcomp.data.loading import undecoded
+from hfcomp.data.replay import StreamedReplay
 from hfcomp.data.urls import add_repositories
 
 SKIPPED = "skipped"
@@ -53,6 +54,7 @@ class StreamedRows(torch.utils.data.IterableDataset):
         random_crop: share of the area that a crop, drawn likewise, keeps at least; 1 draws none.
 
     Attributes:
+        replay: replay rows that are added to each batch, if any.
         skip_batches: that a resumed run passes over: their rows are nothing but their number and `SKIPPED`, for
             [`SkippingCollator`]. With more workers than shards, whose turns are not known, they are whole.
         has_image_ids: whether rows have an `image_id`: the stream's own, else one made from the image.
@@ -79,6 +81,7 @@ class StreamedRows(torch.utils.data.IterableDataset):
         self.has_image_ids = bool({IMAGE_ID, "image"} & {*self.dataset.column_names})
         self.batch_size, self.seed = batch_size, seed
         self.draw_captions, self.random_crop = draw_captions, random_crop
+        self.replay: StreamedReplay | None = None
         self.skip_batches = 0
 
     def column(self, name: str) -> NoReturn:
@@ -100,7 +103,8 @@ class StreamedRows(torch.utils.data.IterableDataset):
         dataset = self.dataset.select_columns(self.dataset.column_names)
         worker = get_worker_info()
         first, step = (worker.id, worker.num_workers) if worker else (0, 1)
-        read, skip = 0, self._batches_to_skip(worker)
+        read = made = 0
+        skip = self._batches_to_skip(worker)
         for epoch in count():
             dataset.set_epoch(epoch)
             rows = batches = 0
@@ -110,8 +114,11 @@ class StreamedRows(torch.utils.data.IterableDataset):
                 batch.append({"row": number, SKIPPED: True} if skip else self._drawn({"row": number, **row}))
                 rows += 1
                 if len(batch) == self.batch_size:
-                    yield from batch
-                    batch, batches, skip = [], batches + 1, max(0, skip - 1)
+                    if self.replay is None:
+                        yield from batch
+                    else:
+                        yield from self.replay.with_rows(batch, first + step * made, skipped=skip > 0)
+                    batch, batches, skip, made = [], batches + 1, max(0, skip - 1), made + 1
             if not rows and worker:
                 return  # more workers than shards
             if not batches:

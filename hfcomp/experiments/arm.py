@@ -20,6 +20,7 @@ from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
 from hfcomp.run_folders import ADAPTER_FOLDER
 from hfcomp.statistics.summary import BASE
+from hfcomp.trainers._support.replay import check_replay
 from hfcomp.trainers.config import OPTIMISATION
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.hooks import ObjectiveHooks
@@ -60,7 +61,8 @@ class Arm:
     trainer_class: type
     arguments: dict[str, Any]  # fields of the trainer's config; those that it does not have are left out
     rows: Dataset | IterableDataset | TrainingRows | None  # `None` for an arm that is only checked
-    batch_size: int  # over all processes
+    batch_size: int  # rows of the task, over all processes
+    replay: Dataset | None = None  # whose rows join every batch
     folder: str = ""  # in that of the study, where it differs from the name
     start: str = BASE  # the arm whose model it starts from, or the base
     checkpoints: Checkpoints | None = None  # where training is followed
@@ -75,6 +77,7 @@ class Arm:
         config = stage_config(self.trainer_class, Path("unused"), self.arguments, self.batch_size)
         if self.rows is None:
             return None
+        check_replay(self.replay, config)
         lacking = self.trainer_class.check_rows(self.rows, config)
         # a trainer with a rule of its own for epochs may fill a batch from fewer rows
         whole_batches = config.dataloader_drop_last and self.trainer_class.check_epoch is ObjectiveHooks.check_epoch
@@ -101,18 +104,22 @@ class Arm:
             arguments = {**arguments, "save_strategy": "steps", "save_steps": self.checkpoints.every}
             arguments |= {"save_only_model": True, "save_total_limit": None}
         cls, size = self.trainer_class, self.batch_size
-        how = {"batch_size": size, "resume": True, "pace": pace, "run": run}
+        how = {"batch_size": size, "resume": True, "pace": pace, "run": run, "replay_dataset": self.replay}
         return train_stage(self.name, cls, build, folder, arguments, **how)
 
 
-def method_arm(recipe: Recipe, rows: Dataset | None, *, name: str | None = None) -> Arm:
-    """The method's own arm, without rows only to be checked; its name is the method's unless another is given."""
+def method_arm(recipe: Recipe, rows: Dataset | None, replay: Dataset | None = None, *, name: str | None = None) -> Arm:
+    """The method's own arm, without rows only to be checked; its name is the method's unless another is given.
+
+    A recipe whose `replay_fraction` is 0 has no use for `replay`.
+    """
     recipe = fit_batch(recipe, rows)
     config, arguments = recipe.trainer_class.config_class, recipe.trainer_arguments
     # of the method's objective: a control of another class has other defaults, and would be trained otherwise
     chosen = {one.name: one.default for one in fields(config) if one.name in OPTIMISATION}
     own = chosen | {key: value for key, value in arguments.items() if key not in ("output_dir", "column_names")}
-    return Arm(name or recipe.experiment.method, recipe.trainer_class, own, rows, recipe.experiment.batch_size)
+    replay = replay if own.get("replay_fraction", config.replay_fraction) else None
+    return Arm(name or recipe.experiment.method, recipe.trainer_class, own, rows, recipe.experiment.batch_size, replay)
 
 
 def check_rows(arms: Iterable[Arm], session: Session) -> None:

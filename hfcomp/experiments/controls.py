@@ -14,6 +14,7 @@ from datasets import IterableDataset
 from hfcomp.data.concepts.random_spans import RandomSpans
 from hfcomp.data.image_ids import photographs_or_rows
 from hfcomp.data.negatives.shuffled import ShuffledNegatives, derangement, is_negative
+from hfcomp.data.replay import count_replay_rows
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.experiment_config import SAME_BATCH
 from hfcomp.trainers.ahnpl import AHNPLTrainer
@@ -141,18 +142,22 @@ def random_spans(method: Arm) -> Arm:
 def equal_images(method: Arm, cost: StageSummary) -> Arm:
     """Plain with as many images encoded as the method: what the method's `cost` buys in positives.
 
-    The batch is larger by the share of images that the method encoded beyond its positives; the steps are the same.
+    The batch is larger by the images that the method encoded beyond its positives and replay rows; steps and replay
+    rows are the same.
     """
     processes = world_size_at_launch()
     accumulated = int(method.arguments.get("gradient_accumulation_steps") or 1)
-    ratio = cost.images / (cost.steps * method.batch_size * accumulated)
-    batch = round(ratio * method.batch_size / processes) * processes
+    fraction = method.arguments.get("replay_fraction", method.trainer_class.config_class.replay_fraction)
+    replayed = count_replay_rows(fraction, method.batch_size, processes)
+    images = cost.images / (cost.steps * accumulated) - replayed
+    batch = round(images / processes) * processes
     if batch <= method.batch_size:
         raise NotApplicable(f"{method.name} encodes as many images as plain does.")
     if not isinstance(method.rows, IterableDataset) and batch > len(method.rows):
         raise NotApplicable(f"its batch of {batch:,} rows is larger than the training set ({len(method.rows):,}).")
     arm = plain(method)
-    return replace(arm, name=EQUAL_IMAGES, batch_size=batch, arguments={**arm.arguments, "max_steps": cost.steps})
+    changed = {"max_steps": cost.steps} | ({"replay_fraction": replayed / (replayed + batch)} if replayed else {})
+    return replace(arm, name=EQUAL_IMAGES, batch_size=batch, arguments={**arm.arguments, **changed})
 
 
 CONTROLS = {"plain": plain, SAME_BATCH: same_batch, "shuffled": shuffled, "random-spans": random_spans}

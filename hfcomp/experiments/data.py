@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from datasets import Dataset, IterableDataset
 
 from hfcomp.data.columns import rename_columns
 from hfcomp.data.concepts.columns import with_concepts
 from hfcomp.data.formats.caption_files import with_captions_of
-from hfcomp.data.image_ids import with_image_ids
+from hfcomp.data.image_ids import IMAGE_ID, with_image_ids
 from hfcomp.data.loading import contract_rows, load_training_stream
 from hfcomp.data.negatives.columns import with_concreteness, with_keyword_negatives
 from hfcomp.data.overlap import COLUMNS as IMAGE_COLUMNS
 from hfcomp.data.overlap import ScoredImages
+from hfcomp.data.replay import with_shared_image_ids
 from hfcomp.data.row_selection import complete_rows, rows_where
 from hfcomp.data.several_captions import every_caption, longest_caption
 from hfcomp.data.sources import load_source
@@ -36,6 +38,13 @@ Rows = Dataset | IterableDataset
 Log = Callable[[str], None]
 
 
+class TrainingSet(NamedTuple):
+    """What the arms of a study train on."""
+
+    rows: Rows
+    replay: Dataset | None = None  # general rows that join every batch
+
+
 def load_rows(
     recipe: Recipe,
     session: Session,
@@ -43,8 +52,10 @@ def load_rows(
     *,
     part: str = "",
     trainers: Sequence[type] = (),
-) -> Rows:
-    """The rows that the method and its controls train on; those with a scored image are left out, as `overlap` says.
+) -> TrainingSet:
+    """The rows that the method and its controls train on, and those that they replay.
+
+    Rows with a scored image are left out of both, as `overlap` says.
 
     `scored` are the images of the evaluation, `trainers` train on these rows beside the recipe's own, and lines about
     them begin with `part`.
@@ -63,21 +74,32 @@ def load_rows(
     values = {name: value for name, value in config.model_dump().items() if not name.startswith("evaluation")}
     given = {"seed": recipe.seed, "columns": recipe.column_names, "negatives": number}
     seeded = config.dataset == SANDBOX or config.keyword_captions_only  # elsewhere a seed decides texts alone
-    rows = session.overlap.without_scored(
-        rows,
-        scored,
+    guard = partial(
+        session.overlap.without_scored,
+        scored=scored,
         policy=config.overlap,
-        columns=columns,
-        key=[values, given],
-        images_key=[values, given if seeded else {"columns": given["columns"]}],
         log=log,
         progress=session.state.is_main_process and not recipe.trainer_arguments.get("disable_tqdm"),
     )
-    rows = with_image_ids(rows) if isinstance(rows, Dataset) else rows  # here, so that controls need not read them
+    images_key = [values, given if seeded else {"columns": given["columns"]}]
+    rows = guard(rows, columns=columns, key=[values, given], images_key=images_key)
+    replay = None
+    if config.replay_dataset:
+        with first_process_first():
+            replay = replay_rows(config, seed=recipe.seed, log=log)
+        key = ["replay", values, recipe.seed]
+        replay = guard(replay, columns=["image"], key=key, images_key=key, part="the replay set")
+    # here, so that the controls need not read the images
+    if not isinstance(rows, Dataset):
+        replay = replay and with_image_ids(replay)
+    elif replay is None:
+        rows = with_image_ids(rows)
+    else:
+        rows, replay = with_shared_image_ids(rows, replay)
     fit_batch(recipe, rows, log)
     check_batch(recipe, rows)
     with first_process_first():
-        return _with_hard_images(recipe, rows, log)
+        return TrainingSet(_with_hard_images(recipe, rows, replay, log), replay)
 
 
 def num_negatives(recipe: Recipe) -> int:
@@ -152,6 +174,23 @@ def _loaded_rows(config: ExperimentConfig, column_names: Any, log: Log) -> Rows:
     return (every_caption if config.captions == "all" else longest_caption)(dataset, log)
 
 
+def replay_rows(config: ExperimentConfig, *, seed: int, log: Log) -> Dataset:
+    """The rows of an experiment's replay set, with those that its evaluation scores; each has one caption.
+
+    `seed` is that of the sandbox's scenes, which are of the second phase of its bases' pretraining.
+    """
+    if config.replay_dataset == SANDBOX:
+        from hfcomp.sandbox import REPLAY_SEED, pretraining_set
+
+        return pretraining_set(config.dataset_rows, REPLAY_SEED + seed, places=True)
+    part = {"split": config.replay_split, "config": config.replay_config}
+    dataset = contract_rows(load_source(config.replay_dataset, **part), config.replay_dataset, **part)
+    log(f"{len(dataset):,} rows to replay from {config.replay_dataset}")
+    if config.captions != "drawn":
+        dataset = longest_caption(dataset, log)
+    return dataset.select_columns([name for name in ("image", "caption", IMAGE_ID) if name in dataset.column_names])
+
+
 def _sandbox_rows(config: ExperimentConfig, seed: int, num_negatives: int) -> Dataset:
     from hfcomp.sandbox import KIND_WEIGHTS, training_set
 
@@ -168,12 +207,12 @@ def _sandbox_rows(config: ExperimentConfig, seed: int, num_negatives: int) -> Da
     )
 
 
-def _with_hard_images(recipe: Recipe, rows: Rows, log: Log) -> Rows:
+def _with_hard_images(recipe: Recipe, rows: Rows, replay: Dataset | None, log: Log) -> Rows:
     """The rows with each image's nearest by the base, where the recipe asks for them."""
     config = recipe.experiment
     if not config.hard_images:
         return rows
-    arm = method_arm(recipe, rows)  # what the rows lack costs no embedding of all images
+    arm = method_arm(recipe, rows, replay)  # what the rows lack costs no embedding of all images
     replace(arm, arguments={**arm.arguments, "num_neighbours": 0}).check()
     place, cache = config.model or base_folder(SANDBOX_MODELS[config.fresh_model]), EmbeddingCache(default_folder())
     return with_neighbours(rows, place=place, number=config.hard_images, log=log, cache=cache, device=recipe.device)

@@ -139,7 +139,8 @@ class DryRun(Study):
         place, memory = self.folder / "timed", PeakMemory()
         config = stage_config(arm.trainer_class, place, {**arm.arguments, **BRIEF}, arm.batch_size)
         processor = AutoProcessor.from_pretrained(base, trust_remote_code=False)
-        trainer = arm.trainer_class(str(base), config, train_dataset=arm.rows, processing_class=processor)
+        sets = {"train_dataset": arm.rows, "replay_dataset": arm.replay}
+        trainer = arm.trainer_class(str(base), config, processing_class=processor, **sets)
         show_progress(trainer, f"timing {arm.name}")
         clock = _StepClock()
         trainer.add_callback(Clock())

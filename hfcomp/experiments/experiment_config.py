@@ -20,7 +20,7 @@ SAME_BATCH = "same-batch"
 CONTROLS = ("plain", SAME_BATCH, "shuffled", "random-spans", "equal-images")
 # Fields in which $NAME stands for an environment variable, and evaluation_data; in no other does it.
 PATH_FIELDS = (
-    *("dataset", "evaluation_dataset", "clip_vocabulary"),
+    *("dataset", "replay_dataset", "evaluation_dataset", "clip_vocabulary"),
     *("concreteness_ratings", "keyword_table", "captions_file", "blind_captions"),
 )
 
@@ -116,6 +116,13 @@ class ExperimentConfig(Strict):
     streaming: bool = False
     """Read the training set while training goes on, without a copy on disk: a Hub id, or a folder of WebDataset shards
     or Parquet files. Needs max_steps."""
+    replay_dataset: str | None = None
+    """General set whose rows join every batch of all models, as many as replay_fraction says: 'sandbox' for general
+    scenes, a folder or file, or a Hub id, with the columns image and caption."""
+    replay_config: str | None = None
+    """Configuration of replay_dataset on the Hub."""
+    replay_split: str = "train"
+    """Split of replay_dataset."""
     controls: Annotated[list[Literal[CONTROLS]], BeforeValidator(_listed)] = list(CONTROLS)
     """Runs beside the method from the same base, with the same positives and steps: plain (InfoNCE on the positives),
     same-batch (InfoNCE on the negatives too), shuffled (the method, each negative beside another row), random-spans
@@ -193,6 +200,7 @@ class ExperimentConfig(Strict):
     def _rules(self) -> Iterator[tuple[bool, tuple[str, ...], str]]:
         """Fields that mean nothing beside the others: whether it is so, which, and why."""
         yield not self.captions_file, ("key_column", "captions_columns"), f"is of captions_file, {NOT_SET}"
+        yield not self.replay_dataset, ("replay_config", "replay_split"), f"is of replay_dataset, {NOT_SET}"
         keywords = bool(self.keyword_negatives)
         yield not keywords, ("keyword_table", "keyword_captions_only"), f"is of keyword_negatives, {NOT_SET}"
         of_negatives = ("edit_noise", "false_negatives", "negative_kinds")

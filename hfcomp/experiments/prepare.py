@@ -179,7 +179,7 @@ def prepare_base(recipe: Recipe) -> None:
     that is not a supported dual encoder or whose weights are incomplete.
     """
     config = recipe.experiment
-    for name in ("model", "dataset", "evaluation_dataset", "captions_file", "concreteness_ratings"):
+    for name in ("model", "dataset", "replay_dataset", "evaluation_dataset", "captions_file", "concreteness_ratings"):
         check_place(name, getattr(config, name))
     if config.model:
         try:

@@ -9,8 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from datasets import Dataset
+
 from hfcomp import __version__
 from hfcomp.data.loading import read_commit
+from hfcomp.data.replay import count_replay_rows
 from hfcomp.distributed import on_main_process
 from hfcomp.evaluation.blind.results import BlindResults
 from hfcomp.evaluation.evaluator import Evaluator
@@ -65,9 +68,9 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     check, has_primary = partial(check_primary, recipe.experiment), recipe.experiment.primary is not None
     if has_primary:
         on_main_process(lambda: evaluate.check_names(check))
-    rows = load_rows(recipe, session, [*evaluate.images, *(guard.images if guard else ())])
+    rows, replay = load_rows(recipe, session, [*evaluate.images, *(guard.images if guard else ())])
     recipe = fit_batch(recipe, rows)
-    method = method_arm(recipe, rows)
+    method = method_arm(recipe, rows, replay)
     names = recipe.experiment.controls
     controls = control_arms(names, method, asked="controls" in recipe.given, log=session.log)
     # those with rows of their own are the method itself on a view of its rows
@@ -116,6 +119,7 @@ def _report(study: Study, method: Arm, evaluator: Evaluator, guard: Guard | None
         study.session.log(f"{one['benchmark']}: no {one['average']}, which needs {', '.join(one['absent'])}")
     data = {
         "training": _training_facts(study.recipe, method.rows),
+        **({} if method.replay is None else {"replay": _replay_facts(study.recipe, method.replay)}),
         "evaluation": {"name": experiment.evaluation, "dataset": experiment.evaluation_dataset},
         "items": outcomes.digest,
     }
@@ -155,6 +159,21 @@ def _card_facts(study: Study, evaluator: Evaluator) -> dict[str, Any]:
         "trainer_classes": class_names(recipe.trainer_class),
         "benchmarks": {one.benchmark.name: one.facts() for one in evaluator.loaded},
         "skipped": evaluator.skipped,
+    }
+
+
+def _replay_facts(recipe: Recipe, rows: Dataset) -> dict[str, Any]:
+    """What was replayed, and how many rows of it a batch has."""
+    config = recipe.experiment
+    fraction = float(
+        recipe.trainer_arguments.get("replay_fraction", recipe.trainer_class.config_class.replay_fraction)
+    )
+    place = {"dataset": config.replay_dataset, "config": config.replay_config, "commit": read_commit(rows)}
+    place |= {"split": None if config.replay_dataset == SANDBOX else config.replay_split}
+    number = count_replay_rows(fraction, config.batch_size)
+    return {name: value for name, value in place.items() if value is not None} | {
+        "rows": len(rows),
+        "rows_per_batch": number,
     }
 
 

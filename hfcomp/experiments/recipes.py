@@ -187,10 +187,25 @@ def _build(trainer: type, given: dict[str, Any], where: str, left_out: tuple[str
             f"{where}: hard_images={experiment.hard_images} finds neighbours that {experiment.objective} does not "
             "read. Set num_neighbours where it has the field, or leave hard_images out."
         )
+    _check_replay(trainer, given, experiment.replay_dataset, where)
     theirs = {key: value for key, value in given.items() if key not in ours}
     if experiment.captions == "drawn":
         theirs["draw_captions"] = True
     return Recipe(experiment, trainer, theirs, given, left_out, origin)
+
+
+def _check_replay(trainer: type, given: Mapping[str, Any], dataset: str | None, where: str) -> None:
+    """Refuses a replay set without its fraction, and the reverse; a fraction of 0 switches a set off."""
+    if dataset and "replay_fraction" not in given:
+        raise ValueError(
+            f"{where}: replay_dataset={dataset} needs replay_fraction. Pass --replay_fraction 0.5 for as many rows in "
+            "each batch as the task has, or leave replay_dataset out."
+        )
+    if given.get("replay_fraction", trainer.config_class.replay_fraction) and not dataset:
+        raise ValueError(
+            f"{where}: replay_fraction needs rows to replay. Pass --replay_dataset (a folder, a file, a Hub id, or "
+            "sandbox), or leave replay_fraction out."
+        )
 
 
 def _for_other_models(recipe: Path) -> str:

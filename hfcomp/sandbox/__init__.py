@@ -6,6 +6,7 @@ CPU, mistakes who has which colour as its large relatives do, and can be repaire
 
 from hfcomp.sandbox.captions import zero_shot_prompts
 from hfcomp.sandbox.datasets import (
+    REPLAY_SEED,
     choice_set,
     edited_pairs_set,
     levels_set,
@@ -20,6 +21,7 @@ from hfcomp.sandbox.processor import sandbox_clip_config, sandbox_processor
 __all__ = [
     "KINDS",
     "KIND_WEIGHTS",
+    "REPLAY_SEED",
     "choice_set",
     "edited_pairs_set",
     "levels_set",

@@ -31,6 +31,8 @@ from hfcomp.sandbox.rows import (
 )
 
 MOST_RETRIEVAL_ROWS = 1000
+REPLAY_SEED = 1_000_000
+"""Added to the seed of a run, the seed of its replay scenes: bases are pretrained on scenes of small seeds."""
 # InpaintCOCO's name of what a kind edits.
 EDITED_CONCEPTS = {
     "replace_obj": "object",

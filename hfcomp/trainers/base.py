@@ -32,6 +32,7 @@ from hfcomp.trainers._support.model_card import trainer_card
 from hfcomp.trainers._support.model_checks import align_special_tokens, check_processes, check_trainable
 from hfcomp.trainers._support.own_callbacks import own_callbacks
 from hfcomp.trainers._support.own_order import OwnOrder, tell_epochs
+from hfcomp.trainers._support.replay import Replay, check_replay
 from hfcomp.trainers._support.row_report import (
     check_boxes,
     check_image_ids,
@@ -50,7 +51,9 @@ from hfcomp.writing import write_text
 logger = logging.get_logger(__name__)
 
 
-class CompositionalTrainer(ObjectiveHooks, HubPushes, Sharding, OwnOrder, Trainer, metaclass=own_help(Trainer)):
+class CompositionalTrainer(
+    ObjectiveHooks, HubPushes, Sharding, OwnOrder, Replay, Trainer, metaclass=own_help(Trainer)
+):
     """Base of every objective: a subclass names the features that it requires and writes its loss in `compute_loss`.
 
     The subclass calls [`gather_features`] once, hands the features of the global batch to a loss of `hfcomp.losses`
@@ -66,6 +69,8 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Sharding, OwnOrder, Traine
         eval_dataset: likewise, or a dictionary of them.
         processing_class: the model's processor; loaded from the model's folder when it is left out.
         data_collator: a replacement for `CompositionalCollator` that returns keys of `BATCH_KEYS`.
+        replay_dataset: a `datasets.Dataset` in the column contract, whose rows join those of `train_dataset` in every
+            batch, as many as the config's `replay_fraction` says.
         peft_config: a `PeftConfig`, in place of the config's `peft` and `lora_` fields: a new adapter is trained on
             the frozen model. `logit_scale`, `logit_bias` and the objective's own state are trained with it.
         kwargs: handed to `transformers.Trainer`.
@@ -88,12 +93,14 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Sharding, OwnOrder, Traine
         data_collator: Any = None,
         compute_metrics: Any = None,
         peft_config: Any = None,
+        replay_dataset: Any = None,
         **kwargs: Any,
     ) -> None:
         args = args if args is not None else self.config_class(output_dir="trainer_output")
         if not isinstance(args, self.config_class):
             raise TypeError(f"{type(self).__name__} takes a {self.config_class.__name__}, not {type(args).__name__}.")
         check_processes(args)
+        check_replay(replay_dataset, args)
         # In the file's own half precision a small learning rate would move almost no weight.
         backbone = load_backbone(model, dtype=torch.float32)
         set_attention(backbone, args.attn_implementation)
@@ -121,7 +128,8 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Sharding, OwnOrder, Traine
             check_used([name for name in frozen if ".lora_" in name])
         if frozen:
             logger.warning(f"{type(self).__name__} does not use these parameters and freezes them: {frozen}")
-        rows = self._with_drawn_crops(self.training_rows(without_crops(train_dataset), args), args)
+        rows = self.training_rows(without_crops(train_dataset), args)
+        rows = self._with_drawn_crops(self.with_replay(rows, replay_dataset, args), args)
         if args.draw_captions and rows is not None:
             require_lists(getattr(rows, "dataset", rows).features or {})
         super().__init__(
@@ -267,7 +275,9 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Sharding, OwnOrder, Traine
             if isinstance(rows, StreamedRows):
                 self.data_collator = SkippingCollator(self.data_collator)
             if is_training:
-                kwargs["batch_size"] = self.rows_per_batch(kwargs["batch_size"])
+                of_task = kwargs["batch_size"]
+                replayed = self.replay_rows(self.args, of_task) // self.args.world_size
+                kwargs["batch_size"] = self.rows_per_batch(of_task) + replayed
             loader = super()._get_dataloader(rows, *args, is_training=is_training, **kwargs)
         finally:
             self.args.dataloader_drop_last, self.data_collator = drop_last, collator
@@ -305,7 +315,7 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Sharding, OwnOrder, Traine
         step = self.state.global_step - batches_ago // self.args.gradient_accumulation_steps
         path = Path(self.args.output_dir) / "nonfinite_batch.json"
         if self.args.should_save:
-            write_text(path, json.dumps({"step": step, "loss": str(loss), "rows": rows}))
+            write_text(path, json.dumps({"step": step, "loss": str(loss), **self.named_rows(rows)}))
         raise FloatingPointError(
             f"the loss is {loss} at step {step}; the rows of that batch are in {path}. Nothing was saved after it. "
             "Fix or remove these rows and resume from the last checkpoint; for another learning rate or precision "

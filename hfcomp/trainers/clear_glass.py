@@ -87,6 +87,7 @@ class ClearGlassTrainer(GroupedTrainer):
 
     def setup(self, args: ClearGlassConfig, backbone: nn.Module) -> None:
         """Binds the group loss; InfoNCE of the pairs requires the model's scale, too."""
+        super().setup(args, backbone)
         self.group_loss = self.loss_of(args.grouping)
         if args.grouping == "none":
             self.required_features = (*type(self).required_features, "logit_scale")
@@ -105,7 +106,7 @@ class ClearGlassTrainer(GroupedTrainer):
             ids = {"image_id": f.image_id, "text_id": f.text_id}
             loss, metrics = info_nce_loss(f.image_embeds, f.text_embeds, logit_scale=scale, rows=f.rows, **ids)
         elif self.group_loss is None:
-            loss, metrics = _of_pairs(f, self.pairs_of_groups(inputs).flatten())
+            loss, metrics = _of_pairs(f, self.groups.pairs(self.pairs_of_groups(inputs)))
         else:
             settings = ("temperature", "inner_temperature", "alpha")
             loss, metrics = self.group_loss(

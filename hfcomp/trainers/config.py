@@ -11,6 +11,7 @@ from transformers import TrainingArguments
 
 from hfcomp._help import own_help
 from hfcomp.data.images import MAX_IMAGE_PIXELS
+from hfcomp.data.replay import count_replay_rows
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess
 from hfcomp.trainers._support.adapters import check_adapter_fields
 from hfcomp.trainers._support.execution import check_execution_fields
@@ -85,6 +86,13 @@ class CompositionalConfig(TrainingArguments, metaclass=own_help(TrainingArgument
             "help": "Draw batches in which no caption and no image (image_id) is twice, and no negative caption is "
             "the caption of another row. Rows that fit into no batch of an epoch are left out of it and counted; "
             "others are repeated in their places."
+        },
+    )
+    replay_fraction: float = field(
+        default=0.0,
+        metadata={
+            "help": "Share r of replay rows in a batch: round(r N / (1 - r)) rows of replay_dataset join the N rows "
+            "of the task, so 0.5 doubles the batch (docs/forgetting.md). The batch size stays N. 0: no replay."
         },
     )
     num_negatives: int = field(default=0, metadata={"help": "Negative captions read per row."})
@@ -204,6 +212,8 @@ class CompositionalConfig(TrainingArguments, metaclass=own_help(TrainingArgument
     reads_negatives = True
     # Whether one of several captions of a row can be drawn.
     draws_captions = True
+    # Whether rows of a general set can join the batch: not where the objective trains on texts only.
+    replays = True
     _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "column_names"]
 
     def __post_init__(self) -> None:
@@ -268,6 +278,7 @@ class CompositionalConfig(TrainingArguments, metaclass=own_help(TrainingArgument
             raise ValueError(
                 f"num_negatives={self.num_negatives}: the objective reads no negative captions of rows. Leave it out."
             )
+        _check_replay(self)
         check_adapter_fields(self)
         check_execution_fields(self)
         if self.weight_average_decay is not None:
@@ -283,6 +294,8 @@ class CompositionalConfig(TrainingArguments, metaclass=own_help(TrainingArgument
     def batch_notes(self) -> list[str]:
         """Further facts about a batch for the line at the start of training."""
         notes = [] if self.mini_batch_size is None else [f"encoded {self.mini_batch_size} at a time"]
+        if number := count_replay_rows(self.replay_fraction, self.per_device_train_batch_size * self.world_size):
+            notes.insert(0, f"{number} replay row{'s' if number > 1 else ''} beside them")
         if self.gradient_accumulation_steps > 1:
             notes.append(f"{self.gradient_accumulation_steps} such batches a step")
         return notes
@@ -297,6 +310,28 @@ class CompositionalConfig(TrainingArguments, metaclass=own_help(TrainingArgument
             value = getattr(self, name)
             if not 0 <= value < math.inf:
                 raise ValueError(f"{name}={value}: expected at least 0 and finite; 0 switches the term off.")
+
+
+def _check_replay(args: CompositionalConfig) -> None:
+    """Checks the fields that go with `replay_fraction`.
+
+    Raises:
+        ValueError: for a fraction out of range, an objective without replay, or fields that exclude it.
+    """
+    if not 0 <= args.replay_fraction < 1:
+        raise ValueError(f"replay_fraction={args.replay_fraction}: expected at least 0 and below 1, such as 0.5.")
+    if not args.replay_fraction:
+        return
+    start = f"replay_fraction={args.replay_fraction:g}"
+    if not args.replays:
+        raise ValueError(f"{start}: the objective trains no image-caption pairs, so it has no replay. Leave it out.")
+    if args.no_duplicates:
+        raise ValueError(
+            f"{start} with no_duplicates=True: replay rows are drawn without regard to the rows of the task. Leave "
+            "no_duplicates out: equal texts and images of a batch are no negatives of each other in any case."
+        )
+    if not args.dataloader_drop_last:
+        raise ValueError(f"{start} with dataloader_drop_last=False: only whole batches have replay rows. Set it true.")
 
 
 def objective_fields(config_class: type) -> list[Field[Any]]:

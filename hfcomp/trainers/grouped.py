@@ -8,14 +8,15 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from torch import nn
 from torch.utils.data import Sampler
 from transformers.utils import logging
 
 from hfcomp.data.columns import require_columns
 from hfcomp.data.concepts.level_names import level_columns, level_names
-from hfcomp.data.groups import GROUP_COLUMNS, GroupOrder, Groups, group_mask, rows_per_process
+from hfcomp.data.groups import GROUP_COLUMNS, BatchGroups, GroupOrder, Groups, rows_per_process
 from hfcomp.data.loading import TrainingRows
-from hfcomp.distributed import gather, world_size
+from hfcomp.distributed import gather, rank, world_size
 from hfcomp.trainers._support.own_order import seed_of_order
 from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
 from hfcomp.trainers.config import SOURCE
@@ -111,6 +112,10 @@ class GroupedTrainer(CompositionalTrainer):
                 logger.warning(line)
         return rows
 
+    def setup(self, args: GroupedConfig, backbone: nn.Module) -> None:
+        """Fixes where the global batch has its groups."""
+        self.groups = BatchGroups(args.groups_per_batch, args.pairs_per_group, self.replay_rows(args))
+
     def pairs_of_groups(self, inputs: dict[str, Any]) -> torch.Tensor:
         """Which rows of the global batch are pairs, and not repeats that fill up a small group.
 
@@ -118,15 +123,14 @@ class GroupedTrainer(CompositionalTrainer):
             inputs: a training batch of this process.
 
         Returns:
-            `[G, N]` bool.
+            `[G, pairs_per_group]` bool. A replay row is the only pair of a group of its own.
         """
-        size = self.args.pairs_per_group
-        own = group_mask(inputs["row"], pairs_per_group=size)
+        own = self.groups.mask(inputs["row"], rank(), world_size())
         return gather(own, sizes=[len(own)] * world_size())[0]
 
     def in_groups(self, values: torch.Tensor) -> torch.Tensor:
         """Embeddings `[N, D]` or ids `[N]` of the global batch, group by group: `[G, pairs_per_group, ...]`."""
-        return values.unflatten(0, (-1, self.args.pairs_per_group))
+        return self.groups.of_rows(values)
 
     def groups_of(self, rows: slice) -> slice:
         """This process's slice of groups.
@@ -134,8 +138,12 @@ class GroupedTrainer(CompositionalTrainer):
         Args:
             rows: its slice of the rows of the global batch.
         """
-        size = self.args.pairs_per_group
-        return slice(rows.start // size, rows.stop // size)
+        number, total = self.groups.number, self.groups.rows
+        return slice(rows.start * number // total, rows.stop * number // total)
+
+    def rows_together(self, args: GroupedConfig) -> int:
+        """The rows of a group."""
+        return args.pairs_per_group
 
     def check_epoch(self, batch: int) -> None:
         """Nothing to refuse: an epoch is made of whole batches, and `training_rows` has logged what it leaves out."""

@@ -71,6 +71,7 @@ class HierarCapsConfig(CompositionalConfig):
     batch_unit = "chains"
     reads_negatives = False  # negatives of chains are of negative_source
     draws_captions = False  # and drawn for texts that do not change
+    replays = False  # batches hold texts only
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -236,6 +236,10 @@ class ObjectiveHooks:
         """
         return batch_size
 
+    def rows_together(self, args: CompositionalConfig) -> int:
+        """Neighboring rows of a training batch that stay together among replay rows; a batch is made of such runs."""
+        return 1
+
     def collator_of(self, rows: Any) -> Any:
         """What makes batches of a data set's rows; called for each data loader.
 

@@ -65,6 +65,7 @@ def train_stage(
     resume: bool,
     pace: Pace | None = None,
     run: TrackedRun | None = None,
+    replay_dataset: Any = None,
 ) -> StageSummary:
     """Trains, saves the plain model to `folder` and returns what it cost.
 
@@ -81,6 +82,7 @@ def train_stage(
         resume: keep a finished stage, continue an unfinished one from its last whole checkpoint.
         pace: where it stands among the stages of its run, for the bar.
         run: what it is called in the trackers of `report_to`.
+        replay_dataset: as for the trainer.
     """
     summary = folder / SUMMARY_FILE
     if resume and summary.is_file():
@@ -89,7 +91,8 @@ def train_stage(
     model, processor, dataset = build()
     arguments = arguments if run is None else {**arguments, **run.arguments()}
     config = stage_config(trainer_class, folder, arguments, batch_size)
-    trainer = trainer_class(model, config, train_dataset=dataset, processing_class=processor)
+    sets = {"train_dataset": dataset} | ({} if replay_dataset is None else {"replay_dataset": replay_dataset})
+    trainer = trainer_class(model, config, processing_class=processor, **sets)
     show_progress(trainer, name, pace)
     trainer.add_callback(Clock())
     trainer.add_callback(CheckpointChecksums())

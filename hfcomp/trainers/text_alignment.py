@@ -68,6 +68,7 @@ class TextAlignmentConfig(CompositionalConfig):
 
     reads_negatives = False
     draws_captions = False  # pairs are of texts that do not change
+    replays = False  # batches hold texts only
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -216,6 +216,32 @@ def info_nce_negatives(models: Path, folder: Path) -> Found:
     return train(trainer_of(InfoNCETrainer, models / "clip", folder, num_negatives=2))
 
 
+def general_data(number: int = 14) -> Any:
+    """Rows to replay, of which two show images of the task."""
+    rows = data(number).select_columns(["image", "caption", "image_id"])
+    return rows.map(lambda row, n: {"image_id": row["image_id"] if n < 2 else f"general-{n}"}, with_indices=True)
+
+
+@case
+def replay(models: Path, folder: Path) -> Found:
+    """A third of each batch. Slots of negatives are drawn by the place of a row in the global batch."""
+    settings = config(ReplacedNegativesTrainer.config_class, folder, num_negatives=2, replay_fraction=1 / 3)
+    rows = {"train_dataset": data_with_equal_texts(), "replay_dataset": general_data()}
+    return train(ReplacedNegativesTrainer(models / "clip", settings, **rows))
+
+
+@case
+def replay_streamed(models: Path, folder: Path) -> Found:
+    dataset = data().to_iterable_dataset(num_shards=2)
+    settings = config(InfoNCETrainer.config_class, folder, shuffle_buffer=5, random_crop=0.5, replay_fraction=0.5)
+    return train(InfoNCETrainer(models / "clip", settings, train_dataset=dataset, replay_dataset=general_data()))
+
+
+@case
+def replay_groups(models: Path, folder: Path) -> Found:
+    return train(clear_glass_run(models, folder, replay_fraction=0.5, replay_dataset=general_data()))
+
+
 @case
 def info_nce_siglip(models: Path, folder: Path) -> Found:
     return train(trainer_of(InfoNCETrainer, models / "siglip", folder))
@@ -429,11 +455,12 @@ def c2lip_clip(models: Path, folder: Path) -> Found:
     return c2lip_run(models / "clip", folder, cross_attended_weight=1.0, **settings)
 
 
-def clear_glass_run(models: Path, folder: Path, **settings: Any) -> CompositionalTrainer:
+def clear_glass_run(models: Path, folder: Path, replay_dataset: Any = None, **settings: Any) -> CompositionalTrainer:
     """Two groups of four, of which a process of two holds one; a group of two rows is filled up by repeats."""
     return ClearGlassTrainer(
         models / "clip",
-        config(ClearGlassTrainer.config_class, folder, pairs_per_group=GLOBAL_BATCH // 2, **settings),
+        replay_dataset=replay_dataset,
+        args=config(ClearGlassTrainer.config_class, folder, pairs_per_group=GLOBAL_BATCH // 2, **settings),
         train_dataset=in_groups(data()),
         eval_dataset=data(11),
     )

@@ -180,6 +180,14 @@ def test_a_metric_without_items_is_absent_on_all_processes(two, one):
         assert all((name in line) == there for name in ("margin", "hard_negative_accuracy_image_to_text"))
 
 
+@pytest.mark.parametrize("name", ["replay", "replay_streamed", "replay_groups"])
+def test_replay_rows_are_those_of_the_global_batch(two, one, name):
+    assert_same_training(two[name], one[name])
+    added = {"replay": 4, "replay_streamed": 8, "replay_groups": 8}[name]
+    for line in one[name][0].facts["log"]:
+        assert "loss" not in line or line["images_encoded"] == 2 * (GLOBAL_BATCH + added)
+
+
 def test_chains_of_texts_are_those_of_the_global_batch(two, one):
     assert_same_training(two["hierarcaps"], one["hierarcaps"])
 

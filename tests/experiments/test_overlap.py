@@ -85,7 +85,7 @@ class Quiet:
 
 def loaded(asked) -> tuple[datasets.Dataset, Session]:
     session = Session(Quiet())
-    return load_rows(asked, session, prepare(asked, session).images), session
+    return load_rows(asked, session, prepare(asked, session).images).rows, session
 
 
 def test_a_run_leaves_them_out_of_every_model_and_says_so_everywhere(rows, clip, tmp_path):
@@ -156,7 +156,7 @@ def test_a_second_seed_of_the_same_rows_is_not_compared_again(rows, clip, monkey
     session = Session(Quiet())
     images = prepare(recipe(rows, clip), session).images
     found = [load_rows(recipe(rows, clip, seed=seed), session, images) for seed in (1, 2)]
-    assert len(calls) == 1 and [len(one) for one in found] == [12, 12] and len(session.overlap.facts) == 2
+    assert len(calls) == 1 and [len(one.rows) for one in found] == [12, 12] and len(session.overlap.facts) == 2
     load_rows(recipe(rows, clip, dataset_split="train[:14]"), session, images)
     assert len(calls) == 2
     assert calls[0]["columns"] == ["image", "negative_image"]  # of Cement, which reads both

@@ -50,6 +50,7 @@ def build(
             "compute_metrics",
             "callbacks",
             "peft_config",
+            "replay_dataset",
         )
         if name in settings
     }

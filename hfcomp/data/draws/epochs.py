@@ -64,6 +64,10 @@ class DrawnRows(TrainingRows):
         """A column of all rows, before anything is drawn."""
         return self.rows.column(name)
 
+    def batch_column(self, name: str) -> list[Any]:
+        """A column of all rows that a batch may hold, before anything is drawn."""
+        return self.rows.batch_column(name)
+
     def number_of_entries(self, name: str) -> int:
         """How many rows have something in a column; 0 without the column."""
         return self.rows.number_of_entries(name)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from hfcomp.data.groups.report import GroupReport
+from hfcomp.data.replay import replay_places
 
 GROUP_COLUMNS = ("group", "hard_negative_groups")
 
@@ -259,3 +260,60 @@ def group_mask(row: torch.Tensor, *, pairs_per_group: int) -> torch.Tensor:
     groups = row.reshape(-1, pairs_per_group)
     same = groups.unsqueeze(2) == groups.unsqueeze(1)
     return ~same.tril(-1).any(-1)
+
+
+class BatchGroups:
+    """Where a global batch has its groups, with replay rows among them as groups of one pair.
+
+    Args:
+        groups: groups of `GroupOrder` in the batch.
+        size: positions of each.
+        replayed: replay rows, spread among the groups as `replay_places` says.
+
+    Attributes:
+        number: groups with those of one pair, `G`.
+        rows: rows of the batch, `N`.
+    """
+
+    def __init__(self, groups: int, size: int, replayed: int = 0) -> None:
+        self.replayed, self.is_replay = replayed, torch.tensor(replay_places(groups, replayed))
+        lengths = torch.where(self.is_replay, 1, size)
+        self.number, self.rows, self.size = len(lengths), int(lengths.sum()), size
+        start = lengths.cumsum(0) - lengths
+        inside = torch.arange(size) < lengths.unsqueeze(1)
+        # positions that a group of one pair lacks are masked, whatever they show
+        self.places = start.unsqueeze(1) + torch.where(inside, torch.arange(size), 0)
+        self._inside = inside
+
+    def of_rows(self, values: torch.Tensor) -> torch.Tensor:
+        """Values `[N, ...]` of the batch group by group, `[G, size, ...]`."""
+        if not self.replayed:
+            return values.unflatten(0, (-1, self.size))
+        return values[self.places.to(values.device)]
+
+    def mask(self, row: torch.Tensor, rank: int, processes: int) -> torch.Tensor:
+        """Where the groups of one process hold pairs, as `group_mask`: `[G / processes, size]` bool.
+
+        Args:
+            row: `[N / processes]` long, the process's key `row` of the batch.
+            rank: number of the process.
+            processes: their number; each holds equally many groups of either kind.
+        """
+        if not self.replayed:
+            return group_mask(row, pairs_per_group=self.size)
+        share = self.number // processes
+        own = slice(rank * share, (rank + 1) * share)
+        places, inside = self.places[own] - rank * len(row), self._inside[own].to(row.device)
+        found = inside.clone()
+        whole = ~self.is_replay[own]
+        rows = row[places[whole].flatten().to(row.device)]
+        found[whole.to(row.device)] = group_mask(rows, pairs_per_group=self.size)
+        return found
+
+    def pairs(self, mask: torch.Tensor) -> torch.Tensor:
+        """A mask `[G, size]` over the groups as one over the rows of the batch, `[N]` bool."""
+        if not self.replayed:
+            return mask.flatten()
+        found = torch.zeros(self.rows, dtype=torch.bool, device=mask.device)
+        found[self.places.to(mask.device)[mask]] = True
+        return found

@@ -43,6 +43,7 @@ class OverlapRecord:
         images_key: Sequence[Any],
         log: Callable[[str], None],
         progress: bool,
+        part: str = "",
     ) -> Dataset | IterableDataset:
         """The rows to train on, as the policy says; all processes call it, and the main one alone looks at images.
 
@@ -55,6 +56,7 @@ class OverlapRecord:
             images_key: what decides the images that they show.
             log: receives what was found, once it is known that training will start.
             progress: whether to show bars.
+            part: Name of the rows in the log, if they are not the training set.
 
         Raises:
             ValueError: with `REFUSE` where rows overlap, or with `EXCLUDE` where all do.
@@ -73,9 +75,10 @@ class OverlapRecord:
                 self.compared[place] = on_main_process(lambda: find_overlap(rows, scored, **how))
             found = self.compared[place]
             if found.remark():
-                log(f"overlap: {found.remark()}")
+                log(f"overlap: {part}{': ' * bool(part)}{found.remark()}")
             rows, note = apply_policy(rows, found, policy)
             facts |= overlap_facts(found, policy)
+        note = note.replace("overlap: ", f"overlap: {part}: ", 1) if part else note
         self.facts[digest(_text(*key))] = facts | {"note": note}
         log(note)
         return rows

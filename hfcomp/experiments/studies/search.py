@@ -64,7 +64,7 @@ def run_search(search: Search, kind: type[Study] = Study) -> Path:
     evaluate = prepare(recipe, session, seed=SEED_OF_ITEMS)
     on_main_process(lambda: evaluate.check_names(partial(search_measure, name=plan.measure)))
     rows = load_rows(max(ends.values(), key=num_negatives), session, evaluate.images)
-    check_rows((method_arm(part, rows, name=name) for name, part in ends.items()), session)
+    check_rows((method_arm(part, *rows, name=name) for name, part in ends.items()), session)
 
     def wants_more(folder: Path) -> bool:
         return len(read_trials(folder)) < plan.trials
@@ -73,7 +73,7 @@ def run_search(search: Search, kind: type[Study] = Study) -> Path:
         base = study.check_base(lambda: _score(search, study, BASE))
         if issubclass(kind, DryRun):
             part = next(iter(ends.values()))
-            study.run([method_arm(part, rows, name=f"trial {number}") for number in range(plan.trials)], plan.trials)
+            study.run([method_arm(part, *rows, name=f"trial {number}") for number in range(plan.trials)], plan.trials)
         else:
             _try_all(search, study, rows, base)
     return study.folder
@@ -114,7 +114,7 @@ def try_values(search: Search, study: Study, rows: Any, number: int, values: dic
     name, session = f"{FOLDER}/{number:04}", study.session
     study.pace.stage = number + 1
     try:
-        cost = study.train(method_arm(search.trial(values), rows, name=name))
+        cost = study.train(method_arm(search.trial(values), *rows, name=name))
     except _failures(session) as error:
         return Trial(number, values, None, {}, f"{type(error).__name__}: {error}"[:LONGEST_REASON])
     found = on_main_process(lambda: _score(search, study, name))

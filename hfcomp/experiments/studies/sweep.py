@@ -142,7 +142,7 @@ def _rows(
 def _arm(sweep: Sweep, setting: str, seed: int, variant: str, rows: Any) -> Arm:
     name, after = part_name(setting, seed, variant), sweep.plan.variants[variant].after
     start = part_name(setting, seed, after) if after else BASE
-    arm, control = method_arm(sweep.parts[setting, seed, variant], rows), sweep.plan.variants[variant].control
+    arm, control = method_arm(sweep.parts[setting, seed, variant], *rows), sweep.plan.variants[variant].control
     try:
         arm = arm if control is None else CONTROLS[control](replace(arm, name=name))
     except NotApplicable as reason:

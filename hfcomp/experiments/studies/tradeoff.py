@@ -79,7 +79,7 @@ def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: dict[str
     plan = tradeoff.plan
     parts = {number: tradeoff.parts[concept, number] for number in plan.concepts[concept]}
     first, most = parts[min(parts)], parts[max(parts)]
-    rows = load_rows(most, session, evaluate[concept].images, part=concept)
+    rows, replay = load_rows(most, session, evaluate[concept].images, part=concept)
     size = most.experiment.batch_size * int(most.trainer_arguments.get("gradient_accumulation_steps") or 1)
     rows = whole_parts(rows, size, plan.per_epoch, lambda note: session.log(f"{concept}: {note}"))
     every = len(rows) // size // plan.per_epoch
@@ -87,8 +87,8 @@ def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: dict[str
     def scoring(step: int) -> Scoring:
         return _scoring(tradeoff, concept, evaluate, brief=step % (every * plan.per_epoch) != 0)
 
-    arms = [replace(plain(method_arm(first, rows)), name=f"{concept}/{PLAIN}")]
-    arms += [method_arm(part, rows, name=f"{concept}/HN{number}") for number, part in parts.items()]
+    arms = [replace(plain(method_arm(first, rows, replay)), name=f"{concept}/{PLAIN}")]
+    arms += [method_arm(part, rows, replay, name=f"{concept}/HN{number}") for number, part in parts.items()]
     return [replace(arm, checkpoints=Checkpoints(every, scoring, arm.name)) for arm in arms]
 
 

@@ -233,6 +233,7 @@ def _provenance(results: Mapping[str, Any], base: str, name: str, *, adapter: bo
         "base": base,
         "weights of the base": models.get(BASE, {}).get("weights"),
         "training data": ", ".join(_training(data, config)),
+        "replay": ", ".join(_replay(results.get("data", {}).get("replay", {}))),
         "batch": ", ".join(part for part in parts if part),
         "seed": config.get("seed", SEED),
         "recipe": results.get("recipe"),
@@ -248,6 +249,14 @@ def _training(data: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[st
     if "rows" in data:
         yield f"{data['rows']:,} rows"
     yield from (f"{key} {data[key]}" for key in ("captions",) if data.get(key))
+
+
+def _replay(data: Mapping[str, Any]) -> Iterator[str]:
+    """The general set whose rows joined every batch; nothing without one."""
+    if data:
+        yield SANDBOX_DATA if data["dataset"] == SANDBOX else str(data["dataset"])
+        yield from (f"{key} {data[key]}" for key in ("config", "split", "commit") if data.get(key))
+        yield f"{data['rows']:,} rows, {data['rows_per_batch']:,} in each batch beside those of the task"
 
 
 def _evaluation(results: Mapping[str, Any]) -> Iterator[str]:

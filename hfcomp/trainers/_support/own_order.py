@@ -35,6 +35,8 @@ class OwnOrder:
         draws = self.args.draw_captions or self.args.random_crop < 1
         if draws and chosen is not None and not isinstance(chosen, EpochOrder):
             chosen = EpochOrder(with_epochs(chosen, seed_of_order(self.args)))
+        if self._replay is not None:
+            chosen = self.replay_order(with_epochs(chosen, seed_of_order(self.args)))
         self._has_own_order = chosen is not order
         return chosen
 

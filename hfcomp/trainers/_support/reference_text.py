@@ -75,7 +75,7 @@ class ReferenceText:
         return path
 
     def _texts(self, rows: TrainingRows) -> list[list[str]]:
-        columns = [rows.column(name) for name in ("caption", "negative_captions")]
+        columns = [rows.batch_column(name) for name in ("caption", "negative_captions")]
         return [
             texts_of_row({"caption": caption, "negative_captions": negatives}, index, self.args.num_negatives)
             for index, (caption, negatives) in enumerate(zip(*columns, strict=True))

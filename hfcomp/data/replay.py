@@ -1,0 +1,290 @@
+"""Replay: rows of a general set beside the rows of the task in every batch, against forgetting."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+from datasets import Dataset, Image, Value, concatenate_datasets
+
+from hfcomp.data.draws.epochs import DrawnRows
+from hfcomp.data.draws.no_duplicates import NoDuplicatesOrder, RowKeys
+from hfcomp.data.image_ids import IMAGE_ID, photographs, streamed_id, with_image_ids
+from hfcomp.data.loading import TrainingRows
+
+STREAMED = 2**40
+"""Row number of the first replay row beside a streamed task set, which has no last row."""
+
+
+class ReplayRow(int):
+    """The number of a replay row in a batch. Prints as its place in the replay set, which errors name."""
+
+    place: int
+
+    def __new__(cls, place: int, first: int) -> ReplayRow:
+        """A number from the place in the replay set and the number of its first row."""
+        number = super().__new__(cls, first + place)
+        number.place = place
+        return number
+
+    def __str__(self) -> str:
+        return f"{self.place} of the replay set"
+
+
+def count_replay_rows(fraction: float, batch_size: int, processes: int = 1) -> int:
+    """Number of replay rows in a global batch: fraction r adds round(r N / (1 - r)) rows to the N of the task.
+
+    Args:
+        fraction: Share of replay rows in the batch, 0 to below 1.
+        batch_size: Rows of the task in a global batch, without neighbors.
+        processes: Number of processes that share the batch.
+
+    Raises:
+        ValueError: if a fraction above 0 adds no row, or the processes cannot share the rows equally.
+    """
+    number = round(fraction * batch_size / (1 - fraction))
+    if fraction and not number:
+        raise ValueError(
+            f"replay_fraction={fraction:g} adds no row to a batch of {batch_size}. Set it to at least "
+            f"{_fraction(1, batch_size):g}, or to 0."
+        )
+    if number % processes:
+        more = number + processes - number % processes
+        raise ValueError(
+            f"replay_fraction={fraction:g} adds {number} rows to a batch of {batch_size}, which {processes} processes "
+            f"cannot share equally. Set it to {_fraction(more, batch_size):g}, which adds {more}."
+        )
+    return number
+
+
+def _fraction(number: int, batch_size: int) -> float:
+    """Share of so many replay rows, rounded to four digits; the count rounds back."""
+    return round(number / (number + batch_size), 4)
+
+
+def replay_places(items: int, number: int) -> list[bool]:
+    """Which items of a global batch are replay rows: evenly spread, the first belongs to the task.
+
+    Any equal shares that divide both numbers hold equally many of each, so the batch does not depend on the number of
+    processes, in order as well as in content.
+
+    Args:
+        items: Items of the task: rows, or groups of rows that stay together.
+        number: Replay rows.
+    """
+    total = items + number
+    return [(place + 1) * number // total > place * number // total for place in range(total)]
+
+
+def shared_image_ids(task: Dataset, replay: Dataset) -> list[str | None] | None:
+    """The photograph of each row of both sets together; None if no row has an `image_id` and no image repeats.
+
+    Args:
+        task: Training set of the task, in the column contract.
+        replay: Replay set, in the column contract.
+    """
+    ids = photographs(concatenate_datasets([_pictures(task), _pictures(replay)]))
+    there = [one for one in ids if one is not None]
+    given = IMAGE_ID in task.column_names or IMAGE_ID in replay.column_names
+    return ids if given or len({*there}) < len(there) else None
+
+
+def with_shared_image_ids(task: Dataset, replay: Dataset) -> tuple[Dataset, Dataset]:
+    """Both sets with the photograph of each row in the column `image_id`, by the images of both together.
+
+    Args:
+        task: Training set of the task, in the column contract.
+        replay: Replay set, in the column contract.
+    """
+    ids = photographs(concatenate_datasets([_pictures(task), _pictures(replay)]))
+    return with_image_ids(task, ids[: len(task)]), with_image_ids(replay, ids[len(task) :])
+
+
+def _pictures(dataset: Dataset) -> Dataset:
+    """The images of a dataset, undecoded, and their ids as texts."""
+    rows = dataset.with_format(None).select_columns([c for c in ("image", IMAGE_ID) if c in dataset.column_names])
+    for name, feature in {"image": Image(decode=False), IMAGE_ID: Value("string")}.items():
+        if name in rows.column_names and rows.features[name] != feature:
+            rows = rows.cast_column(name, feature)
+    return rows
+
+
+class ReplayedRows(DrawnRows):
+    """Rows of the task, and behind them those of a replay set: an index from `len` on is a replay row.
+
+    Length, columns and counts are those of the task, so whatever plans an epoch plans it for the task. A replay row
+    has an image and a caption, no negatives, and an `image_id` if any row has one; ids are made from both sets
+    together.
+
+    Args:
+        rows: The training rows of the task.
+        replay: The replay rows.
+        num_negatives: Negative captions read per row; those of a replay row are empty, so they are masked.
+    """
+
+    def __init__(self, rows: TrainingRows, replay: TrainingRows, *, num_negatives: int = 0) -> None:
+        super().__init__(rows, seed=0)
+        self.replay, self.num_negatives = replay, num_negatives
+        self.ids = shared_image_ids(rows.dataset, replay.dataset)
+        if self.ids is not None:
+            self.dataset = with_image_ids(rows.dataset, self.ids[: len(rows)])
+
+    @property
+    def replay_ids(self) -> list[str | None] | None:
+        """The photograph of each replay row, if ids are known."""
+        return None if self.ids is None else self.ids[len(self) :]
+
+    def column(self, name: str) -> list[Any]:
+        """A column of the task's rows."""
+        return self.dataset[name][:] if name == IMAGE_ID and self.ids is not None else self.rows.column(name)
+
+    def batch_column(self, name: str) -> list[Any]:
+        """A column of all rows that a batch may hold, the task's first."""
+        blank = [[""] * self.num_negatives] * len(self.replay)
+        return self.column(name) + (blank if name == "negative_captions" else self.replay.column(name))
+
+    def __getitems__(self, indices: list[int | tuple[int, int]]) -> list[dict[str, Any]]:
+        """Rows by index, or by `(index, epoch)`; the epoch of a replay row is the pass over its set."""
+        wanted = [index if isinstance(index, tuple) else (index, 0) for index in indices]
+        task = [one for one in wanted if one[0] < len(self)]
+        replayed = [(index - len(self), epoch) for index, epoch in wanted if index >= len(self)]
+        found = iter(_read(self.rows, task)), iter(read_replay(self.replay, replayed, len(self), self.num_negatives))
+        rows = [next(found[index >= len(self)]) for index, _ in wanted]
+        return rows if self.ids is None else [{**row, IMAGE_ID: self.ids[int(row["row"])]} for row in rows]
+
+
+def read_replay(
+    rows: TrainingRows, wanted: Sequence[tuple[int, int]], first: int, num_negatives: int
+) -> list[dict[str, Any]]:
+    """Replay rows as a batch needs them, without negatives.
+
+    Args:
+        rows: The replay rows.
+        wanted: Place of each and the pass over the set.
+        first: Number of the first replay row in batches.
+        num_negatives: Negative captions read per row.
+    """
+    blank = {"negative_captions": [""] * num_negatives} if num_negatives else {}
+    return [{**row, **blank, "row": ReplayRow(row["row"], first)} for row in _read(rows, wanted)]
+
+
+def _read(rows: TrainingRows, wanted: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+    if not wanted:
+        return []
+    return rows.__getitems__(list(wanted) if isinstance(rows, DrawnRows) else [index for index, _ in wanted])
+
+
+class _Shuffled(torch.utils.data.Sampler[int]):
+    """All rows in random order, another in each pass."""
+
+    def __init__(self, rows: int, seed: int) -> None:
+        self.rows, self.seed, self.epoch = rows, seed, 0
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(random.Random(f"replay {self.seed} {self.epoch}").sample(range(self.rows), self.rows))
+
+
+class ReplayDraws:
+    """Which replay rows each global batch has: pass after pass over the set, each in an order of its own.
+
+    The draws depend on `seed` and the number of the batch since the start of training only. No image is twice in a
+    batch. Rows that do not fill a batch at the end of a pass are left out of it.
+
+    Args:
+        rows: Number of replay rows.
+        ids: Photograph of each row, if known.
+        number: Replay rows in a global batch.
+        seed: Random seed of all passes.
+        group_size: Rows of the task that stay together in a batch.
+
+    Raises:
+        ValueError: for fewer images than a batch needs.
+    """
+
+    def __init__(
+        self, rows: int, ids: Sequence[str | None] | None, *, number: int, seed: int, group_size: int = 1
+    ) -> None:
+        images = rows if ids is None else len({*ids} - {None}) + list(ids).count(None)
+        if images < number:
+            raise ValueError(
+                f"the replay set shows {images} images, fewer than the {number} replay rows of a batch. Lower "
+                "replay_fraction, or use a larger replay_dataset."
+            )
+        self.number, self.group_size, self.per_pass = number, group_size, rows // number
+        keys = [RowKeys((), ())] * rows if images == rows else RowKeys.of_rows([None] * rows, ids)
+        self._passes = NoDuplicatesOrder(_Shuffled(rows, seed), keys, batch_size=number, seed=seed)
+
+    def rows_of(self, batch: int) -> list[tuple[int, int]]:
+        """Places of the replay rows in a batch, each with its pass."""
+        epoch, place = divmod(batch, self.per_pass)
+        rows = self._passes.plan(epoch)[place * self.number : (place + 1) * self.number]
+        return [(row, epoch) for row in rows]
+
+    def mix(self, task: Sequence[Any], replayed: Sequence[Any]) -> Iterator[Any]:
+        """The rows of a global batch, replay rows spread among those of the task as `replay_places` says."""
+        one, other = iter(task), iter(replayed)
+        for is_replay in replay_places(len(task) // self.group_size, len(replayed)):
+            yield from islice(other, 1) if is_replay else islice(one, self.group_size)
+
+
+class ReplayOrder(torch.utils.data.Sampler[Any]):
+    """An order of rows with replay rows in every global batch, for `ReplayedRows`.
+
+    Args:
+        order: Order of the task's rows, with `set_epoch` if epochs differ.
+        draws: Chooses the replay rows.
+        first: Index of the first replay row: the number of rows of the task.
+        batch_size: Rows of `order` in a global batch.
+    """
+
+    def __init__(self, order: torch.utils.data.Sampler, draws: ReplayDraws, *, first: int, batch_size: int) -> None:
+        self.order, self.draws, self.first, self.batch_size = order, draws, first, batch_size
+        self.epoch = 0
+
+    def __len__(self) -> int:
+        return len(self.order) // self.batch_size * (self.batch_size + self.draws.number)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Which epoch begins."""
+        self.epoch = epoch
+        if hasattr(self.order, "set_epoch"):
+            self.order.set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[Any]:
+        rows, batches = iter(self.order), len(self.order) // self.batch_size
+        start = self.epoch * batches
+        for batch in range(start, start + batches):
+            replayed = [(self.first + row, epoch) for row, epoch in self.draws.rows_of(batch)]
+            yield from self.draws.mix(list(islice(rows, self.batch_size)), replayed)
+
+
+class StreamedReplay:
+    """Replay rows beside a streamed task set, whole in memory while that is read.
+
+    Args:
+        rows: The replay rows.
+        draws: Chooses them.
+        num_negatives: Negative captions read per row.
+        further: Columns that every row of the stream has besides, with their values for a replay row.
+    """
+
+    def __init__(
+        self, rows: TrainingRows, draws: ReplayDraws, *, num_negatives: int, further: dict[str, Any] | None = None
+    ) -> None:
+        self.rows, self.draws, self.num_negatives, self.further = rows, draws, num_negatives, further or {}
+
+    def with_rows(self, task: Sequence[dict[str, Any]], batch: int, *, skipped: bool) -> Iterator[dict[str, Any]]:
+        """A global batch with its replay rows; those of one that is skipped are copies of a skipped row."""
+        if skipped:
+            return self.draws.mix(task, [task[0]] * self.draws.number)
+        rows = read_replay(self.rows, self.draws.rows_of(batch), STREAMED, self.num_negatives)
+        return self.draws.mix(task, [{**row, **self.further, IMAGE_ID: streamed_id(row)} for row in rows])
