@@ -14,7 +14,7 @@ from hfcomp.data.concepts.columns import with_concepts
 from hfcomp.data.formats.caption_files import with_captions_of
 from hfcomp.data.image_ids import IMAGE_ID, with_image_ids
 from hfcomp.data.loading import contract_rows, load_training_stream
-from hfcomp.data.negatives.columns import with_concreteness, with_keyword_negatives
+from hfcomp.data.negatives.columns import RATINGS, with_concreteness, with_keyword_negatives
 from hfcomp.data.overlap import COLUMNS as IMAGE_COLUMNS
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.data.replay import with_shared_image_ids
@@ -33,6 +33,7 @@ from hfcomp.fields import columns_of
 from hfcomp.generation.neighbours import with_neighbours
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, read_keyword_table
 from hfcomp.sandbox.bases import base_folder
+from hfcomp.sandbox.ratings import LABELS
 
 Rows = Dataset | IterableDataset
 Log = Callable[[str], None]
@@ -69,6 +70,8 @@ def load_rows(
         rows = training_rows(recipe.experiment, recipe.column_names, seed=recipe.seed, num_negatives=number, log=log)
     read = {"image", *columns_of(name for one in (recipe.trainer_class, *trainers) for name in one.required_features)}
     columns = [name for name in IMAGE_COLUMNS if name in read]
+    if RATINGS in read and recipe.experiment.rates_in_sandbox and not recipe.experiment.joins_ratings:
+        log(f"concreteness of the sandbox's keywords: {LABELS[recipe.experiment.ratings]}")
     # what decides the rows, in which the evaluation has no say
     config = recipe.experiment
     values = {name: value for name, value in config.model_dump().items() if not name.startswith("evaluation")}
@@ -130,7 +133,7 @@ def training_rows(
             others="are left out" if config.keyword_captions_only else "take part without",
             log=log,
         )
-    if config.concreteness_ratings:
+    if config.joins_ratings:
         dataset = with_concreteness(dataset, config.concreteness_ratings, log)
     if config.concept_parser:
         dataset = with_concepts(dataset, config.concept_parser, log)
@@ -204,6 +207,7 @@ def _sandbox_rows(config: ExperimentConfig, seed: int, num_negatives: int) -> Da
         edit_noise=config.edit_noise,
         caption_noise=config.caption_noise,
         false_negatives=config.false_negatives,
+        ratings="bands" if config.joins_ratings else config.ratings,  # human ones are joined afterwards
     )
 
 

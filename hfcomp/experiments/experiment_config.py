@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 from hfcomp.merging.choice import TOLERANCE, Rule
+from hfcomp.negatives.concreteness import HOW_TO_GET
 from hfcomp.reading import expand_variables, nearest
 from hfcomp.reporting.pages.items import DEFAULT_PAGE
 from hfcomp.schemas import Strict, plain_name
@@ -17,6 +18,7 @@ SANDBOX_MODELS = {SANDBOX: "clip", "sandbox-siglip": "siglip"}  # the architectu
 RANDOM_MODELS = ("vit_b32", "vit_tiny")
 NOT_SET = "which is not set. Set it, or"
 SAME_BATCH = "same-batch"
+HUMAN = "human"
 CONTROLS = ("plain", SAME_BATCH, "shuffled", "random-spans", "equal-images")
 # Fields in which $NAME stands for an environment variable, and evaluation_data; in no other does it.
 PATH_FIELDS = (
@@ -95,6 +97,9 @@ class ExperimentConfig(Strict):
     """Fraction of the sandbox's captions that are wrong, 0 to 1."""
     false_negatives: Fraction = 0.0
     """Fraction of the sandbox's negative captions that are true after all, 0 to 1."""
+    ratings: Literal["bands", HUMAN, "synthetic"] = "bands"
+    """Concreteness of the sandbox's keywords: 'bands' (our bands, in the order of human norms), 'human' (those of
+    concreteness_ratings) or 'synthetic' (made up)."""
     keyword_negatives: list[str] | None = None
     """Concepts (object, color, location, size, or those of keyword_table) of negatives made for each caption; the data
     set's own negatives are dropped."""
@@ -109,7 +114,8 @@ class ExperimentConfig(Strict):
     """Nearest images of each image, by the base's embeddings, that num_neighbours draws from. 0: the data set's own
     column neighbour_ids."""
     concreteness_ratings: str | None = None
-    """File of Brysbaert et al. 2014, joined to the negatives' keywords."""
+    """File of Brysbaert et al. 2014, joined to the negatives' keywords. With the sandbox's own negatives it adds the
+    method with human ratings as a run of its own, and with ratings: human it is the method's."""
     concept_parser: str | None = None
     """Parser ('rules' or spacy:NAME) that makes the concepts of captions, for C2LIP. A data set with a column concepts
     keeps its own. `hfcomp build concepts` makes them once, on several processes."""
@@ -195,7 +201,21 @@ class ExperimentConfig(Strict):
             raise ValueError(
                 f"evaluation: {self.evaluation} needs evaluation_benchmarks. Pass --evaluation_benchmarks NAME ..."
             )
+        if self.ratings == HUMAN and not self.concreteness_ratings:
+            raise ValueError(
+                f"ratings: {HUMAN} needs the file of the norms. Pass --concreteness_ratings FILE. {HOW_TO_GET}"
+            )
         return self
+
+    @property
+    def rates_in_sandbox(self) -> bool:
+        """Whether the negatives are the sandbox's own, which come with concreteness."""
+        return self.dataset == SANDBOX and not self.keyword_negatives
+
+    @property
+    def joins_ratings(self) -> bool:
+        """Whether the rows that the method trains on have the concreteness of the file."""
+        return bool(self.concreteness_ratings) and (self.ratings == HUMAN or not self.rates_in_sandbox)
 
     def _rules(self) -> Iterator[tuple[bool, tuple[str, ...], str]]:
         """Fields that mean nothing beside the others: whether it is so, which, and why."""
@@ -203,7 +223,7 @@ class ExperimentConfig(Strict):
         yield not self.replay_dataset, ("replay_config", "replay_split"), f"is of replay_dataset, {NOT_SET}"
         keywords = bool(self.keyword_negatives)
         yield not keywords, ("keyword_table", "keyword_captions_only"), f"is of keyword_negatives, {NOT_SET}"
-        of_negatives = ("edit_noise", "false_negatives", "negative_kinds")
+        of_negatives = ("edit_noise", "false_negatives", "negative_kinds", "ratings")
         yield keywords, of_negatives, "shapes the sandbox's own negatives, which keyword_negatives replaces;"
         of_guard = ("guard_benchmarks", "guard_rule", "guard_tolerance")
         yield not self.forgetting_guard, of_guard, f"is of forgetting_guard, {NOT_SET}"

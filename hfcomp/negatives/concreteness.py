@@ -18,6 +18,8 @@ from pathlib import Path
 
 WORD, RATING, PART_OF_SPEECH = "Word", "Conc.M", "Dom_Pos"
 MINIMUM, MAXIMUM = 1.0, 5.0
+NAMED = 40
+"""Words without a rating that a log line names: more than the sandbox has keywords."""
 HOW_TO_GET = (
     "Get the supplementary table of doi:10.3758/s13428-013-0403-5 (39,954 rows) and save it as tab-separated UTF-8 "
     "text; its licence (CC BY-NC-ND) does not allow this package to bring it along."
@@ -78,8 +80,10 @@ class Coverage:
         if self.sources:
             text += " (" + ", ".join(f"{name} {count}" for name, count in sorted(self.sources.items())) + ")"
         if self.missing:
-            most = sorted(self.missing.items(), key=lambda item: (-item[1], item[0]))[:5]
-            text += "; most often missing: " + ", ".join(f"{word!r} {count}" for word, count in most)
+            most = sorted(self.missing.items(), key=lambda item: (-item[1], item[0]))[:NAMED]
+            text += "; missing: " + ", ".join(f"{word!r} {count}" for word, count in most)
+            others = len(self.missing) - len(most)
+            text += f" and {others:,} rarer words" if others else ""
         return f"{text}; {self.empty} empty keywords"
 
 

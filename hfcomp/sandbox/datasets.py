@@ -21,6 +21,7 @@ from datasets.fingerprint import Hasher
 from hfcomp.data.features import CONCEPT_FEATURES
 from hfcomp.sandbox.drawing import KIND_WEIGHTS, KINDS
 from hfcomp.sandbox.noise import Noise
+from hfcomp.sandbox.ratings import Ratings, check_ratings
 from hfcomp.sandbox.rows import (
     choice_rows,
     levels_rows,
@@ -90,6 +91,7 @@ def training_set(
     edit_noise: float = 0.0,
     caption_noise: float = 0.0,
     false_negatives: float = 0.0,
+    ratings: Ratings = "bands",
 ) -> Dataset:
     """Images with a true caption, exact negative captions and the counterfactual image that the first describes.
 
@@ -99,10 +101,12 @@ def training_set(
         kind_weights: relative frequency of each of `KINDS` among the kinds that a caption allows; a kind left out
             does not occur. Default `KIND_WEIGHTS`.
         num_negatives: entries of the negative lists; where a caption allows fewer kinds, the rest are empty strings.
-        edit_noise: the chance that a counterfactual image does not show its change, for words of concreteness 3 or
-            less; it falls to 0 at 5.
+        edit_noise: the chance that a counterfactual image does not show its change, for words of
+            `hfcomp.sandbox.negatives.DRAWABILITY` 3 or less; it falls to 0 at 5, whatever the ratings.
         caption_noise: the probability that the caption has a false word.
         false_negatives: the chance that the first negative caption is true of the image.
+        ratings: of the column `negative_concreteness`: `bands`, our bands in the order of human norms, or
+            `synthetic`, a table that is made up. Neither is human.
 
     Returns:
         The column contract of training sets: `image`, `caption`, `positive_captions` (one other wording), the five
@@ -113,7 +117,7 @@ def training_set(
 
     Raises:
         ValueError: `kind_weights` names an unknown kind, or holds a negative weight or no positive one; a noise is no
-            probability.
+            probability; no such ratings.
     """
     return _cached_rows(
         training_rows,
@@ -123,6 +127,7 @@ def training_set(
         weights=dict(_validate(KIND_WEIGHTS if kind_weights is None else kind_weights)),
         num_negatives=_positive(num_negatives),
         noise=Noise(edit_noise, caption_noise, false_negatives),
+        ratings=check_ratings(ratings),
     )
 
 

@@ -17,8 +17,9 @@ from hfcomp.sandbox.captions import (
 )
 from hfcomp.sandbox.scenes import COLOURS, JITTERS, MOST_OBJECTS, SHAPES, SIZES, TEXTURES, Scene, Thing
 
-# Synthetic ratings on the 1 to 5 scale of concreteness norms: made up here and in no way measured on people.
-SYNTHETIC_CONCRETENESS = (
+# How reliably an editor draws a change of a word, from 1 (never surely) to 5 (always): a truth of this world, made up.
+# `edit_noise` follows it whatever ratings the rows have, since what people rate changes no image.
+DRAWABILITY = (
     dict.fromkeys(SHAPES, 4.9)
     | dict.fromkeys(COLOURS, 4.5)
     | {"striped": 4.1, "plain": 3.7}
@@ -37,9 +38,8 @@ class Negative:
         scene: the counterfactual scene: the original with the edited things changed and nothing else. Of kinds that
             add, the true caption is true of it too.
         kind: a key of `EDITS`.
-        keyword: the word of the true caption that the edit changes, or that it adds; a key of
-            `SYNTHETIC_CONCRETENESS`. Where things exchange places it is the relation's word, since the relation is
-            what becomes false.
+        keyword: the word of the true caption that the edit changes, or that it adds; a key of `DRAWABILITY`. Where
+            things exchange places it is the relation's word, since the relation is what becomes false.
     """
 
     caption: Caption
@@ -58,9 +58,9 @@ class Negative:
         return CATEGORIES[self.kind]
 
     @property
-    def concreteness(self) -> float:
-        """Synthetic concreteness of the keyword, 1 (abstract) to 5 (concrete)."""
-        return SYNTHETIC_CONCRETENESS[self.keyword]
+    def drawability(self) -> float:
+        """How reliably an editor draws a change of the keyword, 1 to 5."""
+        return DRAWABILITY[self.keyword]
 
 
 def applicable_kinds(scene: Scene, caption: Caption) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ def _exchange_places(scene: Scene, i: int, j: int) -> Scene:
 
 
 def _relation_keyword(link: str) -> str:
-    return next(word for word in link.split() if word in SYNTHETIC_CONCRETENESS)
+    return next(word for word in link.split() if word in DRAWABILITY)
 
 
 def _swap_things(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:

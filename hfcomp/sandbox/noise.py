@@ -16,7 +16,7 @@ class Noise:
     """How often a training row is wrong as real data is; each a probability in 0 to 1.
 
     Attributes:
-        edit: that a counterfactual image does not show its change, for words of concreteness 3 or less. It falls in a
+        edit: that a counterfactual image does not show its change, for words of drawability 3 or less. It falls in a
             straight line to 0 at 5: a generator draws another shape more reliably than another relation.
         caption: that the caption has a false word, as in noisy text.
         false_negative: that the negative is another wording of the caption, and its image another shot of the scene.
@@ -31,9 +31,9 @@ class Noise:
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} noise is a probability from 0 to 1, not {getattr(self, name)!r}.")
 
-    def of_edit(self, concreteness: float) -> float:
-        """The probability that an edit of a word does not show, from its concreteness of 1 to 5."""
-        return self.edit * min(1.0, (5 - concreteness) / 2)
+    def of_edit(self, drawability: float) -> float:
+        """The probability that an edit of a word does not show, from its drawability of 1 to 5."""
+        return self.edit * min(1.0, (5 - drawability) / 2)
 
 
 def with_noise(generator: np.random.Generator, row: DrawnRow, noise: Noise) -> DrawnRow:
@@ -59,7 +59,7 @@ def with_noise(generator: np.random.Generator, row: DrawnRow, noise: Noise) -> D
         true = replace(negative, caption=paraphrase(generator, row.caption), scene=row.scene)
         row = replace(row, negatives=(true, *row.negatives[1:]), shown=drawn_again)
         found.append("false_negative")
-    elif edit < noise.of_edit(negative.concreteness):
+    elif edit < noise.of_edit(negative.drawability):
         row = replace(row, shown=drawn_again)
         found.append("edit")
     return replace(row, noise=tuple(found))

@@ -25,6 +25,7 @@ from hfcomp.sandbox.drawing import (
 from hfcomp.sandbox.hierarchy import LEVELS, levels, rival_groups
 from hfcomp.sandbox.negatives import Negative
 from hfcomp.sandbox.noise import Noise, with_noise
+from hfcomp.sandbox.ratings import TABLES, Ratings
 from hfcomp.sandbox.rendering import changed_cells, encode_images, encode_mask, render
 from hfcomp.sandbox.scenes import Scene
 
@@ -60,7 +61,7 @@ def pretraining_rows(num_rows: int, seed: int, places: bool) -> Iterator[dict]:
 
 
 def training_rows(
-    num_rows: int, seed: int, weights: Mapping[str, float], num_negatives: int, noise: Noise
+    num_rows: int, seed: int, weights: Mapping[str, float], num_negatives: int, noise: Noise, ratings: Ratings
 ) -> Iterator[dict]:
     """Of `training_set`."""
     generator = _generator("training", seed)
@@ -73,7 +74,7 @@ def training_rows(
         return with_noise(generator, row, noise)
 
     def columns(rows: Sequence[DrawnRow]) -> dict[str, list]:
-        return _tuple_columns(rows, num_negatives) | {"noise": [list(row.noise) for row in rows]}
+        return _tuple_columns(rows, num_negatives, ratings) | {"noise": [list(row.noise) for row in rows]}
 
     return _rows((draw() for _ in range(num_rows)), columns, f"training-{seed}", num_rows)
 
@@ -89,7 +90,7 @@ def choice_rows(num_rows: int, seed: int, kinds: Sequence[str], novel: bool) -> 
         )
 
     def columns(rows: Sequence[DrawnRow]) -> dict[str, list]:
-        return _tuple_columns(rows, 1) | {"kind": [row.negatives[0].kind for row in rows]}
+        return _tuple_columns(rows, 1, "bands") | {"kind": [row.negatives[0].kind for row in rows]}
 
     name = f"choice-{'novel-' if novel else ''}{seed}"
     return _rows((draw(kind) for kind in kinds for _ in range(num_rows)), columns, name, len(kinds) * num_rows)
@@ -190,7 +191,8 @@ def _generalise(caption: Caption, scene: Scene) -> str:
     return replace(caption, prefix="there is").generalised(scene) if text in levels(scene) else text
 
 
-def _tuple_columns(rows: Sequence[DrawnRow], num_negatives: int) -> dict[str, list]:
+def _tuple_columns(rows: Sequence[DrawnRow], num_negatives: int, ratings: Ratings) -> dict[str, list]:
+    concreteness = TABLES[ratings]
     firsts = [row.negatives[0] for row in rows]
 
     def listed(value: Callable[[Negative], Any], padding: Any) -> list[list]:
@@ -210,7 +212,7 @@ def _tuple_columns(rows: Sequence[DrawnRow], num_negatives: int) -> dict[str, li
         "negative_kinds": listed(lambda negative: negative.column_kind, ""),
         "negative_keywords": listed(lambda negative: negative.keyword, ""),
         "negative_categories": listed(lambda negative: negative.category, ""),
-        "negative_concreteness": listed(lambda negative: negative.concreteness, None),
+        "negative_concreteness": listed(lambda negative: concreteness[negative.keyword], None),
         "negative_image": _images([row.shown for row in rows]),
         "mask": [_file(encode_mask(cells)) for cells in edited],
     }

@@ -13,7 +13,7 @@ from hfcomp.data.loading import load_training_set
 from hfcomp.data.negatives.columns import with_concreteness
 from tests.hub.built import built
 
-RATINGS = "Word\tConc.M\tDom_Pos\ndog\t4.85\tNoun\ndogs\t1.0\tNoun\n"
+RATINGS = "Word\tConc.M\tDom_Pos\ndog\t4.7\tNoun\ndogs\t1.0\tNoun\n"
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +49,13 @@ def test_a_configuration_is_prepared_as_it_was_built(folder, tmp_path):
 
 def test_ratings_are_joined_by_the_word_that_the_build_found(folder, tmp_path, ratings):
     rows = prepared(folder, tmp_path, concreteness_ratings=ratings)
-    assert rows["negative_concreteness"][:] == [[4.85]] * 7
+    assert rows["negative_concreteness"][:] == [[4.7]] * 7
     streamed = ConcreteBatch(cache_dir=str(tmp_path), data_dir=str(folder), concreteness_ratings=ratings)
     first = next(iter(streamed.as_streaming_dataset("train")))
-    assert first["negative_concreteness"] == [4.85] and first["image"].size == (4, 4)
+    assert first["negative_concreteness"] == [4.7] and first["image"].size == (4, 4)
     logged: list[str] = []
     joined = with_concreteness(load_training_set(str(folder / "random")), ratings, logged.append)
-    assert joined["negative_concreteness"][:] == [[4.85]] * 4
+    assert joined["negative_concreteness"][:] == [[4.7]] * 4
 
 
 def test_the_page_on_building_prepares_it(folder, tmp_path, ratings):
@@ -65,7 +65,7 @@ def test_the_page_on_building_prepares_it(folder, tmp_path, ratings):
         block = block.replace(old, new)
     names: dict = {}
     exec(block.replace("data_dir=", f"cache_dir={str(tmp_path)!r}, data_dir="), names)
-    assert names["rows"][0]["negative_concreteness"] == [4.85]
+    assert names["rows"][0]["negative_concreteness"] == [4.7]
 
 
 def test_the_cache_is_of_the_content(tmp_path, ratings):
@@ -75,8 +75,8 @@ def test_the_cache_is_of_the_content(tmp_path, ratings):
     other.rename(one)
     assert prepared(one.parent, tmp_path, config_name="random")["negative_captions"][0] == ["0 birds on a large table"]
     settings = {"config_name": "random", "concreteness_ratings": ratings}
-    assert prepared(one.parent, tmp_path, **settings)["negative_concreteness"][0] == [4.85]
-    Path(ratings).write_text(RATINGS.replace("4.85", "2.5"))
+    assert prepared(one.parent, tmp_path, **settings)["negative_concreteness"][0] == [4.7]
+    Path(ratings).write_text(RATINGS.replace("4.7", "2.5"))
     assert prepared(one.parent, tmp_path, **settings)["negative_concreteness"][0] == [2.5]
 
 

@@ -10,6 +10,9 @@ import pytest
 from hfcomp.data.features import CONCEPT_FEATURES
 from hfcomp.experiments.data import training_rows
 from hfcomp.experiments.experiment_config import ExperimentConfig
+from hfcomp.experiments.recipes import read_recipe
+from hfcomp.sandbox import training_set
+from hfcomp.sandbox.negatives import DRAWABILITY
 from tests import tiny
 from tests.evaluation.webdatasets import write_tar
 from tests.generation import builds
@@ -309,10 +312,52 @@ def sandbox(number: int = 1, **changes):
 
 
 def test_the_sandbox_is_its_training_set_with_as_many_negatives():
-    from hfcomp.sandbox import training_set
-
     assert sandbox()[0].to_dict() == training_set(40, 3).to_dict()
     assert sandbox(3)[0]["negative_captions"][:] == training_set(40, 3, num_negatives=3)["negative_captions"][:]
+
+
+def norms(folder: Path, words: tuple[str, ...] = tuple(DRAWABILITY)) -> str:
+    """A file like that of the norms, in which each word has a value of its own, from 1.01 on."""
+    lines = [f"{word}\t{1 + number / 100}\tNoun\n" for number, word in enumerate(words, 1)]
+    (folder / "norms.txt").write_text("Word\tConc.M\tDom_Pos\n" + "".join(lines))
+    return str(folder / "norms.txt")
+
+
+def test_the_sandbox_has_the_ratings_that_the_recipe_names():
+    """A file of human ratings alone leaves them, since it adds runs of its own."""
+    assert sandbox()[0].to_dict() == sandbox(concreteness_ratings="not read")[0].to_dict()
+    assert sandbox(ratings="synthetic")[0].to_dict() == training_set(40, 3, ratings="synthetic").to_dict()
+
+
+def test_human_ratings_of_the_sandbox_come_from_the_file_and_words_that_it_lacks_are_named(tmp_path):
+    ((lost,),) = sandbox()[0]["negative_keywords"][:1]
+    words = tuple(word for word in DRAWABILITY if word != lost)
+    dataset, logged = sandbox(ratings="human", concreteness_ratings=norms(tmp_path, words))
+    ratings = {word: 1 + number / 100 for number, word in enumerate(words, 1)}
+    for keywords, values in zip(dataset["negative_keywords"], dataset["negative_concreteness"], strict=True):
+        assert values == [pytest.approx(ratings[word]) if word in ratings else None for word in keywords]
+    (line,) = logged
+    assert f"; missing: {lost!r} {sum(words == [lost] for words in dataset['negative_keywords'])};" in line
+    assert (
+        dataset.remove_columns("negative_concreteness")[:] == sandbox()[0].remove_columns("negative_concreteness")[:]
+    )
+
+
+@pytest.mark.follows("hfcomp/experiments/experiment_config.py", "Pass --concreteness_ratings FILE.")
+def test_human_ratings_without_their_file_say_how_to_give_it(tmp_path):
+    with pytest.raises(ValueError, match=r"ratings: human needs the file .* --concreteness_ratings FILE\. Get the"):
+        sandbox(ratings="human")
+    recipe = read_recipe("slipform", ["--ratings", "human", "--concreteness_ratings", norms(tmp_path)])
+    assert recipe.experiment.joins_ratings
+
+
+def test_ratings_are_of_the_sandboxs_own_negatives(listing):
+    with pytest.raises(ValueError, match="ratings shapes the sandbox's rows, not those of"):
+        rows(listing, ratings="synthetic")
+    with pytest.raises(
+        ValueError, match="ratings shapes the sandbox's own negatives, which keyword_negatives replaces"
+    ):
+        sandbox(ratings="synthetic", keyword_negatives=["color"])
 
 
 def test_keyword_negatives_of_the_sandbox_take_the_place_of_its_own():

@@ -77,7 +77,7 @@ def test_an_unknown_configuration_is_one_line(hub, tmp_path):
 
 def test_concretebatch_is_built_pushed_and_loaded_back(hub, coco, clip, tmp_path):
     pipeline = write_tiny_sdxl(tmp_path / "sdxl", clip)
-    ratings = ["Word\tConc.M\tDom_Pos", "dog\t4.85\tNoun", "cat\t4.86\tNoun", "red\t4.24\tAdjective", ""]
+    ratings = ["Word\tConc.M\tDom_Pos", "dog\t4.7\tNoun", "cat\t4.8\tNoun", "red\t4.1\tAdjective", ""]
     (tmp_path / "ratings.txt").write_text("\n".join(ratings))
     words = ["--source", coco, "--output", tmp_path / "out", "--parser", "rules", "--writer", "substitute"]
     words += ["--concreteness_ratings", tmp_path / "ratings.txt", "--image_pipeline", pipeline, "--image_size", "32"]

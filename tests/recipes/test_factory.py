@@ -23,8 +23,8 @@ from tests.generation.writers.endpoint import Answer, caption_of, completion, se
 ROWS = 6
 CONFIGS = ("high_concreteness", "random")
 RATINGS = {
-    **{"cube": 4.9, "ball": 5, "cone": 4.8, "ring": 4.7, "star": 4.6, "cross": 4.5},
-    **{"red": 4.2, "blue": 3.8, "green": 4.1, "yellow": 4.3, "white": 4.4, "black": 3.8},
+    **{"cube": 4.9, "ball": 4.9, "cone": 4.8, "ring": 4.7, "star": 4.6, "cross": 4.5},
+    **{"red": 4.2, "blue": 3.8, "green": 4.1, "yellow": 4.2, "white": 4.4, "black": 3.8},
 }
 
 

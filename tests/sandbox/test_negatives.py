@@ -10,7 +10,7 @@ from PIL import Image
 
 from hfcomp.data.columns import NEGATIVE_KINDS
 from hfcomp.sandbox.captions import RELATIONS, Caption
-from hfcomp.sandbox.negatives import EDITS, SYNTHETIC_CONCRETENESS, applicable_kinds, draw_negative
+from hfcomp.sandbox.negatives import DRAWABILITY, EDITS, applicable_kinds, draw_negative
 from hfcomp.sandbox.rendering import changed_cells, encode_mask, render
 from hfcomp.sandbox.scenes import MOST_OBJECTS, Scene, Thing
 
@@ -127,8 +127,8 @@ def test_labels():
     labels = {}
     for _, _, negative in drawn_negatives():
         labels.setdefault(negative.kind, set()).add((negative.column_kind, negative.category))
-        assert negative.concreteness == SYNTHETIC_CONCRETENESS[negative.keyword]
-        assert 1 <= negative.concreteness <= 5
+        assert negative.drawability == DRAWABILITY[negative.keyword]
+        assert 1 <= negative.drawability <= 5
     assert all(len(found) == 1 for found in labels.values())
     by_kind = {kind: found.pop() for kind, found in labels.items()}
     assert {kind: category for kind, (_, category) in by_kind.items()} == {

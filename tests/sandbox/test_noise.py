@@ -62,7 +62,7 @@ def test_sets_refuse_what_is_no_probability(knob):
         training_set(1, 0, **{knob: 1.5})
 
 
-def test_edits_fail_more_often_the_less_concrete_the_word():
+def test_edits_fail_more_often_the_harder_the_word_is_to_draw():
     noise = Noise(edit=0.8)
     assert [noise.of_edit(rating) for rating in (1, 3, 4, 4.5, 5)] == pytest.approx([0.8, 0.8, 0.4, 0.2, 0])
 
@@ -71,10 +71,10 @@ def test_edits_fail_more_often_the_less_concrete_the_word():
 def test_edits_fail_as_often_as_their_words_ask(rate):
     noise = Noise(edit=rate)
 
-    def concreteness(row):
-        return row.negatives[0].concreteness
+    def drawability(row):
+        return row.negatives[0].drawability
 
-    groups = groupby(sorted(spoiled_tuples(noise, times=3), key=concreteness), concreteness)
+    groups = groupby(sorted(spoiled_tuples(noise, times=3), key=drawability), drawability)
     found = {rating: [bool(row.noise) for row in rows] for rating, rows in groups}
     assert len(found) > 3
     for rating, failed in found.items():

@@ -54,7 +54,8 @@ def held_out_rows(recipe: Recipe, wanted: int, *, seed: int, num_negatives: int,
     config = recipe.experiment
     with first_process_first():  # the others find what it cached
         if config.dataset == SANDBOX:
-            clean = {"edit_noise": 0.0, "caption_noise": 0.0, "false_negatives": 0.0, "concreteness_ratings": None}
+            clean = {"edit_noise": 0.0, "caption_noise": 0.0, "false_negatives": 0.0}
+            clean |= {"ratings": "bands", "concreteness_ratings": None}  # not read
             config = config.model_copy(update={"dataset_rows": wanted, **clean})
             rows = training_rows(config, seed=seed, log=log, num_negatives=num_negatives)
             source = f"the sandbox (seed {seed})"

@@ -90,8 +90,8 @@ def find_candidates(
 
     A rating is that of the first form in the table: the word as it stands, its lemma, then the two-word expression
     that it is part of, with the last word as it stands or as its lemma. `word_first` looks in this order, so that
-    "fire" (4.68) and "hydrant" are two candidates. `expression_first`, our choice, takes a noun compound that has an
-    entry whole before its words: "fire hydrant" (4.85) is one. The paper names "fire hydrant" and "coffee mug" as
+    "fire" and "hydrant" are two candidates. `expression_first`, our choice, takes a noun compound that has an
+    entry whole before its words: "fire hydrant" is one. The paper names "fire hydrant" and "coffee mug" as
     concrete keywords and has "coffee cup" in its prompt, none of which `word_first` can find as their words are rated;
     and another word for one of them is seldom English ("a coffee dog"). The keyword of an expression is its two words.
     A fixed pair ("hot dog"), a shade with its colour and a verb with its particle are one candidate in either order.

@@ -15,7 +15,7 @@ from hfcomp.negatives.concreteness import ConcretenessRatings
 from tests import tiny
 from tests.hub.built import built
 
-RATINGS = ConcretenessRatings({"dog": 4.85, "fire hydrant": 4.9, "red": 4.2, "idea": 1.6})
+RATINGS = ConcretenessRatings({"dog": 4.8, "fire hydrant": 4.9, "red": 4.2, "idea": 1.6})
 
 
 def row(**changes):
@@ -50,7 +50,7 @@ def test_every_negative_is_a_pair_with_its_rating(tmp_path):
 
 def test_ratings_are_joined_by_rated_word_and_else_by_keyword(tmp_path):
     joined = read(tmp_path, row(), ratings=RATINGS)
-    assert joined.items["concreteness"].tolist() == [4.85, 4.9] and not joined.notes
+    assert joined.items["concreteness"].tolist() == [4.8, 4.9] and not joined.notes
     by_word = read(tmp_path, row(negative_rated_words=["idea", ""]), ratings=RATINGS)
     assert by_word.items["concreteness"][0] == 1.6 and math.isnan(by_word.items["concreteness"][1])
     strange = row(negative_keywords=["pegasus", "pegasus"])

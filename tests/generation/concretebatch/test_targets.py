@@ -25,8 +25,8 @@ from hfcomp.generation.shards import ROW, SET_ASIDE
 from hfcomp.generation.sources import read_captioned_rows
 from tests.generation.builds import hashes, png
 
-NOUNS = {"dog": 4.85, "cat": 4.86, "man": 4.79, "umbrella": 5.0, "table": 4.9, "park": 4.74, "car": 4.89, "ball": 5.0}
-OTHERS = {"red": 4.24, "small": 3.22, "holding": 3.72, "under": 3.45, "behind": 3.48, "front": 3.77, "two": 4.18}
+NOUNS = {"dog": 4.8, "cat": 4.8, "man": 4.7, "umbrella": 4.9, "table": 4.8, "park": 4.6, "car": 4.8, "ball": 4.9}
+OTHERS = {"red": 4.1, "small": 3.1, "holding": 3.6, "under": 3.4, "behind": 3.4, "front": 3.7, "two": 4.1}
 CAPTIONS = [
     "A small red dog under a table.",
     "A man holding an umbrella behind a car.",
@@ -239,7 +239,7 @@ def test_ratings_are_joined_by_the_rated_words_where_a_set_has_them(ratings):
     dataset = Dataset.from_dict(rows, features=Features(dict.fromkeys(rows, texts)))
     logged: list[str] = []
     joined = with_concreteness(dataset, str(ratings), logged.append)
-    assert joined["negative_concreteness"][:] == [[3.77], [None]]
+    assert joined["negative_concreteness"][:] == [[3.7], [None]]
     assert logged[0].startswith("concreteness of negatives' rated words: 1 of 1")
     by_keyword = with_concreteness(dataset.remove_columns("negative_rated_words"), str(ratings), logged.append)
     assert by_keyword["negative_concreteness"][:] == [[None], [None]]
