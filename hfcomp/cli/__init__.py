@@ -8,8 +8,8 @@ from importlib import import_module
 from types import ModuleType
 
 COMMANDS = (
-    *("train", "evaluate", "compare", "reproduce", "merge", "attention", "levels", "analyze", "gallery", "audit"),
-    *("build", "annotate", "convert", "push", "push-dataset", "push-metrics", "cache", "doctor"),
+    *("train", "evaluate", "compare", "reproduce", "merge", "attention", "levels", "analyze", "probe"),
+    *("gallery", "audit", "build", "annotate", "convert", "push", "push-dataset", "push-metrics", "cache", "doctor"),
 )
 
 

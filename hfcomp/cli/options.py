@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
@@ -101,7 +101,8 @@ def add_fields(
             }
             reading = _reading(hints[name])
             if name in listed:
-                reading |= {"nargs": "+", "action": _Joined, "metavar": "NAME"}
+                words = "NAME" if get_args(hints[name])[0] is str else "N"
+                reading |= {"nargs": "+", "action": _Joined, "metavar": words}
             names = sorted(OUTPUTS, key=f"--{name}".__ne__) if f"--{name}" in OUTPUTS else [f"--{name}"]
             group.add_argument(*names, dest=name, **settings | reading)
 
@@ -114,7 +115,19 @@ class _Joined(argparse.Action):
 
 
 def _shown(value: Any) -> str:
-    return ",".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, tuple):
+        return ",".join(map(_shown, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _tuple_reader(entry: type) -> Callable[[str], tuple[Any, ...]]:
+    """How `A,B` is read as entries of a type."""
+
+    def read(text: str) -> tuple[Any, ...]:
+        return tuple(map(entry, names_of(text)))
+
+    read.__name__ = entry.__name__  # in argparse's errors
+    return read
 
 
 def _reading(hint: Any) -> dict[str, Any]:
@@ -127,6 +140,6 @@ def _reading(hint: Any) -> dict[str, Any]:
     if get_origin(kind) is Literal:
         return {"choices": get_args(kind), "metavar": None}
     if get_origin(kind) is tuple:
-        return {"type": lambda text: tuple(names_of(text)), "metavar": "A,B"}
+        return {"type": _tuple_reader(get_args(kind)[0]), "metavar": "A,B"}
     metavar = {Path: "DIR", int: "N", float: "X"}.get(kind)
     return {"type": kind} | ({"metavar": metavar} if metavar else {})

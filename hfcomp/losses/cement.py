@@ -5,17 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hfcomp.losses._ops.doubled import double_batch
 from hfcomp.losses._ops.items import nan_without
-from hfcomp.losses._ops.pairs import (
-    Direction,
-    both_directions,
-    cross_entropy,
-    direction_metrics,
-    hard_negative_accuracy,
-)
+from hfcomp.losses._ops.pairs import Direction, cross_entropy, direction_metrics, hard_negative_accuracy
 from hfcomp.losses._ops.precision import full_precision
-from hfcomp.losses._ops.shapes import check_mask, check_pairs, check_scalar, check_shape
-from hfcomp.losses._ops.shared_rows import SharedRows, doubled_texts, shared_rows
+from hfcomp.losses._ops.shapes import check_scalar, check_shape
 
 
 @full_precision
@@ -86,34 +80,21 @@ def cement_loss(
         text and for i in 1..2N; here it belongs to the pair, m_i' = m_i, and both directions carry it. Eq. 1 names
         rows texts and calls them vision to text; the loss is the same either way. The paper masks nothing.
     """
-    size, width = check_pairs(image, text)
-    check_shape("negative_image", negative_image, N=size, D=width)
-    check_shape("negative_text", negative_text, N=size, D=width)
+    doubled = double_batch(
+        *(image, text, negative_image, negative_text),
+        *(negative_image_mask, negative_text_mask),
+        *(image_id, text_id, negative_text_id),
+    )
+    size, counterpart = len(image), doubled.counterpart
     check_shape("margin", margin, N=size)
-    image_valid = _doubled_mask("negative_image_mask", negative_image_mask, image)
-    text_valid = _doubled_mask("negative_text_mask", negative_text_mask, image)
-    images = torch.cat([image, negative_image]).masked_fill(~image_valid.unsqueeze(1), 0)
-    texts = torch.cat([text, negative_text]).masked_fill(~text_valid.unsqueeze(1), 0)
-
     index = torch.arange(2 * size, device=image.device)
-    counterpart = index.roll(size)
+    image_valid, text_valid, shared = doubled.image_valid, doubled.text_valid, doubled.shared
     either, both = image_valid | text_valid, image_valid & text_valid
     raised = torch.where(either[size:], margin, 0).repeat(2)
     anchors = None if rows is None else torch.cat([index[:size][rows], index[size:][rows]])
     part = index if anchors is None else anchors
-    shared = _doubled_shares(image_id, text_id, negative_text_id, text_valid)
-    differs = _counterpart_differs(shared, counterpart)
-    directions = both_directions(
-        images,
-        texts,
-        check_scalar("logit_scale", logit_scale),
-        positions=torch.stack([index, counterpart], 1),
-        additions=torch.stack([torch.full_like(raised, -torch.inf), raised], 1),
-        anchors=anchors,
-        image_mask=image_valid,
-        text_mask=text_valid,
-        shared=shared,
-    )
+    differs = doubled.counterpart_differs()
+    directions = doubled.directions(check_scalar("logit_scale", logit_scale), raised, anchors)
 
     ways = []
     for name, direction, keys in zip(
@@ -157,33 +138,6 @@ def _one_way(
     metrics = direction_metrics(name, loss, direction, torch.maximum(direction.top, hard), counted, compared.sum())
     accuracy = hard_negative_accuracy(direction.entries[:, 0], hard.unsqueeze(1), has_hard.sum())
     return loss, shares, metrics | {f"hard_negative_accuracy_{name}": accuracy}
-
-
-def _doubled_shares(
-    image_id: Tensor | None, text_id: Tensor | None, negative_text_id: Tensor | None, text_valid: Tensor
-) -> SharedRows:
-    """Return which of the 2N rows share something; a negative image is no other row's."""
-    size = len(text_valid) // 2
-    image = shared_rows(image_id, text_id, size).image
-    if image is not None:
-        image = torch.cat([image, torch.arange(size, 2 * size, dtype=image.dtype, device=image.device)])
-    return SharedRows(image, doubled_texts(text_id, negative_text_id, text_valid))
-
-
-def _counterpart_differs(shared: SharedRows, counterpart: Tensor) -> Tensor:
-    """Return whether the text of i' is another than that of i, [2N] bool."""
-    if shared.text is None:
-        return torch.ones_like(counterpart, dtype=torch.bool)
-    return shared.text != shared.text[counterpart]
-
-
-def _doubled_mask(name: str, mask: Tensor | None, image: Tensor) -> Tensor:
-    """Return the mask [2N] of [originals; negatives]; originals are valid."""
-    valid = torch.ones(len(image), dtype=torch.bool, device=image.device)
-    if mask is None:
-        return valid.repeat(2)
-    check_mask(name, mask, N=len(image))
-    return torch.cat([valid, mask])
 
 
 def _allocation(direction: Direction, raised_hard: Tensor, counted: Tensor) -> Tensor:

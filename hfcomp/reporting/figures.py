@@ -51,12 +51,16 @@ class Points:
 
 @dataclass(frozen=True)
 class Curves:
-    """A panel of values over steps by name, with their intervals as bands. Axes: the one below, the one beside."""
+    """A panel of values over steps by name, with their intervals as bands. Axes: the one below, the one beside.
+
+    Steps on a logarithmic axis each have a tick.
+    """
 
     title: str
     axes: tuple[str, str]
     curves: Mapping[str, Sequence[tuple[float, Estimate]]]
     unit: Unit = PERCENT
+    logarithmic: bool = False
 
     @property
     def names(self) -> Sequence[str]:
@@ -229,7 +233,13 @@ def _draw_curves(axes: Any, panel: Curves, styles: Mapping[str, Style]) -> None:
         axes.fill_between(steps, low, high, color=color, alpha=0.13, linewidth=0, zorder=1)
         dash = DASHES[index % len(DASHES)]
         axes.plot(steps, value, marker, linestyle=dash, color=color, markersize=4.5, linewidth=1.5, zorder=2)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    if panel.logarithmic:
+        ticks = sorted({step for curve in panel.curves.values() for step, _ in curve})
+        axes.set_xscale("log")
+        axes.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
+        axes.minorticks_off()
+    else:
+        axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylim(bottom=0)
 
 

@@ -78,7 +78,7 @@ def difference_over_seeds(
     found["p"] = max(found["p"], tail(found["value"] / math.sqrt(variance)))
     if not known or math.isnan(found["low"]):
         return found
-    half = _quantile(tail) * math.sqrt(variance)
+    half = two_sided_quantile(tail) * math.sqrt(variance)
     found["low"] = min(found["low"], found["value"] - half)
     found["high"] = max(found["high"], found["value"] + half)
     if bounds:
@@ -121,7 +121,7 @@ def students_tail(t: float, freedom: float) -> float:
     return parts[0] / parts[1]
 
 
-def _quantile(tail: Callable[[float], float], level: float = LEVEL) -> float:
+def two_sided_quantile(tail: Callable[[float], float], level: float = LEVEL) -> float:
     """The statistic that `tail` makes `1 - level`."""
     low, high = 0.0, 1.0
     while tail(high) > 1 - level:

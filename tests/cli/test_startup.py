@@ -54,6 +54,8 @@ MISTAKES = [
     ["annotate", "gone"],
     ["annotate", "draft", "gone"],
     ["levels", "./gone"],
+    ["probe", "./gone", "--dataset", "sandbox"],
+    ["probe", "sandbox", "--dataset", "./gone.csv"],
     ["merge", "./gone", "./gone2", "--alpha", "0.5", "--output_dir", "merged"],
     ["attention", "./gone", "--image", "gone.png", "--text", "a cube"],
     ["convert", "./gone.pt", "--output", "converted"],

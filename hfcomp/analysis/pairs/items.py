@@ -134,10 +134,35 @@ def read_pairs(name: str, place: str, options: DataOptions, ratings: Concretenes
         if isinstance(error, StopIteration) or isinstance(error.__cause__, SchemaInferenceError):
             raise ValueError(f"{place} has no rows.") from error
         raise
+    return make_pairs(dataset, name, place, options, ratings, config=config)
+
+
+def make_pairs(
+    dataset: Dataset,
+    name: str,
+    place: str,
+    options: DataOptions,
+    ratings: ConcretenessRatings | None,
+    *,
+    config: str | None = None,
+) -> PairSet:
+    """Makes a set of pairs from rows in the column contract.
+
+    Args:
+        dataset: the rows.
+        name: as for `read_pairs`, like `place`, `options` and `ratings`.
+        place: for errors.
+        options: of which `limit` is read.
+        ratings: that concreteness is looked up in.
+        config: the configuration, if any.
+
+    Raises:
+        ValueError: as `read_pairs`.
+    """
     require_columns(dataset, ("caption", "negative_captions"), needed_by=f"the analysis of {place}")
     if options.limit is not None:
         dataset = dataset.select(range(min(options.limit, len(dataset))))
-    config = config_of(name, config, Path(path).name)
+    config = config_of(name, config, Path(place.partition("::")[0]).name)
     found = PairSet(name, place, config, undecoded(dataset), _items(dataset, name, place))
     _count_left_out(found)
     _rate(found, ratings)

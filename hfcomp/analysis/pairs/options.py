@@ -16,7 +16,7 @@ class DataOptions:
     """Data and output.
 
     Attributes:
-        output_dir: receives results.json, report.md, figures and pairs.parquet.
+        output_dir: receives results.json, report.md, report.html, figures and, of analyze, pairs.parquet.
         overwrite: replace results in the output folder.
         caveat: a sentence above report and gallery, such as "Random weights: plumbing, not quality."
         split: of the sets.

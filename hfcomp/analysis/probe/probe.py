@@ -1,0 +1,207 @@
+"""`hfcomp probe`: the share of the gradient on the hard negative for a model and a set, before any training."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from hfcomp.analysis.gallery.rows import is_sandbox
+from hfcomp.analysis.pairs.images import PairImages
+from hfcomp.analysis.pairs.items import PairSet, make_pairs, read_pairs
+from hfcomp.analysis.probe.options import ProbeOptions
+from hfcomp.analysis.probe.report import FIGURE, probe_report
+from hfcomp.analysis.probe.shares import ADAPTIVE, EncodedPairs, Share, gradient_shares
+from hfcomp.data.columns import rename_columns
+from hfcomp.data.known_names import parse_column_names
+from hfcomp.data.text_ids import text_key
+from hfcomp.data.urls import UrlAccess, url_access
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.cache_files import default_folder
+from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.evaluation.encoding.identity import identity
+from hfcomp.evaluation.encoding.models import named_models, open_embedder
+from hfcomp.losses import fermi_dirac_margin
+from hfcomp.negatives.concreteness import ConcretenessRatings
+from hfcomp.reporting.saving import PAGE_FILE, REPORT_FILE, publish
+from hfcomp.sandbox import training_set
+from hfcomp.sandbox.bases import base_folder
+from hfcomp.statistics.results import RESULTS_FILE, versions
+
+FILES = (RESULTS_FILE, REPORT_FILE, PAGE_FILE, FIGURE)
+SANDBOX_BASES = {"sandbox": "clip", "sandbox-siglip": "siglip"}
+"""Names of the bundled base models, unless a folder has this name."""
+SYNTHETIC = "Synthetic: the pairs are scenes of the built-in sandbox."
+
+
+@dataclass(frozen=True)
+class ProbeResults:
+    """Shares of the gradient on the hard negative.
+
+    Attributes:
+        model: `name`, `path`, `weights` and `scale`, and whether it was trained with a `sigmoid` loss.
+        dataset: `path`, number of `pairs`, and the mean `adaptive_margin`, `None` without ratings.
+        shares: an entry for each batch size, margin and direction; a table with `pandas.DataFrame(results.shares)`.
+        smaller: shares without a margin in batches exp(largest margin) times smaller, by batch size.
+        options: Options of the probe.
+        notes: what a reader of the numbers has to know.
+    """
+
+    model: Mapping[str, Any]
+    dataset: Mapping[str, Any]
+    shares: Sequence[Share]
+    smaller: Mapping[int, Share]
+    options: ProbeOptions
+    notes: Sequence[str]
+
+    def save(self, folder: Path, *, shown: bool = True, command: str = "") -> None:
+        """Writes `results.json`, `report.md`, `report.html` and `shares.png`; the caller holds the folder's lock.
+
+        Args:
+            folder: Folder that receives them.
+            shown: whether the report is printed too.
+            command: Command that made it.
+        """
+        config = {"command": command, "date": datetime.now(UTC).isoformat(timespec="seconds")}
+        contents = {
+            "models": {self.model["name"]: self.model},
+            "options": {name: value for name, value in asdict(self.options).items() if name != "overwrite"},
+            **{name: getattr(self, name) for name in ("dataset", "shares", "smaller", "notes")},
+            "config": config,
+            "versions": versions(),
+        }
+        report = probe_report(self, config, folder)
+        publish(report, contents, folder / RESULTS_FILE, shown=shown)
+
+
+def probe(model: str, dataset: str, options: ProbeOptions) -> ProbeResults:
+    """Computes the share of the gradient on the hard negative by batch size and margin, without training.
+
+    Args:
+        model: Hub id or folder, also as `name=PLACE`; `sandbox` or `sandbox-siglip` for a bundled base.
+        dataset: folder, file or Hub id of a set with negative captions, or `sandbox`.
+        options: batch sizes, margins, and how the set is read.
+
+    Raises:
+        ValueError: for a set without negatives or images, batches that are all larger than the set, or a model that is
+            not a supported dual encoder.
+        FileNotFoundError: for a path that does not exist.
+    """
+    ((name, place),) = named_models([model]).items()
+    place = base_folder(SANDBOX_BASES[place]) if place in SANDBOX_BASES and not os.path.exists(place) else place
+    cache = EmbeddingCache(None if options.no_cache else default_folder())
+    embedder = open_embedder(place, cache=cache, device=options.device)
+    with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
+        found = _draw(_read(dataset, options), options)
+        pairs = _encode(found, embedder, options)
+    cache.trim()
+    sizes = _fitting(options.batch_sizes, len(pairs), found)
+    shares = [one for size in sizes for one in gradient_shares(pairs, size)]
+    if not shares:
+        raise ValueError(f"{dataset}: every negative caption equals its caption, so no pair has a hard negative.")
+    smaller = {size: round(size / math.exp(options.margins[-1])) for size in sizes if options.margins[-1] > 0}
+    adaptive = pairs.margins.get(ADAPTIVE)
+    return ProbeResults(
+        {
+            **{"name": name, "path": str(place), "weights": identity(place), "scale": float(pairs.scale)},
+            "sigmoid": getattr(embedder.backbone, "logit_bias", None) is not None,
+        },
+        {
+            **{"path": dataset, "pairs": len(pairs)},
+            "adaptive_margin": None if adaptive is None else float(torch.as_tensor(adaptive).mean()),
+        },
+        shares,
+        {size: gradient_shares(pairs, less, [0.0])[0] for size, less in smaller.items() if less > 1},
+        replace(options, caveat=options.caveat or (SYNTHETIC if is_sandbox(dataset) else "")),
+        found.notes,
+    )
+
+
+def _read(dataset: str, options: ProbeOptions) -> PairSet:
+    """The set with its ratings: the sandbox's scenes, or rows in the column contract."""
+    path = options.concreteness_ratings
+    ratings = None if path is None else ConcretenessRatings.from_file(path)
+    if is_sandbox(dataset):
+        rows = rename_columns(training_set(options.rows, 0), parse_column_names(options.column_names))
+        found = make_pairs(rows, dataset, dataset, options, ratings)
+    else:
+        found = read_pairs(Path(dataset.partition("::")[0]).name, dataset, options, ratings)
+    if not found.has("image"):
+        raise ValueError(
+            f"{dataset} has no column 'image'; it has: {', '.join(found.dataset.column_names)}. Name the column of "
+            "images: --column_names image=..."
+        )
+    return found
+
+
+def _draw(pairs: PairSet, options: ProbeOptions) -> PairSet:
+    """Pairs with the first negative of their row, one of each photograph, in random order."""
+    first = pairs.items[pairs.items["place"] == 0]
+    order = np.random.default_rng(options.seed).permutation(len(first))
+    drawn = first.iloc[order].drop_duplicates("image_id")
+    if len(drawn) < len(first):
+        pairs.note(f"{len(first) - len(drawn):,} of {len(first):,} pairs are left out: one of each photograph is used")
+    return replace(pairs, items=drawn.head(options.rows))
+
+
+def _fitting(batch_sizes: Sequence[int], number: int, pairs: PairSet) -> list[int]:
+    """The batch sizes up to a number of pairs; others are noted.
+
+    Raises:
+        ValueError: if all are larger.
+    """
+    sizes, distinct = [size for size in batch_sizes if size <= number], f"{number:,} pairs of distinct photographs"
+    if not sizes:
+        raise ValueError(
+            f"batch_sizes: found {batch_sizes[0]} or more, and {pairs.source} has {distinct}. Choose a size up to that."
+        )
+    if left_out := ", ".join(f"{size:,}" for size in batch_sizes if size > number):
+        pairs.note(f"batch sizes above its {distinct} are left out: {left_out}")
+    return sizes
+
+
+def _encode(pairs: PairSet, embedder: Embedder, options: ProbeOptions) -> EncodedPairs:
+    """Embeddings of the pairs whose image can be read, and their margins.
+
+    Raises:
+        ValueError: if no pair has an image.
+    """
+    bars, device = sys.stderr.isatty(), embedder.device
+    images = PairImages(pairs, progress=bars)
+    found = {column: images.index(embedder, column) for column in images.columns}
+    items = pairs.items
+    if "image" in found:
+        items = items[found["image"].index[items["row"]] >= 0]
+    if "image" not in found or items.empty:
+        raise ValueError(f"{pairs.source}: no row with a negative caption has an image.")
+    image = found["image"].take(items["row"])
+    negative_image, there = np.zeros_like(image), np.zeros(len(items), dtype=bool)
+    if "negative_image" in found:
+        index = found["negative_image"].index[items["row"]]
+        there = index >= 0
+        negative_image[there] = found["negative_image"].vectors[index[there]]
+    if not there.all():
+        words = "negative pairs are anchors, and captions have a hard negative, in the others only"
+        pairs.note(f"{len(items) - there.sum():,} of {len(items):,} pairs have no negative image: {words}")
+    texts = embedder.index_texts([*items["caption"], *items["negative_caption"]], progress=bars)
+    if texts.flagged:
+        pairs.note(f"{texts.flagged:,} texts are longer than the text tower and are cut for it")
+    text, negative_text = np.split(texts.take(slice(None)), 2)
+    arrays = {"image": image, "text": text, "negative_image": negative_image, "negative_text": negative_text}
+    arrays["negative_image_mask"] = there
+    if options.mask_equal_texts:
+        arrays["text_id"] = np.array([text_key(one) for one in items["caption"]])
+        arrays["negative_text_id"] = np.array([text_key(one) for one in items["negative_caption"]])
+    tensors = {name: torch.as_tensor(values, device=device) for name, values in arrays.items()}
+    margins: dict[float | str, Any] = {margin: margin for margin in options.margins}
+    if items["concreteness"].notna().any():
+        margins[ADAPTIVE] = fermi_dirac_margin(torch.tensor(items["concreteness"].to_numpy("float32"), device=device))
+    return EncodedPairs(tensors, embedder.backbone.logit_scale.detach().exp(), margins)

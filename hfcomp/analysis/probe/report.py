@@ -1,0 +1,144 @@
+"""The report of a probe: the shares by batch size and margin, what they mean for a batch, and the paper's values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hfcomp.analysis.probe.shares import BOTH, Share
+from hfcomp.metrics.units import Unit
+from hfcomp.reporting.figures import Curves, Figure
+from hfcomp.reporting.format import decimal, has_interval, with_interval
+from hfcomp.reporting.report import Lines, Report, Section, Table, titled
+from hfcomp.reporting.tables import made_table
+from hfcomp.statistics.results import package_versions
+
+if TYPE_CHECKING:
+    from hfcomp.analysis.probe.probe import ProbeResults
+
+FIGURE = "shares.png"
+PAPER = {256: ("above", 0.32), 1024: ("below", 0.20)}
+"""The paper's text on its Figure 6: bounds of the share without a margin, by batch size."""
+HOW = (
+    "Share: percent of the gradient's magnitude on the negatives that falls on the hard negative, the sum of p_ii' "
+    "over that of 1 - p_ii (Concrete Jungle, Eq. 3). Anchors are the images and texts of the doubled batch that have "
+    "a hard negative. Each pair is in one batch of a size; ± is half of a 95 % interval over batches. These are "
+    "numbers of the model as it is, so of the start of training."
+)
+FROM_PAPER = (
+    "Paper: its Figure 6 without a margin, averaged over the training of ViT-B/32 on ConcreteBatch. By its Figure 3, "
+    "easy negatives get at least 72 % at N = 1,024, so the hard one at most 28 %. For margins it states no number."
+)
+SIGMOID = (
+    "{name} was trained with a sigmoid loss. The share is that of InfoNCE on its embeddings, at its scale and without "
+    "its bias, as Cement trains it. In a sigmoid loss negatives do not compete, so it has no such share."
+)
+
+
+def probe_report(results: ProbeResults, config: Mapping[str, Any], folder: Path) -> Callable[..., Report]:
+    """The report, in brief for the terminal or whole.
+
+    Args:
+        results: Shares to show.
+        config: Command and date.
+        folder: Folder of its files.
+    """
+    name, caveat = results.model["name"], results.options.caveat
+    title = f"Share of the gradient on the hard negative: {name} on {results.dataset['path']}"
+
+    def report(*, brief: bool) -> Report:
+        sections = [
+            Section("By batch size N and margin", [_share_table(results)]),
+            Section("What it means for a batch", [Lines(list(_sentences(results)))]),
+        ]
+        if not brief:
+            options = {key: value for key, value in asdict(results.options).items() if key != "overwrite"}
+            made = made_table(config, results.model, options, package_versions())
+            sections = [Section("", [_figure(results, titled(title, caveat))]), *sections]
+            sections += [Section("By direction", [_direction_table(results)]), Section("How it was made", [made])]
+        legend = [HOW, FROM_PAPER, *([SIGMOID.format(name=name)] if results.model["sigmoid"] else [])]
+        return Report(title, caveat, (), sections, legend, results.notes, {"written to": str(folder)})
+
+    return report
+
+
+def _shares(results: ProbeResults) -> dict[int, dict[str, Share]]:
+    """The shares of both directions by batch size and name of the margin."""
+    found: dict[int, dict[str, Share]] = {}
+    for one in results.shares:
+        if one["direction"] == BOTH:
+            found.setdefault(one["batch_size"], {})[_margin_name(one, results)] = one
+    return found
+
+
+def _margin_name(one: Share, results: ProbeResults) -> str:
+    margin = one["margin"]
+    if isinstance(margin, str):
+        return f"{margin} (mean {results.dataset['adaptive_margin']:+.2f})"
+    return f"margin {margin:g}" if margin else "no margin"
+
+
+def _share_table(results: ProbeResults) -> Table:
+    """A row for each batch size, a column for each margin, then the smaller batch and the paper."""
+    shares, factor = _shares(results), math.exp(results.options.margins[-1])
+    rows = []
+    for size, by_margin in shares.items():
+        smaller = [_with_half(results.smaller.get(size))] if results.smaller else []
+        paper = f"{PAPER[size][0]} {100 * PAPER[size][1]:g}" if size in PAPER else ""
+        rows.append([f"{size:,}", *map(_with_half, by_margin.values()), *smaller, paper])
+    last = [f"no margin, N / {factor:.1f}"] if results.smaller else []
+    return Table("", ["N", *next(iter(shares.values())), *last, "paper, no margin"], rows)
+
+
+def _with_half(one: Share | None) -> str:
+    """`11.6 ±0.7`."""
+    if one is None or not has_interval(one):
+        return decimal(one and one["value"])
+    return f"{decimal(one['value'])} ±{decimal((one['high'] - one['low']) / 2)}"
+
+
+def _sentences(results: ProbeResults) -> Iterator[str]:
+    """What the hard negative gets at each batch size, without and with the largest margin."""
+    largest = results.options.margins[-1]
+    for size, by_margin in _shares(results).items():
+        value = {one["margin"]: one["value"] for one in by_margin.values()}
+        without = 0.0 in value
+        text = (
+            f"At N = {size:,}, the hard negative gets {decimal(value[0.0 if without else largest])} % of the gradient "
+        )
+        text += "without a margin" if without else f"with a margin of {largest:g}"
+        if largest > 0 and without:
+            times = value[largest] / value[0.0]
+            text += f"; a margin of {largest:g} raises it to {decimal(value[largest])} % ({times:.1f} times)"
+            if one := results.smaller.get(size):
+                text += (
+                    f", a batch exp({largest:g}) = {math.exp(largest):.1f} times smaller (N = {one['batch_size']:,}) "
+                )
+                text += f"to {decimal(one['value'])} %"
+        yield f"{text}."
+
+
+def _direction_table(results: ProbeResults) -> Table:
+    """A row for each batch size, margin and direction."""
+    rows = [
+        [f"{one['batch_size']:,}", _margin_name(one, results), one["direction"], with_interval(one)]
+        + [*(decimal(one[name], Unit(1, 3)) for name in ("hard", "easy")), f"{one['batches']:,}"]
+        for one in results.shares
+    ]
+    return Table("", ["N", "margin", "direction", "share", "mean p_ii'", "mean sum p_ij", "batches"], rows, labels=3)
+
+
+def _figure(results: ProbeResults, title: str) -> Figure:
+    """The share against batch size, a curve for each margin, with the paper's bounds."""
+    curves: dict[str, list[Any]] = {}
+    for size, by_margin in _shares(results).items():
+        for name, one in by_margin.items():
+            curves.setdefault(name, []).append((size, one))
+    for size, (side, bound) in PAPER.items():
+        curves[f"paper: {side} {100 * bound:g}"] = [(size, {"value": bound, "low": None, "high": None})]
+    axes = "batch size N (pairs)", "share on the hard negative, percent"
+    caption = "Bands: 95 % intervals over batches. Paper: bounds of its Figure 6, without a margin, during training."
+    return Figure(FIGURE, title, [Curves("", axes, curves, logarithmic=True)], caption)
