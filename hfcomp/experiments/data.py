@@ -205,6 +205,7 @@ def _sandbox_rows(config: ExperimentConfig, seed: int, num_negatives: int) -> Da
         # more negatives would draw other scenes: with keyword negatives the scenes are the same for any number
         num_negatives=1 if config.keyword_negatives else num_negatives,
         edit_noise=config.edit_noise,
+        edit_noise_step=config.edit_noise_step,
         caption_noise=config.caption_noise,
         false_negatives=config.false_negatives,
         ratings="bands" if config.joins_ratings else config.ratings,  # human ones are joined afterwards

@@ -93,6 +93,9 @@ class ExperimentConfig(Strict):
     """Kinds of the sandbox's negatives (swap_att, ...); unset: its own mixture."""
     edit_noise: Fraction = 0.0
     """Fraction of the sandbox's negative images whose edit went wrong, 0 to 1."""
+    edit_noise_step: bool = False
+    """Apply edit_noise to sizes, numbers, relations and 'plain' alone, with its whole probability: with edit_noise 1,
+    edits of abstract words never show."""
     caption_noise: Fraction = 0.0
     """Fraction of the sandbox's captions that are wrong, 0 to 1."""
     false_negatives: Fraction = 0.0
@@ -223,8 +226,9 @@ class ExperimentConfig(Strict):
         yield not self.replay_dataset, ("replay_config", "replay_split"), f"is of replay_dataset, {NOT_SET}"
         keywords = bool(self.keyword_negatives)
         yield not keywords, ("keyword_table", "keyword_captions_only"), f"is of keyword_negatives, {NOT_SET}"
-        of_negatives = ("edit_noise", "false_negatives", "negative_kinds", "ratings")
+        of_negatives = ("edit_noise", "edit_noise_step", "false_negatives", "negative_kinds", "ratings")
         yield keywords, of_negatives, "shapes the sandbox's own negatives, which keyword_negatives replaces;"
+        yield not self.edit_noise, ("edit_noise_step",), f"is of edit_noise, {NOT_SET}"
         of_guard = ("guard_benchmarks", "guard_rule", "guard_tolerance")
         yield not self.forgetting_guard, of_guard, f"is of forgetting_guard, {NOT_SET}"
         yield not self.guard_benchmarks, ("guard_data",), f"is of guard_benchmarks, {NOT_SET}"

@@ -89,6 +89,7 @@ def training_set(
     kind_weights: Mapping[str, float] | None = None,
     num_negatives: int = 1,
     edit_noise: float = 0.0,
+    edit_noise_step: bool = False,
     caption_noise: float = 0.0,
     false_negatives: float = 0.0,
     ratings: Ratings = "bands",
@@ -103,6 +104,7 @@ def training_set(
         num_negatives: entries of the negative lists; where a caption allows fewer kinds, the rest are empty strings.
         edit_noise: the chance that a counterfactual image does not show its change, for words of
             `hfcomp.sandbox.negatives.DRAWABILITY` 3 or less; it falls to 0 at 5, whatever the ratings.
+        edit_noise_step: whether that chance is `edit_noise` for words of drawability below 4, and 0 for others.
         caption_noise: the probability that the caption has a false word.
         false_negatives: the chance that the first negative caption is true of the image.
         ratings: of the column `negative_concreteness`: `bands`, our bands in the order of human norms, or
@@ -126,7 +128,7 @@ def training_set(
         seed=seed,
         weights=dict(_validate(KIND_WEIGHTS if kind_weights is None else kind_weights)),
         num_negatives=_positive(num_negatives),
-        noise=Noise(edit_noise, caption_noise, false_negatives),
+        noise=Noise(edit_noise, caption_noise, false_negatives, edit_noise_step),
         ratings=check_ratings(ratings),
     )
 

@@ -10,6 +10,9 @@ from hfcomp.sandbox.negatives import draw_negative
 from hfcomp.sandbox.rendering import changed_cells
 from hfcomp.sandbox.scenes import JITTERS, Cell, Scene, is_novel
 
+STEP = 4.0
+"""Sizes, numbers, relations and "plain" are below; shapes, colours and "striped" above."""
+
 
 @dataclass(frozen=True)
 class Noise:
@@ -20,11 +23,13 @@ class Noise:
             straight line to 0 at 5: a generator draws another shape more reliably than another relation.
         caption: that the caption has a false word, as in noisy text.
         false_negative: that the negative is another wording of the caption, and its image another shot of the scene.
+        edit_step: whether `edit` is a step instead: all of it for words of drawability below `STEP`, else 0.
     """
 
     edit: float = 0.0
     caption: float = 0.0
     false_negative: float = 0.0
+    edit_step: bool = False
 
     def __post_init__(self) -> None:
         for name in ("edit", "caption", "false_negative"):
@@ -33,6 +38,8 @@ class Noise:
 
     def of_edit(self, drawability: float) -> float:
         """The probability that an edit of a word does not show, from its drawability of 1 to 5."""
+        if self.edit_step:
+            return self.edit * (drawability < STEP)
         return self.edit * min(1.0, (5 - drawability) / 2)
 
 

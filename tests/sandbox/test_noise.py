@@ -8,6 +8,7 @@ import pytest
 
 from hfcomp.sandbox import training_set
 from hfcomp.sandbox.drawing import KIND_WEIGHTS, TUNING, draw_tuple, weighted
+from hfcomp.sandbox.negatives import DRAWABILITY
 from hfcomp.sandbox.noise import Noise, with_noise
 
 from .drawn import same_looks
@@ -126,6 +127,15 @@ def test_failed_edits_show_the_original_scene():
         if row["noise"]:
             changed = (np.asarray(row["image"]) != np.asarray(row["negative_image"])).any(axis=-1)
             assert (np.asarray(row["mask"])[changed] == 255).all()
+
+
+def test_as_a_step_no_edit_of_an_abstract_word_shows_and_every_other_does():
+    rows = raw(training_set(ROWS, 0, edit_noise=1.0, edit_noise_step=True))
+    failed = {noise == ["edit"]: set() for noise in rows["noise"]}
+    for noise, (keyword,) in zip(rows["noise"], rows["negative_keywords"], strict=True):
+        failed[noise == ["edit"]].add(keyword)
+    assert failed[True] == {word for word in failed[True] | failed[False] if DRAWABILITY[word] < 4}
+    assert {"small", "left", "two"} <= failed[True] and {"red", "circle", "striped"} <= failed[False]
 
 
 def test_noisy_captions_are_false_and_their_paraphrases_are_not():

@@ -69,7 +69,7 @@ def check_choice(plan: ChoicePlan, scored: Sequence[str], primary: Measure | Non
         ValueError: A line of the plan is not scored, or there is no primary endpoint.
     """
     if primary is None:
-        raise ValueError("choose: settings are compared by the primary endpoint, and nothing of composition is scored.")
+        raise ValueError("choose: compares primary endpoints of composition, and none is scored.")
     for name in plan.keep:
         if name not in scored:
             raise ValueError(
