@@ -61,7 +61,8 @@ def check_replay(dataset: Any, args: Any) -> None:
     if missing:
         raise ValueError(
             f"replay_dataset has no column {missing[0]!r}; it has: {', '.join(dataset.column_names)}. Rename its "
-            f"columns: dataset.rename_column('<its name>', {missing[0]!r})."
+            f"column: dataset.rename_column('<its name>', {missing[0]!r}); for a recipe, save that with save_to_disk "
+            "and pass the folder."
         )
     if dataset.format["type"] == "custom":
         raise ValueError("replay_dataset has a transform. Pass it without: dataset.with_format(None).")
