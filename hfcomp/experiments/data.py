@@ -185,7 +185,8 @@ def replay_rows(config: ExperimentConfig, *, seed: int, log: Log) -> Dataset:
 
         return pretraining_set(config.dataset_rows, REPLAY_SEED + seed, places=True)
     part = {"split": config.replay_split, "config": config.replay_config}
-    dataset = contract_rows(load_source(config.replay_dataset, **part), config.replay_dataset, **part)
+    dataset = load_source(config.replay_dataset, **part)
+    dataset = contract_rows(dataset, config.replay_dataset, config.replay_column_names, **part)
     if config.captions != "drawn":
         dataset = longest_caption(dataset, log)
     return dataset.select_columns([name for name in ("image", "caption", IMAGE_ID) if name in dataset.column_names])

@@ -14,7 +14,7 @@ follows = pytest.mark.follows
 DATA = "hfcomp/data/replay.py"
 TRAINER = "hfcomp/trainers/_support/replay.py"
 CONFIG = "hfcomp/trainers/config.py"
-RECIPES = "hfcomp/experiments/recipes.py"
+ARM = "hfcomp/experiments/arm.py"
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_the_number_of_rows(advice, make, general):
 
 @follows(TRAINER, "Pass replay_dataset (--replay_dataset).")
 @follows(TRAINER, "it must fit in memory. Load it without streaming=True.")
-@follows(TRAINER, "for a recipe, save that with save_to_disk ")
+@follows(TRAINER, "in a recipe --replay_column_names {missing[0]}='<its name>'.")
 @follows(TRAINER, "replay_dataset has a transform. Pass it without: dataset.with_format(None).")
 @follows(TRAINER, "the data set without the transform: dataset.with_format(None).")
 def test_the_replay_set(advice, make, pairs, general, train_begins, splits, clip, tmp_path):
@@ -61,12 +61,12 @@ def test_the_replay_set(advice, make, pairs, general, train_begins, splits, clip
     make(replay_dataset=datasets.load_dataset("parquet", data_files=str(tmp_path / "general.parquet"))["train"])
     named = general.rename_column("caption", "text")
     advice.of(make, replay_dataset=named)
-    renamed = named.rename_column("text", "caption")
-    make(replay_dataset=renamed)
-    renamed.save_to_disk(tmp_path / "folder")
+    make(replay_dataset=named.rename_column("text", "caption"))
+    named.save_to_disk(tmp_path / "folder")
     words = ["slipform", "--config", "slipform/vit_b32_coco", "--dataset", splits, "--model", clip]
     words += ["--evaluation", "own", "--batch_size", "8", "--bf16", "false", "--output_dir", tmp_path / "run"]
-    train_begins(*words, "--replay_dataset", tmp_path / "folder", "--replay_fraction", "0.5")
+    train_begins(*words, "--replay_dataset", tmp_path / "folder", "--replay_fraction", "0.5",
+                 "--replay_column_names", "caption=text")  # fmt: skip
     changed = general.with_transform(lambda batch: batch)
     advice.of(make, replay_dataset=changed)
     make(replay_dataset=changed.with_format(None))
@@ -83,8 +83,8 @@ def test_the_fields_of_a_config(advice, make):
     make(no_duplicates=False, dataloader_drop_last=True)
 
 
-@follows(RECIPES, "needs replay_fraction. Pass --replay_fraction 0.5 for as many rows in each batch as the task has")
-@follows(RECIPES, "needs rows to replay. Pass --replay_dataset (a folder, a file, a Hub id, or sandbox)")
+@follows(ARM, "needs replay_fraction. Pass --replay_fraction 0.5 for as many rows in each ")
+@follows(ARM, "needs rows to replay. Pass --replay_dataset (a folder, a file, a Hub id, ")
 def test_the_fields_of_a_recipe(advice, train_begins, tmp_path):
     words = ["slipform", "--evaluation_items", "2", "--dataset_rows", "48", "--output_dir", str(tmp_path / "run")]
     dataset, fraction = ["--replay_dataset", "sandbox"], ["--replay_fraction", "0.5"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from hfcomp.experiments import command, program
 from hfcomp.experiments.arm import Arm, method_arm
@@ -16,10 +17,12 @@ from hfcomp.experiments.data import load_rows
 from hfcomp.experiments.dry_run import DryRun
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import Session
+from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.sandbox import REPLAY_SEED, pretraining_set
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.cost import StageSummary
 from tests import tiny
+from tests.experiments.arms import arms_of
 from tests.experiments.test_overlap import Quiet, loaded, own_cache, pairs, recipe, rows  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("without_figures")
@@ -106,13 +109,14 @@ def test_a_replay_row_that_is_scored_is_left_out(rows, clip, tmp_path):  # noqa:
     ("changes", "message"),
     [
         ({"replay_fraction": None}, "replay_dataset=sandbox needs replay_fraction. Pass --replay_fraction 0.5"),
-        ({"replay_dataset": None}, "replay_fraction needs rows to replay. Pass --replay_dataset"),
+        ({"replay_dataset": None}, "replay_fraction=0.5 needs rows to replay. Pass --replay_dataset"),
         ({"replay_dataset": None, "replay_fraction": None, "replay_split": "x"}, "replay_split is of replay_dataset"),
+        ({"replay_split": "x"}, "replay_split is not for scenes of the sandbox that are replayed"),
     ],
 )
 def test_one_field_without_the_other_is_an_error(changes, message):
     with pytest.raises(ValueError, match=message):
-        read_recipe("slipform", words(**changes))
+        method_arm(read_recipe("slipform", words(**changes)), None)
 
 
 def test_a_fraction_of_0_switches_a_set_off():
@@ -121,3 +125,33 @@ def test_a_fraction_of_0_switches_a_set_off():
     arm = method_arm(asked, *found)
     arm.check()
     assert len(found.replay) == 48 and arm.replay is None
+
+
+def test_a_sweep_may_set_the_fraction(tmp_path):
+    """As the search for a regime does: with and without, on one set of rows."""
+    plan = {
+        "seeds": [1],
+        "reference": "none",
+        "variants": {"none": {"margin": "none"}, "static": {"margin": "static"}},
+    }
+    plan["settings"] = {"without": {"replay_fraction": 0}, "half": {"replay_fraction": 0.5}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(plan, sort_keys=False))
+    given = words(replay_fraction=None, controls=None, output_dir=None)
+    arms, _ = arms_of(read_plan("slipform", ["--report", str(tmp_path / "mine.yaml"), *given]), tmp_path)
+    assert [arm.replay is None for arm in arms] == [True, True, False, False]
+    assert arms[2].replay is arms[3].replay and arms[2].replay["image_id"][0].startswith("sandbox-places-")
+
+
+def test_columns_of_the_replay_set_may_have_other_names(tmp_path, clip, rows):  # noqa: F811
+    """And of several captions the longest is replayed."""
+    general = pairs(range(30, 40)).select_columns(["image", "caption"])
+    general = general.map(lambda row: {"caption": ["a", row["caption"]]})
+    general.rename_columns({"image": "jpg", "caption": "txt"}).save_to_disk(tmp_path / "general")
+    changes = {"replay_dataset": tmp_path / "general", "replay_fraction": 0.5}
+    asked = recipe(rows, clip, **changes, replay_column_names="image=jpg,caption=txt")
+    found = load_rows(asked, Session(Quiet()), [])
+    assert found.replay["caption"][:] == [texts[1] for texts in general["caption"]]
+    method_arm(asked, *found).check()
+    asked = recipe(rows, clip, **changes)
+    with pytest.raises(ValueError, match=r"has no column 'image'; .* in a recipe --replay_column_names image="):
+        method_arm(asked, *load_rows(asked, Session(Quiet()), [])).check()

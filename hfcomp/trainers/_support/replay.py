@@ -60,9 +60,9 @@ def check_replay(dataset: Any, args: Any) -> None:
     missing = [name for name in COLUMNS if name not in dataset.column_names]
     if missing:
         raise ValueError(
-            f"replay_dataset has no column {missing[0]!r}; it has: {', '.join(dataset.column_names)}. Rename its "
-            f"column: dataset.rename_column('<its name>', {missing[0]!r}); for a recipe, save that with save_to_disk "
-            "and pass the folder."
+            f"replay_dataset has no column {missing[0]!r}; it has: {', '.join(dataset.column_names)}. Rename it: "
+            f"dataset.rename_column('<its name>', {missing[0]!r}); in a recipe --replay_column_names "
+            f"{missing[0]}='<its name>'."
         )
     if dataset.format["type"] == "custom":
         raise ValueError("replay_dataset has a transform. Pass it without: dataset.with_format(None).")
