@@ -118,8 +118,24 @@ def method_arm(recipe: Recipe, rows: Dataset | None, replay: Dataset | None = No
     # of the method's objective: a control of another class has other defaults, and would be trained otherwise
     chosen = {one.name: one.default for one in fields(config) if one.name in OPTIMISATION}
     own = chosen | {key: value for key, value in arguments.items() if key not in ("output_dir", "column_names")}
-    replay = replay if own.get("replay_fraction", config.replay_fraction) else None
+    fraction = own.get("replay_fraction", config.replay_fraction)
+    _check_replay(recipe.experiment.replay_dataset, fraction, given="replay_fraction" in own)
+    replay = replay if fraction else None
     return Arm(name or recipe.experiment.method, recipe.trainer_class, own, rows, recipe.experiment.batch_size, replay)
+
+
+def _check_replay(dataset: str | None, fraction: float, *, given: bool) -> None:
+    """Refuses a replay set without its fraction, and the reverse; a fraction of 0 switches a set off."""
+    if dataset and not given:
+        raise ValueError(
+            f"replay_dataset={dataset} needs replay_fraction. Pass --replay_fraction 0.5 for as many rows in each "
+            "batch as the task has, or leave replay_dataset out."
+        )
+    if fraction and not dataset:
+        raise ValueError(
+            f"replay_fraction={fraction:g} needs rows to replay. Pass --replay_dataset (a folder, a file, a Hub id, "
+            "or sandbox), or leave replay_fraction out."
+        )
 
 
 def check_rows(arms: Iterable[Arm], session: Session) -> None:

@@ -90,6 +90,7 @@ def load_rows(
     if config.replay_dataset:
         with first_process_first():
             replay = replay_rows(config, seed=recipe.seed, log=log)
+        log(f"replay: {len(replay):,} rows of {config.replay_dataset}, of which every model sees the same")
         key = ["replay", values, recipe.seed]
         replay = guard(replay, columns=["image"], key=key, images_key=key, part="the replay set")
     # here, so that the controls need not read the images
@@ -187,8 +188,8 @@ def replay_rows(config: ExperimentConfig, *, seed: int, log: Log) -> Dataset:
 
         return pretraining_set(config.dataset_rows, REPLAY_SEED + seed, places=True)
     part = {"split": config.replay_split, "config": config.replay_config}
-    dataset = contract_rows(load_source(config.replay_dataset, **part), config.replay_dataset, **part)
-    log(f"{len(dataset):,} rows to replay from {config.replay_dataset}")
+    dataset = load_source(config.replay_dataset, **part)
+    dataset = contract_rows(dataset, config.replay_dataset, config.replay_column_names, **part)
     if config.captions != "drawn":
         dataset = longest_caption(dataset, log)
     return dataset.select_columns([name for name in ("image", "caption", IMAGE_ID) if name in dataset.column_names])

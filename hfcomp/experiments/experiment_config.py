@@ -131,7 +131,9 @@ class ExperimentConfig(Strict):
     replay_config: str | None = None
     """Configuration of replay_dataset on the Hub."""
     replay_split: str = "train"
-    """Split of replay_dataset."""
+    """Split of replay_dataset, or a slice such as train[:100000]."""
+    replay_column_names: dict[str, str] | None = None
+    """Own names of the columns of replay_dataset, as image=jpg,caption=txt (hfcomp's name first)."""
     controls: Annotated[list[Literal[CONTROLS]], BeforeValidator(_listed)] = list(CONTROLS)
     """Runs beside the method from the same base, with the same positives and steps: plain (InfoNCE on the positives),
     same-batch (InfoNCE on the negatives too), shuffled (the method, each negative beside another row), random-spans
@@ -223,7 +225,9 @@ class ExperimentConfig(Strict):
     def _rules(self) -> Iterator[tuple[bool, tuple[str, ...], str]]:
         """Fields that mean nothing beside the others: whether it is so, which, and why."""
         yield not self.captions_file, ("key_column", "captions_columns"), f"is of captions_file, {NOT_SET}"
-        yield not self.replay_dataset, ("replay_config", "replay_split"), f"is of replay_dataset, {NOT_SET}"
+        of_replay = ("replay_config", "replay_split", "replay_column_names")
+        yield not self.replay_dataset, of_replay, f"is of replay_dataset, {NOT_SET}"
+        yield self.replay_dataset == SANDBOX, of_replay, "is not for scenes of the sandbox that are replayed;"
         keywords = bool(self.keyword_negatives)
         yield not keywords, ("keyword_table", "keyword_captions_only"), f"is of keyword_negatives, {NOT_SET}"
         of_negatives = ("edit_noise", "edit_noise_step", "false_negatives", "negative_kinds", "ratings")

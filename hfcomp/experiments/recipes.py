@@ -58,6 +58,10 @@ REFUSED = {
 }
 
 
+# Fields that a command line may write as OURS=YOURS.
+COLUMN_NAMES = ("column_names", "replay_column_names")
+
+
 @dataclass(frozen=True)
 class Recipe:
     """A recipe whose values are of their fields' types.
@@ -187,25 +191,10 @@ def _build(trainer: type, given: dict[str, Any], where: str, left_out: tuple[str
             f"{where}: hard_images={experiment.hard_images} finds neighbours that {experiment.objective} does not "
             "read. Set num_neighbours where it has the field, or leave hard_images out."
         )
-    _check_replay(trainer, given, experiment.replay_dataset, where)
     theirs = {key: value for key, value in given.items() if key not in ours}
     if experiment.captions == "drawn":
         theirs["draw_captions"] = True
     return Recipe(experiment, trainer, theirs, given, left_out, origin)
-
-
-def _check_replay(trainer: type, given: Mapping[str, Any], dataset: str | None, where: str) -> None:
-    """Refuses a replay set without its fraction, and the reverse; a fraction of 0 switches a set off."""
-    if dataset and "replay_fraction" not in given:
-        raise ValueError(
-            f"{where}: replay_dataset={dataset} needs replay_fraction. Pass --replay_fraction 0.5 for as many rows in "
-            "each batch as the task has, or leave replay_dataset out."
-        )
-    if given.get("replay_fraction", trainer.config_class.replay_fraction) and not dataset:
-        raise ValueError(
-            f"{where}: replay_fraction needs rows to replay. Pass --replay_dataset (a folder, a file, a Hub id, or "
-            "sandbox), or leave replay_fraction out."
-        )
 
 
 def _for_other_models(recipe: Path) -> str:
@@ -347,9 +336,9 @@ def _spelled(name: str, words: list[str], hint: Any) -> Any:
     if dict not in kinds or (str in kinds and not words[0].startswith("{")):
         return words[0]
     try:
-        return parse_column_names(words[0]) if name == "column_names" else parse_json(words[0])
+        return parse_column_names(words[0]) if name in COLUMN_NAMES else parse_json(words[0])
     except ValueError as error:
-        if name == "column_names":
+        if name in COLUMN_NAMES:
             raise ValueError(f"command line: {error}") from error
         example = """a JSON object in quotes, as '{"caption": "text"}'"""
         raise ValueError(f"command line: --{name}: found {words[0]!r}, expected {example}: {error}.") from error

@@ -331,7 +331,9 @@ def _check_replay(args: CompositionalConfig) -> None:
             "no_duplicates out: equal texts and images of a batch are no negatives of each other in any case."
         )
     if not args.dataloader_drop_last:
-        raise ValueError(f"{start} with dataloader_drop_last=False: only whole batches have replay rows. Set it true.")
+        raise ValueError(
+            f"{start} with dataloader_drop_last=False: only whole batches have replay rows. Set it to true."
+        )
 
 
 def objective_fields(config_class: type) -> list[Field[Any]]:

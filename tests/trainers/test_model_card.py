@@ -51,6 +51,17 @@ def test_the_code_in_the_card_trains_the_same(trainer):
     assert "InfoNCETrainer(" in code and "hub_token" not in code
 
 
+def test_replay_is_in_the_card_and_in_its_code(clip, pairs, tmp_path):
+    general = pairs.select(range(10)).select_columns(["image", "caption"])
+    text = section(
+        saved(build(InfoNCETrainer, clip, pairs, tmp_path, replay_fraction=0.5, replay_dataset=general)).text,
+        "## Training",
+    )
+    assert "| replay | 10 general rows, 8 in each batch beside those of the task |" in text
+    assert "replay_fraction=0.5," in text and "train_dataset=rows, replay_dataset=general)" in text
+    assert "# general: a datasets.Dataset of images and captions" in text
+
+
 def test_defaults_of_the_objective_are_listed_as_such(clip, pairs, tmp_path):
     read = saved(build(CementTrainer, clip, pairs, tmp_path, margin_maximum=3.0))
     values = section(read.text, "### Values")

@@ -243,7 +243,7 @@ def test_a_group_keeps_its_rows_and_replay_rows_are_groups_of_one(clip, task, tm
         ({"no_duplicates": True}, r"with no_duplicates=True"),
         ({"dataloader_drop_last": False}, r"only whole batches have replay rows"),
         ({"replay_dataset": "stream"}, r"replay_dataset is streamed: it must fit in memory"),
-        ({"replay_dataset": "unnamed"}, r"replay_dataset has no column 'caption'; it has: image, text"),
+        ({"replay_dataset": "unnamed"}, r"replay_dataset has no column 'caption'; it has: image, text. Rename"),
         ({"replay_dataset": "small"}, r"shows 3 images, fewer than the 4 replay rows of a batch"),
         ({"replay_dataset": "one image"}, r"shows 1 images, fewer than the 4 replay rows of a batch"),
         ({"replay_fraction": 0.01}, r"adds no row to a batch of 4. Set it to at least 0\.2"),

@@ -146,6 +146,7 @@ def _provenance(trainer: Any, source: _Source) -> dict[str, str]:
         "revision of the base": source.revision,
         "training data": ", ".join(f"{name}{value}" for name, value in data.items() if value) if rows else None,
         "batch": f"{batch}, {trainer.state.global_step:,} steps",
+        "replay": trainer.replay_line(),
         "seed": args.seed,
     }
     return {name: str(value) for name, value in found.items() if value is not None}
@@ -165,9 +166,13 @@ def _snippet(trainer: Any, source: _Source, values: Mapping[str, Any]) -> str:
         given = "".join(f", {name}={json.dumps(value)}" for name, value in options.items() if value)
         rows, before = f"load_dataset({json.dumps(source.data[0])}{given})", ["from datasets import load_dataset"]
         before += [*imports, ""]
+    sets = f"train_dataset={rows}"
+    if trainer.replay_line():
+        sets += ", replay_dataset=general"
+        before.insert(-1 if before[-1] == "" else len(before), "# general: a datasets.Dataset of images and captions")
     settings = [f"    {name}={without_local_paths(value)!r}," for name, value in values.items()]
     made = [f"args = {config.__name__}(", '    output_dir="runs/model",', *settings, ")"]
-    run = [f"trainer = {kind.__name__}({json.dumps(source.base)}, args, train_dataset={rows})", "trainer.train()"]
+    run = [f"trainer = {kind.__name__}({json.dumps(source.base)}, args, {sets})", "trainer.train()"]
     return "\n".join([*before, *made, *run])
 
 

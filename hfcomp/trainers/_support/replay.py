@@ -60,8 +60,9 @@ def check_replay(dataset: Any, args: Any) -> None:
     missing = [name for name in COLUMNS if name not in dataset.column_names]
     if missing:
         raise ValueError(
-            f"replay_dataset has no column {missing[0]!r}; it has: {', '.join(dataset.column_names)}. Rename its "
-            f"columns: dataset.rename_column('<its name>', {missing[0]!r})."
+            f"replay_dataset has no column {missing[0]!r}; it has: {', '.join(dataset.column_names)}. Rename it: "
+            f"dataset.rename_column('<its name>', {missing[0]!r}); in a recipe --replay_column_names "
+            f"{missing[0]}='<its name>'."
         )
     if dataset.format["type"] == "custom":
         raise ValueError("replay_dataset has a transform. Pass it without: dataset.with_format(None).")
@@ -74,6 +75,7 @@ class Replay:
     """Adds replay rows to the batches of a trainer."""
 
     _replay: ReplayedRows | None = None
+    _replay_size = 0
 
     def with_replay(self, rows: Any, dataset: Any, args: Any) -> Any:
         """Training rows of the task with the rows of a replay set, which the order of `replay_order` draws.
@@ -93,6 +95,7 @@ class Replay:
         seed = seed_of_order(args)
         dataset = with_image_files(dataset.with_format(None), Folders((Path.cwd(),)))
         replay = TrainingRows(dataset, [*COLUMNS, IMAGE_ID])
+        self._replay_size = len(replay)
         if args.draw_captions and has_lists(replay.features):
             replay = DrawnCaptions(replay, seed=seed)
         if not isinstance(rows, StreamedRows):
@@ -129,6 +132,13 @@ class Replay:
         )
         batch_size = self.rows_per_batch(size * self.args.world_size)
         return ReplayOrder(order, draws, first=len(view), batch_size=batch_size)
+
+    def replay_line(self) -> str | None:
+        """How many rows are replayed, for the model card; None without replay."""
+        if not self._replay_size:
+            return None
+        number = self.replay_rows(self.args, self._train_batch_size)
+        return f"{self._replay_size:,} general rows, {number:,} in each batch beside those of the task"
 
     def named_rows(self, rows: list[int]) -> dict[str, list[int]]:
         """Row numbers of a batch, those of replay rows apart and as places in the replay set.
