@@ -160,9 +160,8 @@ def _fitting(batch_sizes: Sequence[int], number: int, pairs: PairSet) -> list[in
     """
     sizes, distinct = [size for size in batch_sizes if size <= number], f"{number:,} pairs of distinct photographs"
     if not sizes:
-        raise ValueError(
-            f"batch_sizes: found {batch_sizes[0]} or more, and {pairs.source} has {distinct}. Choose a size up to that."
-        )
+        found = f"batch_sizes: found {batch_sizes[0]} or more, and {pairs.source} has {distinct}."
+        raise ValueError(f"{found} Choose a size up to that.")
     if left_out := ", ".join(f"{size:,}" for size in batch_sizes if size > number):
         pairs.note(f"batch sizes above its {distinct} are left out: {left_out}")
     return sizes
@@ -204,4 +203,4 @@ def _encode(pairs: PairSet, embedder: Embedder, options: ProbeOptions) -> Encode
     margins: dict[float | str, Any] = {margin: margin for margin in options.margins}
     if items["concreteness"].notna().any():
         margins[ADAPTIVE] = fermi_dirac_margin(torch.tensor(items["concreteness"].to_numpy("float32"), device=device))
-    return EncodedPairs(tensors, embedder.backbone.logit_scale.detach().exp(), margins)
+    return EncodedPairs(tensors, embedder.backbone.logit_scale.detach().float().exp(), margins)
