@@ -90,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
         "sets",
         nargs="+",
         metavar="SET",
-        help="folder, file or Hub id, or NAME=SET; all configurations, SET::CONFIG for one",
+        help="folder, file or Hub id, or NAME=SET, or sandbox; all configurations, SET::CONFIG for one",
     )
     add_fields(found, AnalyzeOptions)
     return found

@@ -42,6 +42,12 @@ def test_a_set_with_ratings_of_a_file(words, tmp_path, capsys):
     cli.main([*words, "--overwrite"])
 
 
+def test_the_sandbox_is_a_set(words, tmp_path):
+    cli.main([words[0], "sandbox", *words[2:], "--limit", "8"])
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert found["sets"]["sandbox"]["rows"] == 8
+
+
 def test_mistakes_end_in_one_line(words, tmp_path, monkeypatch):
     monkeypatch.setattr("hfcomp.writing.LOCK_SECONDS", 0)
     with pytest.raises(SystemExit, match="error: no concreteness ratings at nothing"):

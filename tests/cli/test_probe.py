@@ -43,7 +43,7 @@ def shares(found, direction="both"):
 
 def test_the_base_on_the_sandbox(tmp_path, monkeypatch, capsys):
     written = texts_of(monkeypatch)
-    cli.main([*_words("sandbox", tmp_path, "sandbox", ("8", "32", "256")), "--rows", "96"])
+    cli.main([*_words("sandbox", tmp_path, "sandbox", ("8", "32", "256")), "--limit", "96"])
     found, out = results(tmp_path), re.sub(r"\s+", " ", capsys.readouterr().out)
     share = shares(found)
     assert set(share) == {(size, margin) for size in (8, 32) for margin in (0, 1, 2, "adaptive")}

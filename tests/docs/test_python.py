@@ -183,6 +183,13 @@ def test_levels(clip, siglip, tmp_path):
     assert (tmp_path / "runs/levels/levels.png").is_file()
 
 
+def test_a_probe(clip):
+    models.pairs(12).save_to_disk("pairs")
+    small = {BASE: str(clip), "me/my-pairs": "pairs", "128, 1024": "2, 6"}
+    shares = run("docs/probe.md", changes=small)["shares"]
+    assert len(shares) == 2 * 4 * 3 and shares["value"].between(0, 1).all()
+
+
 def test_a_built_hierarchy(tmp_path):
     sets.built(tmp_path / "data")
     found = run("docs/magic.md")

@@ -14,7 +14,7 @@ from hfcomp import cli
 from hfcomp.analysis.audit.audit import audit
 from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.evaluation.encoding.cells import Crop
-from hfcomp.evaluation.encoding.damaged import damaged_images
+from hfcomp.evaluation.encoding.damaged import CellsWithout, damaged_images
 from hfcomp.evaluation.probes.lbfgs import fit_lbfgs
 from hfcomp.evaluation.protocols.linear_probe import Probe
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Origin
@@ -178,3 +178,22 @@ def test_the_images_of_a_probe_are_never_left_out(clip, tmp_path, capfd):
     with pytest.raises(ValueError, match=r"\(train\)', row 1 .*a part of its images would be another") as stopped:
         hfcomp.evaluate(clip, benchmarks=[probe], **PLACE)
     assert "--skip_damaged" not in str(stopped.value) and "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("without", [set(), {1}, {0, 1, 3}, {0, 1, 2, 3}])
+def test_cells_of_most_rows_are_not_read_to_be_left_out(without):
+    read = []
+
+    class Cells(list):
+        def __getitem__(self, row):
+            read.append(row)
+            return super().__getitem__(row)
+
+        def __iter__(self):
+            return (self[row] for row in range(len(self)))
+
+    cells = Cells("abcd")
+    expected = [None if row in without else letter for row, letter in enumerate("abcd")]
+    assert list(CellsWithout(cells, without)) == expected
+    if len(without) > 2:
+        assert read == [row for row in range(4) if row not in without]

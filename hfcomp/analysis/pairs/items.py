@@ -14,15 +14,17 @@ from datasets import Dataset, Image, get_dataset_config_names
 from datasets.arrow_writer import SchemaInferenceError
 from datasets.exceptions import DatasetGenerationError
 
+from hfcomp.analysis.gallery.rows import is_sandbox
 from hfcomp.analysis.pairs.options import DataOptions
 from hfcomp.analysis.pairs.paper import config_of
 from hfcomp.data.built_sets import check_finished, configurations
-from hfcomp.data.columns import require_columns
+from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.image_ids import IMAGE_ID, has_no_id, photographs_or_rows
 from hfcomp.data.known_names import parse_column_names
 from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.negatives.concreteness import MAXIMUM, MINIMUM, ConcretenessRatings
 from hfcomp.reading import may_be_hub_id
+from hfcomp.sandbox import training_set
 
 LISTS = {
     "negative_kinds": "kind",
@@ -34,6 +36,8 @@ LISTS = {
 """Columns that have an entry for each negative caption, and what it is called here."""
 IMAGES = ("image", "negative_image")
 MOST_SHOWN = 3
+SANDBOX_ROWS = 4096
+"""Rows of the built-in world's training set, unless `limit` says otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +105,8 @@ def _configurations(path: str) -> list[str]:
     check_finished(folder)
     if configurations(folder) != [folder]:
         return [one.name for one in configurations(folder)]
+    if is_sandbox(path):
+        return []
     if not (folder / "README.md").is_file() and (folder.exists() or not may_be_hub_id(path)):
         return []
     try:
@@ -117,7 +123,7 @@ def read_pairs(name: str, place: str, options: DataOptions, ratings: Concretenes
 
     Args:
         name: in tables.
-        place: folder, file or Hub id, with `::CONFIG` behind it for one of its configurations.
+        place: folder, file or Hub id, with `::CONFIG` behind it for one of its configurations; or `sandbox`.
         options: how it is read.
         ratings: that concreteness is looked up in; without it `negative_concreteness` is used where it is there.
 
@@ -129,40 +135,18 @@ def read_pairs(name: str, place: str, options: DataOptions, ratings: Concretenes
     config = own_config or options.config
     try:
         names = parse_column_names(options.column_names)
-        dataset = load_training_set(path, split=options.split, config=config, column_names=names)
+        if is_sandbox(path):
+            dataset = rename_columns(training_set(options.limit or SANDBOX_ROWS, 0), names)
+        else:
+            dataset = load_training_set(path, split=options.split, config=config, column_names=names)
     except (StopIteration, DatasetGenerationError) as error:  # what `datasets` raises for a file without a line
         if isinstance(error, StopIteration) or isinstance(error.__cause__, SchemaInferenceError):
             raise ValueError(f"{place} has no rows.") from error
         raise
-    return make_pairs(dataset, name, place, options, ratings, config=config)
-
-
-def make_pairs(
-    dataset: Dataset,
-    name: str,
-    place: str,
-    options: DataOptions,
-    ratings: ConcretenessRatings | None,
-    *,
-    config: str | None = None,
-) -> PairSet:
-    """Makes a set of pairs from rows in the column contract.
-
-    Args:
-        dataset: the rows.
-        name: as for `read_pairs`, like `place`, `options` and `ratings`.
-        place: for errors.
-        options: of which `limit` is read.
-        ratings: that concreteness is looked up in.
-        config: the configuration, if any.
-
-    Raises:
-        ValueError: as `read_pairs`.
-    """
     require_columns(dataset, ("caption", "negative_captions"), needed_by=f"the analysis of {place}")
     if options.limit is not None:
         dataset = dataset.select(range(min(options.limit, len(dataset))))
-    config = config_of(name, config, Path(place.partition("::")[0]).name)
+    config = config_of(name, config, Path(path).name)
     found = PairSet(name, place, config, undecoded(dataset), _items(dataset, name, place))
     _count_left_out(found)
     _rate(found, ratings)

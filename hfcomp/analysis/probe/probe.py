@@ -16,12 +16,10 @@ import torch
 
 from hfcomp.analysis.gallery.rows import is_sandbox
 from hfcomp.analysis.pairs.images import PairImages
-from hfcomp.analysis.pairs.items import PairSet, make_pairs, read_pairs
+from hfcomp.analysis.pairs.items import PairSet, read_pairs
 from hfcomp.analysis.probe.options import ProbeOptions
 from hfcomp.analysis.probe.report import FIGURE, probe_report
 from hfcomp.analysis.probe.shares import ADAPTIVE, EncodedPairs, Share, gradient_shares
-from hfcomp.data.columns import rename_columns
-from hfcomp.data.known_names import parse_column_names
 from hfcomp.data.text_ids import text_key
 from hfcomp.data.urls import UrlAccess, url_access
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
@@ -32,7 +30,6 @@ from hfcomp.evaluation.encoding.models import named_models, open_embedder
 from hfcomp.losses import fermi_dirac_margin
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.reporting.saving import PAGE_FILE, REPORT_FILE, publish
-from hfcomp.sandbox import training_set
 from hfcomp.sandbox.bases import base_folder
 from hfcomp.statistics.results import RESULTS_FILE, versions
 
@@ -126,14 +123,14 @@ def probe(model: str, dataset: str, options: ProbeOptions) -> ProbeResults:
 
 
 def _read(dataset: str, options: ProbeOptions) -> PairSet:
-    """The set with its ratings: the sandbox's scenes, or rows in the column contract."""
+    """The set with its ratings.
+
+    Raises:
+        ValueError: as `read_pairs`, or for a set without a column of images.
+    """
     path = options.concreteness_ratings
     ratings = None if path is None else ConcretenessRatings.from_file(path)
-    if is_sandbox(dataset):
-        rows = rename_columns(training_set(options.rows, 0), parse_column_names(options.column_names))
-        found = make_pairs(rows, dataset, dataset, options, ratings)
-    else:
-        found = read_pairs(Path(dataset.partition("::")[0]).name, dataset, options, ratings)
+    found = read_pairs(Path(dataset.partition("::")[0]).name, dataset, options, ratings)
     if not found.has("image"):
         raise ValueError(
             f"{dataset} has no column 'image'; it has: {', '.join(found.dataset.column_names)}. Name the column of "
@@ -160,9 +157,8 @@ def _fitting(batch_sizes: Sequence[int], number: int, pairs: PairSet) -> list[in
     """
     sizes, distinct = [size for size in batch_sizes if size <= number], f"{number:,} pairs of distinct photographs"
     if not sizes:
-        raise ValueError(
-            f"batch_sizes: found {batch_sizes[0]} or more, and {pairs.source} has {distinct}. Choose a size up to that."
-        )
+        found = f"batch_sizes: found {batch_sizes[0]} or more, and {pairs.source} has {distinct}."
+        raise ValueError(f"{found} Choose a size up to that.")
     if left_out := ", ".join(f"{size:,}" for size in batch_sizes if size > number):
         pairs.note(f"batch sizes above its {distinct} are left out: {left_out}")
     return sizes
@@ -204,4 +200,4 @@ def _encode(pairs: PairSet, embedder: Embedder, options: ProbeOptions) -> Encode
     margins: dict[float | str, Any] = {margin: margin for margin in options.margins}
     if items["concreteness"].notna().any():
         margins[ADAPTIVE] = fermi_dirac_margin(torch.tensor(items["concreteness"].to_numpy("float32"), device=device))
-    return EncodedPairs(tensors, embedder.backbone.logit_scale.detach().exp(), margins)
+    return EncodedPairs(tensors, embedder.backbone.logit_scale.detach().float().exp(), margins)

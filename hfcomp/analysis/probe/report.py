@@ -25,8 +25,8 @@ PAPER = {256: ("above", 0.32), 1024: ("below", 0.20)}
 HOW = (
     "Share: percent of the gradient's magnitude on the negatives that falls on the hard negative, the sum of p_ii' "
     "over that of 1 - p_ii (Concrete Jungle, Eq. 3). Anchors are the images and texts of the doubled batch that have "
-    "a hard negative. Each pair is in one batch of a size; ± is half of a 95 % interval over batches. These are "
-    "numbers of the model as it is, so of the start of training."
+    "a hard negative. Each of {pairs:,} pairs is in one batch of a size, except for what is left over; ± is half of a "
+    "95 % interval over batches. These are numbers of the model as it is, so of the start of training."
 )
 FROM_PAPER = (
     "Paper: its Figure 6 without a margin, averaged over the training of ViT-B/32 on ConcreteBatch. By its Figure 3, "
@@ -59,7 +59,11 @@ def probe_report(results: ProbeResults, config: Mapping[str, Any], folder: Path)
             made = made_table(config, results.model, options, package_versions())
             sections = [Section("", [_figure(results, titled(title, caveat))]), *sections]
             sections += [Section("By direction", [_direction_table(results)]), Section("How it was made", [made])]
-        legend = [HOW, FROM_PAPER, *([SIGMOID.format(name=name)] if results.model["sigmoid"] else [])]
+        legend = [
+            HOW.format(pairs=results.dataset["pairs"]),
+            FROM_PAPER,
+            *([SIGMOID.format(name=name)] if results.model["sigmoid"] else []),
+        ]
         return Report(title, caveat, (), sections, legend, results.notes, {"written to": str(folder)})
 
     return report
