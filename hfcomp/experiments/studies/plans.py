@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
+from hfcomp.experiments.experiment_config import STATIC_MARGIN
 from hfcomp.reading import nearest
 from hfcomp.schemas import Strict, plain_name
 from hfcomp.statistics.seeds import FEWEST_SEEDS
@@ -89,14 +90,15 @@ class EmbeddingPlan(Strict):
 class Variant(Strict):
     """A variant of a sweep: fields of its trainer's config, and where it differs from the recipe, what it trains.
 
-    `control` trains the method itself on other rows; other controls are variants by their fields or their objective.
+    `control` trains the method itself on other rows, or with the mean of its margin over them; other controls are
+    variants by their fields or their objective.
     `after` is the variant whose model it starts from in place of the base.
     """
 
     model_config = ConfigDict(extra="allow")
 
     objective: str | None = Field(default=None, description="module:class of a trainer")
-    control: Literal["shuffled", "random-spans"] | None = None
+    control: Literal[STATIC_MARGIN, "shuffled", "random-spans"] | None = None
     after: str | None = None
 
     @property
