@@ -151,7 +151,7 @@ class CompositionalCollator:
         entries = [
             entry
             for row, name in zip(rows, names, strict=True)
-            for entry in _negative_entries(row, name, self.num_negatives)
+            for entry in negative_entries(row, name, self.num_negatives)
         ]
         texts = [text for text, _ in entries]
         size = (len(rows), self.num_negatives)
@@ -214,7 +214,7 @@ def texts_of_row(row: dict[str, Any], name: int, num_negatives: int) -> list[str
     Raises:
         ValueError: as [`CompositionalCollator`] does.
     """
-    return [_caption(row.get("caption"), name), *(text for text, *_ in _negative_entries(row, name, num_negatives))]
+    return [_caption(row.get("caption"), name), *(text for text, *_ in negative_entries(row, name, num_negatives))]
 
 
 def _caption(caption: Any, row: int) -> str:
@@ -241,8 +241,21 @@ def _concepts_of(row: dict[str, Any], name: int, caption: str, spans: bool) -> l
     return concepts or [Concept(caption, [(0, len(caption))])]
 
 
-def _negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple[str, dict[str, float]]]:
-    """The first `number` negatives of a row: the text, empty if masked, and its values."""
+def negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple[str, dict[str, float]]]:
+    """The first negatives of a row, as the collator reads them.
+
+    Args:
+        row: of the column contract.
+        name: its index in the data set, for errors.
+        number: of negatives.
+
+    Returns:
+        For each its text, empty if masked, and its values by the names of their fields; those of a masked one are
+        missing.
+
+    Raises:
+        ValueError: as [`CompositionalCollator`] does.
+    """
     texts = _list_of(row, "negative_captions", name)
     if texts is None or len(texts) < number:
         raise ValueError(too_few_negatives(name, None if texts is None else len(texts), number))

@@ -161,13 +161,25 @@ def number_of_entries(dataset: Dataset, column: str) -> int:
         dataset: a `datasets.Dataset`.
         column: its name.
     """
+    return pc.sum(_there(dataset, column)).as_py() or 0
+
+
+def entries_there(dataset: Dataset, column: str) -> list[bool]:
+    """Whether each row of a data set has something in a column, none without the column; no entry is read.
+
+    Args:
+        dataset: a `datasets.Dataset`.
+        column: its name.
+    """
+    return _there(dataset, column).to_pylist()
+
+
+def _there(dataset: Dataset, column: str) -> pa.Array | pa.ChunkedArray:
     if column not in dataset.column_names:
-        return 0
+        return pa.array([False] * len(dataset))
     there = pc.is_valid(dataset.data.column(column))
     # reading rows through select() would read their bytes
-    if dataset._indices is not None:
-        there = there.take(dataset._indices.column(0))
-    return pc.sum(there).as_py() or 0
+    return there if dataset._indices is None else there.take(dataset._indices.column(0))
 
 
 def first_short_row(dataset: Dataset, column: str, number: int) -> tuple[int, int | None] | None:

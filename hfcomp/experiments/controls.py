@@ -5,22 +5,25 @@ Each is a function from the method's arm to its own, which raises `NotApplicable
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from datasets import IterableDataset
+from datasets import Dataset, IterableDataset
 
 from hfcomp.data.concepts.random_spans import RandomSpans
 from hfcomp.data.image_ids import photographs_or_rows
 from hfcomp.data.negatives.shuffled import ShuffledNegatives, derangement, is_negative
 from hfcomp.data.replay import count_replay_rows
 from hfcomp.experiments.arm import Arm
-from hfcomp.experiments.experiment_config import SAME_BATCH
+from hfcomp.experiments.experiment_config import SAME_BATCH, STATIC_MARGIN
+from hfcomp.experiments.mean_margin import COLUMNS, mean_margin
 from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.c2lip import C2LIPTrainer
 from hfcomp.trainers.ce_clip import CEClipTrainer
-from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.cement import RATED_MARGINS, CementConfig, CementTrainer
 from hfcomp.trainers.clear_glass import ClearGlassTrainer
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.dcl import DCLTrainer
@@ -29,7 +32,7 @@ from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.released.ahnpl import AHNPLReleasedTrainer
 from hfcomp.trainers.released.clear_glass import ClearGlassReleasedTrainer
 from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
-from hfcomp.trainers.stages import world_size_at_launch
+from hfcomp.trainers.stages import stage_config, world_size_at_launch
 from hfcomp.trainers.triplet_clip import TripletClipTrainer
 
 # Arguments that InfoNCE on the positives alone would refuse, or that bring it more than those.
@@ -109,6 +112,44 @@ def same_batch(method: Arm) -> Arm:
     return replace(method, name=SAME_BATCH, trainer_class=form.trainer_class, arguments=arguments)
 
 
+def static_margin(method: Arm) -> Arm:
+    """The method itself with one margin for every pair, the mean of its own over the training rows.
+
+    What the method gains over it comes from telling pairs apart by their ratings, not from a margin as such.
+    """
+    margin = mean_margin(method, rated_config(method))
+    if math.isnan(margin):
+        raise NotApplicable("no row has a negative.")
+    return replace(
+        method,
+        name=STATIC_MARGIN,
+        arguments={**method.arguments, "margin": "static", "static_margin": margin},
+        meaning=f"{method.name} with the same margin for every pair, {margin:.2f}, the mean of its own",
+    )
+
+
+def rated_config(method: Arm) -> CementConfig:
+    """The config of a method whose margin depends on the ratings of its rows.
+
+    Raises:
+        NotApplicable: for another method, or rows whose mean margin is not known before training.
+    """
+    # of the class itself: a subclass may have a margin of its own
+    if method.trainer_class is not CementTrainer:
+        raise NotApplicable(f"{method.name} has no margin that depends on ratings.")
+    config = stage_config(method.trainer_class, Path("unused"), method.arguments, method.batch_size)
+    if config.margin not in RATED_MARGINS:
+        raise NotApplicable(f"{method.name} has the margin {config.margin}, which depends on no ratings.")
+    if not isinstance(method.rows, Dataset):
+        raise NotApplicable(f"the mean of {method.name}'s margin is over all rows, and the training set is streamed.")
+    missing = [name for name in COLUMNS if name not in method.rows.column_names]
+    if missing:
+        raise NotApplicable(f"the training set has no {' and no '.join(missing)}.")
+    if config.draw_captions:
+        raise NotApplicable(f"the mean of {method.name}'s margin is not known, as captions are drawn in each epoch.")
+    return config
+
+
 def shuffled(method: Arm) -> Arm:
     """The method itself with every row's negatives given to another row, of another photograph.
 
@@ -160,7 +201,13 @@ def equal_images(method: Arm, cost: StageSummary) -> Arm:
     return replace(arm, name=EQUAL_IMAGES, batch_size=batch, arguments={**arm.arguments, **changed})
 
 
-CONTROLS = {"plain": plain, SAME_BATCH: same_batch, "shuffled": shuffled, "random-spans": random_spans}
+CONTROLS = {
+    "plain": plain,
+    SAME_BATCH: same_batch,
+    STATIC_MARGIN: static_margin,
+    "shuffled": shuffled,
+    "random-spans": random_spans,
+}
 """Those that are known before the method is trained."""
 EQUAL_IMAGES = "equal-images"
 
@@ -178,6 +225,9 @@ def control_arms(names: Collection[str], method: Arm, *, asked: bool, log: Calla
             if asked and isinstance(reason, Undeclared):
                 raise Undeclared(f"control {name}: {reason}") from None
             log(f"control {name} is skipped: {reason}")
+    for arm in found:
+        if arm.meaning:
+            log(f"{arm.name}: {arm.meaning}")
     return found
 
 

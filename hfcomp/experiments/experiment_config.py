@@ -18,8 +18,9 @@ SANDBOX_MODELS = {SANDBOX: "clip", "sandbox-siglip": "siglip"}  # the architectu
 RANDOM_MODELS = ("vit_b32", "vit_tiny")
 NOT_SET = "which is not set. Set it, or"
 SAME_BATCH = "same-batch"
+STATIC_MARGIN = "static-margin"
 HUMAN = "human"
-CONTROLS = ("plain", SAME_BATCH, "shuffled", "random-spans", "equal-images")
+CONTROLS = ("plain", SAME_BATCH, STATIC_MARGIN, "shuffled", "random-spans", "equal-images")
 # Fields in which $NAME stands for an environment variable, and evaluation_data; in no other does it.
 PATH_FIELDS = (
     *("dataset", "replay_dataset", "evaluation_dataset", "clip_vocabulary"),
@@ -136,9 +137,9 @@ class ExperimentConfig(Strict):
     """Own names of the columns of replay_dataset, as image=jpg,caption=txt (hfcomp's name first)."""
     controls: Annotated[list[Literal[CONTROLS]], BeforeValidator(_listed)] = list(CONTROLS)
     """Runs beside the method from the same base, with the same positives and steps: plain (InfoNCE on the positives),
-    same-batch (InfoNCE on the negatives too), shuffled (the method, each negative beside another row), random-spans
-    (the method, runs of a caption's words in place of its phrases), equal-images (plain, with as many images as the
-    method); or none."""
+    same-batch (InfoNCE on the negatives too), static-margin (the method, the same margin for every pair), shuffled
+    (the method, each negative beside another row), random-spans (the method, runs of a caption's words in place of its
+    phrases), equal-images (plain, with as many images as the method); or none."""
     evaluation: Literal[SANDBOX, "sandbox+benchmarks", "benchmarks", "own"] = SANDBOX
     """'sandbox', 'benchmarks', both: 'sandbox+benchmarks', or 'own': retrieval and caption choice on a set of
     yours."""

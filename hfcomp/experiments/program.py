@@ -28,6 +28,7 @@ from hfcomp.experiments.guard import Guard, guard_models, guarded_models, prepar
 from hfcomp.experiments.origin import default_facts, on_processes
 from hfcomp.experiments.prepare import check_primary, declared_averages, prepare
 from hfcomp.experiments.pushing import RunPush
+from hfcomp.experiments.rated_arms import rated_arms
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import FIGURE, publish_run
 from hfcomp.experiments.session import open_session
@@ -73,6 +74,7 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     method = method_arm(recipe, rows, replay)
     names = recipe.experiment.controls
     controls = control_arms(names, method, asked="controls" in recipe.given, log=session.log)
+    controls += rated_arms(recipe, method, session.log)
     # those with rows of their own are the method itself on a view of its rows
     check_rows([method, *(arm for arm in controls if arm.rows is rows)], session)
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from hfcomp.evaluation.blind.report import blind_section
 from hfcomp.evaluation.blind.results import BlindResults, write_blind
-from hfcomp.experiments.experiment_config import SAME_BATCH
+from hfcomp.experiments.experiment_config import SAME_BATCH, STATIC_MARGIN
 from hfcomp.merging.report import front_figure, points_table
 from hfcomp.merging.sweep import Swept
 from hfcomp.reporting import tables
@@ -44,6 +44,7 @@ MEANINGS = {
     BASE: "the model that all runs start from",
     "plain": "InfoNCE on the positives alone, for as many steps as {method}",
     SAME_BATCH: "InfoNCE on {method}'s own batch, negatives included: no margin, no extra term",
+    STATIC_MARGIN: "{method} with the same margin for every pair, the mean of its own",
     "shuffled": "{method} with the negatives of other rows",
     "random-spans": "{method} with runs of a caption's words in place of its phrases, as many and as long",
     "equal-images": "plain with a larger batch, so that it encodes as many images as {method}",
@@ -73,7 +74,7 @@ def publish_run(
     write_blind(folder, blind)
     said = {
         "verdict": run_report(lines, stages, facts, brief=True, swept=swept).verdict,
-        "meanings": meanings(models_of(lines), facts["method"], swept or {}),
+        "meanings": meanings(models_of(lines), facts, swept or {}),
         "stages": [asdict(stage) for stage in stages],
     }
     contents = {**facts, **said, "results": lines}
@@ -114,7 +115,7 @@ def run_report(
     def pairs(line: Line) -> list[tuple[str, str]]:
         return of_general if line["aspect"] == "general" else [*against, *guarded]
 
-    known = [f"{name}: {meaning}" for name, meaning in meanings(models, method, swept or {}).items()]
+    known = [f"{name}: {meaning}" for name, meaning in meanings(models, facts, swept or {}).items()]
     sections = [
         Section("", [tables.figure_of_lines(FIGURE, title, drawn, reference=reference, main=method)]),
         *tables.sections_of_lines(lines, pairs, reference=reference, general=general, brief=brief),
@@ -161,9 +162,10 @@ def _against(line: Line, method: str, others: Sequence[str]) -> str:
     return ", ".join(f"{points_of(difference(line, method, other), line)} against {other}" for other in others)
 
 
-def meanings(models: Sequence[str], method: str, swept: Mapping[str, Swept]) -> dict[str, str]:
-    """What the base, the controls and the guarded ones among the models are, by name."""
-    known = {name: MEANINGS[name].format(method=method) for name in models if name in MEANINGS}
+def meanings(models: Sequence[str], facts: Mapping[str, Any], swept: Mapping[str, Swept]) -> dict[str, str]:
+    """What the base, the controls and the guarded ones among the models are, by name; `facts` know some."""
+    known = {name: MEANINGS[name].format(method=facts["method"]) for name in models if name in MEANINGS}
+    known |= {name: text for name, text in facts.get("meanings", {}).items() if name in models}
     return known | {
         guarded_name(name): f"between base and {name}, at alpha {one.chosen.alpha:g}" for name, one in swept.items()
     }

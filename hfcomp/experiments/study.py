@@ -87,6 +87,7 @@ class Study:
     weights: dict[str, str] = field(default_factory=dict)  # `identity` of the models that are scored
     costs: dict[str, StageSummary] = field(default_factory=dict)
     followed: dict[str, dict[int, pd.DataFrame]] = field(default_factory=dict)  # outcomes of checkpoints, by arm, step
+    meanings: dict[str, str] = field(default_factory=dict)  # of arms whose names do not say it
     pace: Pace = field(default_factory=Pace)
     keep_scores: bool = False  # texts and cosines beside the outcomes of the base and the arms
     keep_priors: bool = False  # what each of them chooses without the image
@@ -140,6 +141,7 @@ class Study:
         cost = arm.train(self.models[arm.start], folder, self.pace, tracked_arm(self.recipe, self.folder, arm))
         self.pace.add(cost.steps, cost.seconds)
         self.models[arm.name], self.costs[arm.name] = folder, cost
+        self.meanings |= {arm.name: arm.meaning} if arm.meaning else {}
         if arm.checkpoints is not None:
             on_main_process(lambda: self._score_checkpoints(arm, folder, cost.steps))
         return cost
@@ -226,6 +228,7 @@ class Study:
             "overlap": list({facts["note"]: facts for facts in self.session.overlap.facts.values()}.values()),
             "config": self.recipe.given,
             **({"models": models} if models else {}),
+            **({"meanings": self.meanings} if self.meanings else {}),
         }
 
     def _score_checkpoints(self, arm: Arm, folder: Path, total: int) -> None:

@@ -20,6 +20,7 @@ STYLES = {
     "base": ("#7F7F7F", "o"),
     "plain": ("#56B4E9", "s"),
     "same-batch": ("#0072B2", "D"),
+    "static-margin": ("#000000", "P"),
     "shuffled": ("#CC79A7", "^"),
     "random-spans": ("#E69F00", "<"),
     "equal-images": ("#009E73", "v"),

@@ -15,6 +15,7 @@ from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
 from hfcomp.trainers.config import SOURCE
 
 MARGINS = ("adaptive", "static", "inverse", "none")
+RATED_MARGINS = ("adaptive", "inverse")  # depend on the ratings of rows
 
 
 @dataclass
@@ -90,7 +91,7 @@ class CementTrainer(CompositionalTrainer):
     def setup(self, args: CementConfig, backbone: nn.Module) -> None:
         """Binds the margin. One that depends on ratings needs their column: without it each would silently be 0."""
         self.margin = margin_function(args)
-        if args.margin in ("adaptive", "inverse"):
+        if args.margin in RATED_MARGINS:
             self.optional_columns = tuple(name for name in self.optional_columns if name != "negative_concreteness")
 
     def compute_loss(

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
+import torch
+from datasets import concatenate_datasets
+from transformers import AutoConfig, AutoProcessor
 
+from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.negatives.shuffled import ShuffledNegatives, derangement
 from hfcomp.experiments import experiment_config
@@ -20,11 +25,13 @@ from hfcomp.experiments.controls import (
     declare_info_nce,
     equal_images,
 )
+from hfcomp.losses import cement_loss
 from hfcomp.trainers.c2lip import C2LIPTrainer
-from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.cement import CementTrainer, margin_function
 from hfcomp.trainers.clear_glass import ClearGlassTrainer
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.info_nce import InfoNCETrainer
+from hfcomp.trainers.stages import stage_config
 from tests import tiny
 
 ALL = list(CONTROLS)
@@ -53,8 +60,8 @@ def test_recipes_know_all_of_them():
 
 def test_all_that_read_negatives_apply_to_cement():
     names, logged = chosen(ALL[::-1], method())
-    assert names == ["plain", "same-batch", "shuffled"]
-    assert logged == ["control random-spans is skipped: Method reads no concepts."]
+    assert names == ["plain", "same-batch", "static-margin", "shuffled"]
+    assert logged[:-1] == ["control random-spans is skipped: Method reads no concepts."]
 
 
 def test_plain_is_info_nce_without_negatives():
@@ -69,6 +76,63 @@ def test_same_batch_is_the_method_without_its_margin():
     assert run == dataclasses.replace(own, name="same-batch", arguments={**own.arguments, "margin": "none"})
 
 
+@pytest.mark.parametrize("margin", ["adaptive", "inverse"])
+def test_a_static_margin_is_the_mean_of_the_methods_own_as_the_loss_counts_it(clip, margin):
+    """Rows of the set lack a rating, a negative caption or a negative image, the last one both negatives."""
+    pairs, logged = tiny.pairs(20, negatives=1), []
+    bare = pairs.select([13])  # whose negative image and negative caption are missing
+    own = method(margin=margin, margin_threshold=3.0)
+    own = dataclasses.replace(own, rows=concatenate_datasets([pairs.select(range(2, 20)), bare]))
+    (run,) = control_arms(["static-margin"], own, asked=True, log=logged.append)
+    arguments = {**own.arguments, "margin": "static", "static_margin": run.arguments["static_margin"]}
+    assert dataclasses.replace(run, meaning="") == dataclasses.replace(own, name="static-margin", arguments=arguments)
+    in_loss = {
+        name: _margins_in_loss(dataclasses.replace(own, arguments=found), clip)
+        for name, found in {"own": own.arguments, "static": arguments}.items()
+    }
+    assert arguments["static_margin"] == pytest.approx(in_loss["own"]) == pytest.approx(in_loss["static"])
+    assert abs(in_loss["own"]) > 0.1
+    meaning = f"Method with the same margin for every pair, {in_loss['own']:.2f}, the mean of its own"
+    assert (run.meaning, logged) == (meaning, [f"static-margin: {meaning}"])
+
+
+def _margins_in_loss(arm: Arm, clip: str) -> float:
+    """What `cement_loss` says of all rows in one batch."""
+    config = stage_config(arm.trainer_class, Path("unused"), arm.arguments, arm.batch_size)
+    collator = CompositionalCollator(
+        AutoProcessor.from_pretrained(clip), AutoConfig.from_pretrained(clip), num_negatives=1, negative_image=True
+    )
+    columns = ["image", "caption", "negative_captions", "negative_image", "negative_concreteness"]
+    batch, size = collator(_all(TrainingRows(arm.rows, columns))), len(arm.rows)
+    units = [torch.nn.functional.normalize(torch.randn(size, 4), dim=1) for _ in range(4)]
+    masks = {name: batch[name].reshape(size) for name in ("negative_image_mask", "negative_text_mask")}
+    assert not (masks["negative_image_mask"] | masks["negative_text_mask"]).all()
+    margin = margin_function(config)(batch["negative_concreteness"][:, 0])
+    return cement_loss(*units, logit_scale=torch.tensor(10.0), margin=margin, **masks)[1]["margin"].item()
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (method(margin="static"), "Method has the margin static, which depends on no ratings."),
+        (method(margin="none"), "Method has the margin none, which depends on no ratings."),
+        (method(SilentCement), "Method has no margin that depends on ratings."),
+        (method(draw_captions=True), "the mean of Method's margin is not known, as captions are drawn in each epoch."),
+        (
+            dataclasses.replace(method(), rows=method().rows.to_iterable_dataset()),
+            "the mean of Method's margin is over all rows, and the training set is streamed.",
+        ),
+        (dataclasses.replace(method(), rows=tiny.pairs(20).select([])), "no row has a negative."),
+        (
+            dataclasses.replace(method(), rows=tiny.pairs(20).remove_columns("negative_concreteness")),
+            "the training set has no negative_concreteness.",
+        ),
+    ],
+)
+def test_a_static_margin_is_skipped_where_the_mean_of_the_methods_own_is_not_known(run, reason):
+    assert chosen(["static-margin"], run, asked=True) == ([], [f"control static-margin is skipped: {reason}"])
+
+
 def test_an_objective_that_is_info_nce_has_no_same_batch():
     names, logged = chosen(["same-batch"], method(InfoNCETrainer, num_negatives=1), asked=True)
     assert not names
@@ -76,7 +140,7 @@ def test_an_objective_that_is_info_nce_has_no_same_batch():
 
 
 def test_an_objective_that_says_nothing_is_skipped_by_default_and_refused_when_asked_for():
-    names, (line, _) = chosen(ALL, method(SilentCement))
+    names, (line, *_) = chosen(ALL, method(SilentCement))
     assert names == ["plain", "shuffled"]
     assert line.startswith("control same-batch is skipped: SilentCement does not say how it becomes InfoNCE.")
     with pytest.raises(Undeclared, match=r"same-batch: SilentCement .*declare_info_nce\(SilentCement, .*--controls"):
@@ -89,6 +153,7 @@ def test_a_method_of_phrases_is_read_against_plain_and_other_spans():
     assert names == ["plain", "random-spans"]
     assert logged == [
         "control same-batch is skipped: Method reads no negatives: InfoNCE on its batch is plain.",
+        "control static-margin is skipped: Method has no margin that depends on ratings.",
         "control shuffled is skipped: Method reads no negatives.",
     ]
     silent = dataclasses.replace(own, arguments={**own.arguments, "max_concepts": 0})

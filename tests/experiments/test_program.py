@@ -23,7 +23,7 @@ from hfcomp.statistics import ImageBootstrap, items_hash
 from tests import tiny
 from tests.figures import no_figures
 
-MODELS = ["base", "plain", "same-batch", "shuffled", "equal-images", "Slipform"]
+MODELS = ["base", "plain", "same-batch", "static-margin", "shuffled", "equal-images", "Slipform"]
 SMALL = {
     "dataset_rows": 96,
     "batch_size": 16,
@@ -86,6 +86,11 @@ def test_results_hold_every_model_with_its_weights_and_the_differences_to_base_a
     for name in ("report.md", "report.html", "README.md"):
         assert all(sentence in (finished / name).read_text() for sentence in (CAVEATS["sandbox"], ONE_SEED)), name
     assert list(results["models"]) == MODELS
+    ratings = (
+        "concreteness of the sandbox's keywords: our bands, in the order of human norms (concrete 4.6, middle 4.0,"
+    )
+    assert any(note.startswith(ratings) for note in results["notes"])
+    assert any(note.startswith("Human ratings were not given") for note in results["notes"])
     assert results["data"]["training"] | {"captions": ""} == {"dataset": "sandbox", "rows": 96, "captions": ""}
     assert results["data"]["items"] == items_hash(pd.read_parquet(finished / "items.parquet"))
     assert len({facts["weights"] for facts in results["models"].values()}) == len(MODELS)
@@ -226,8 +231,14 @@ def test_a_skipped_control_is_told_and_missing_from_the_results(clip, tmp_path):
     with no_figures():
         folder = program.run(read_recipe("slipform", [*words.split(), *machine.split(), *output]))
     results = json.loads((folder / "results.json").read_text())
-    assert list(results["models"]) == ["base", "plain", "same-batch", "shuffled", "Slipform"]
-    assert [stage["name"] for stage in results["stages"]] == ["plain", "same-batch", "shuffled", "Slipform"]
+    assert list(results["models"]) == ["base", "plain", "same-batch", "static-margin", "shuffled", "Slipform"]
+    assert [stage["name"] for stage in results["stages"]] == [
+        "plain",
+        "same-batch",
+        "static-margin",
+        "shuffled",
+        "Slipform",
+    ]
     assert "control equal-images is skipped: Slipform encodes as many images as plain does." in results["notes"]
 
 

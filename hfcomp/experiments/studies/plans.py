@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
+from hfcomp.experiments.experiment_config import SAME_BATCH, STATIC_MARGIN
 from hfcomp.merging.choice import TOLERANCE
 from hfcomp.reading import nearest
 from hfcomp.schemas import Strict, plain_name
@@ -97,7 +98,7 @@ class Variant(Strict):
     model_config = ConfigDict(extra="allow")
 
     objective: str | None = Field(default=None, description="module:class of a trainer")
-    control: Literal["plain", "same-batch", "shuffled", "random-spans"] | None = None
+    control: Literal["plain", SAME_BATCH, STATIC_MARGIN, "shuffled", "random-spans"] | None = None
     after: str | None = None
 
     @property
