@@ -144,6 +144,9 @@ class ExperimentConfig(Strict):
     seeds: Seeds | None = None
     """Seeds that the method and the controls are trained with, one or at least three, as 42 43 44; the report has
     means over them, with intervals for other images and other seeds. Unset: the one of `seed`."""
+    arms_at_once: PositiveInt = 1
+    """Models that train at the same time, each in a process with its share of the threads; on a CPU, in a run of one
+    process. Faster if one thread is nearly as fast as all, as with the sandbox's tiny models."""
     evaluation: Literal[SANDBOX, "sandbox+benchmarks", "benchmarks", "own"] = SANDBOX
     """'sandbox', 'benchmarks', both: 'sandbox+benchmarks', or 'own': retrieval and caption choice on a set of
     yours."""

@@ -140,7 +140,7 @@ def _arms(study: Study, recipe: Recipe, method: Arm) -> Iterator[Arm]:
     yield method
     if EQUAL_IMAGES in recipe.experiment.controls:
         try:
-            yield equal_images(method, study.costs[f"{_place(recipe)}{method.name}"])
+            yield equal_images(method, study.cost(f"{_place(recipe)}{method.name}"))
         except NotApplicable as reason:
             study.session.log(f"control {EQUAL_IMAGES} is skipped: {reason}")
 

@@ -11,10 +11,11 @@ import torch
 import yaml
 
 from hfcomp.evaluation.evaluation_results import EvaluationResults
-from hfcomp.experiments import program
+from hfcomp.experiments import program, workers
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.statistics import summarize
 from hfcomp.trainers.stages import read_history
+from tests import processes
 from tests.figures import no_figures
 
 SMALL = (
@@ -133,3 +134,21 @@ def test_a_seed_on_the_command_line_replaces_the_seeds_of_the_recipe(three):
 def test_seeds_that_make_no_report_are_a_mistake(words, fault):
     with pytest.raises(ValueError, match=fault):
         read_recipe("slipform", words)
+
+
+@pytest.fixture
+def quick_workers(monkeypatch) -> None:
+    """Has arms trained by processes that begin with the libraries loaded."""
+    processes.forkserver()
+    monkeypatch.setattr(workers, "START_METHOD", "forkserver")
+
+
+@pytest.mark.slow
+def test_arms_that_train_at_the_same_time_are_the_same_models(finished, tmp_path, quick_workers):
+    with no_figures():
+        folder = run(tmp_path / "run", "--seeds", *map(str, SEEDS), "--arms_at_once", "2", "--page", "false")
+    first, second = (json.loads((place / "results.json").read_text()) for place in (finished, folder))
+    assert first["results"] == second["results"] and list(first["models"]) == list(second["models"])
+    names = [[stage["name"] for stage in one["stages"]] for one in (first, second)]
+    assert names[0] == names[1] and len(names[0]) == 9
+
