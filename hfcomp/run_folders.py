@@ -21,6 +21,8 @@ FINISHED_FILE = "finished"
 # Beside the merged model, in the folder of a method or a control.
 ADAPTER_FOLDER = "adapter"
 METHOD_FOLDER, CONTROLS_FOLDER = "method", "controls"
+SEEDS_FOLDER = "seeds"
+"""Of the models of further seeds than the first, by seed."""
 # Of a model that the forgetting guard chose between the base and a trained one.
 _GUARDED_MODEL, _GUARDED_FOLDER = " guarded", "-guarded"
 LOST_CONFIG = "Put it back from a copy, remove the folder, or choose another --output_dir."

@@ -118,6 +118,11 @@ class DryRun(Study):
         self.scored += len(names) * points * [self._items_of(evaluate)]
         self.guarded += len(names)
 
+    @property
+    def at_once(self) -> int:
+        """One: others would disturb the time of an arm."""
+        return 1
+
     def train(self, arm: Arm) -> StageSummary:
         """Times an arm, or takes the time of one that differs in its seed or rows alone; returns its whole cost."""
         kind = _kind(arm)

@@ -12,6 +12,7 @@ from hfcomp.negatives.concreteness import HOW_TO_GET
 from hfcomp.reading import expand_variables, nearest
 from hfcomp.reporting.pages.items import DEFAULT_PAGE
 from hfcomp.schemas import Strict, plain_name
+from hfcomp.statistics.seeds import FEWEST_SEEDS
 
 SANDBOX = "sandbox"
 SANDBOX_MODELS = {SANDBOX: "clip", "sandbox-siglip": "siglip"}  # the architectures of its bases
@@ -43,7 +44,26 @@ def _check_kinds(names: list[str]) -> list[str]:
     return names
 
 
+def distinct(values: list[Any]) -> list[Any]:
+    """A list without repetitions; ValueError for another one."""
+    kinds = [(type(value), value) for value in values]  # 1 and true are two choices
+    for number, kind in enumerate(kinds):
+        if kind in kinds[:number]:
+            raise ValueError(f"{kind[1]!r} is listed twice. Remove one.")
+    return values
+
+
+def _enough_seeds(seeds: list[int]) -> list[int]:
+    """One seed has intervals over images; two have a spread that is too uncertain for an interval over seeds."""
+    if 1 < len(seeds) < FEWEST_SEEDS:
+        raise ValueError(
+            f"found two, {seeds[0]} and {seeds[1]}: too few for an interval over seeds. Remove one, or add a third."
+        )
+    return seeds
+
+
 Fraction = Annotated[float, Field(ge=0, le=1)]
+Seeds = Annotated[list[NonNegativeInt], Field(min_length=1), AfterValidator(distinct), AfterValidator(_enough_seeds)]
 
 
 class ExperimentConfig(Strict):
@@ -140,6 +160,12 @@ class ExperimentConfig(Strict):
     same-batch (InfoNCE on the negatives too), static-margin (the method, the same margin for every pair), shuffled
     (the method, each negative beside another row), random-spans (the method, runs of a caption's words in place of its
     phrases), equal-images (plain, with as many images as the method); or none."""
+    seeds: Seeds | None = None
+    """Seeds that the method and the controls are trained with, one or at least three, as 42 43 44; the report has
+    means over them, with intervals for other images and other seeds. Unset: the one of `seed`."""
+    arms_at_once: PositiveInt = 1
+    """Models that train at the same time, each in a process with its share of the threads; on a CPU, in a run of one
+    process. Faster if one thread is nearly as fast as all, as with the sandbox's tiny models."""
     evaluation: Literal[SANDBOX, "sandbox+benchmarks", "benchmarks", "own"] = SANDBOX
     """'sandbox', 'benchmarks', both: 'sandbox+benchmarks', or 'own': retrieval and caption choice on a set of
     yours."""
@@ -202,6 +228,11 @@ class ExperimentConfig(Strict):
             raise ValueError(
                 f"hard_images={self.hard_images} needs a trained base: random weights find no neighbours. Pass "
                 "--model, or set hard_images and num_neighbours to 0."
+            )
+        if self.forgetting_guard and len(self.seeds or ()) > 1:
+            raise ValueError(
+                f"forgetting_guard chooses a point between the base and one trained model, and seeds names "
+                f"{len(self.seeds)} of each. Pass --seed {self.seeds[0]}."
             )
         if self.evaluation.endswith("benchmarks") and not self.evaluation_benchmarks:
             raise ValueError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from datasets import Dataset
 
 from hfcomp import __version__
 from hfcomp.data.loading import read_commit
+from hfcomp.data.overlap import ScoredImages
 from hfcomp.data.replay import count_replay_rows
 from hfcomp.distributed import on_main_process
 from hfcomp.evaluation.blind.results import BlindResults
@@ -31,17 +32,23 @@ from hfcomp.experiments.pushing import RunPush
 from hfcomp.experiments.rated_arms import rated_arms
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import FIGURE, publish_run
-from hfcomp.experiments.session import open_session
+from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.study import Study
 from hfcomp.experiments.tracking import track_results
 from hfcomp.merging.sweep import ALPHAS
 from hfcomp.reporting.cards.methods import class_names
 from hfcomp.reporting.pages.items import ItemBrowser, PageOptions
-from hfcomp.run_folders import CONTROLS_FOLDER, METHOD_FOLDER
+from hfcomp.run_folders import CONTROLS_FOLDER, METHOD_FOLDER, SEEDS_FOLDER
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.measures import missing_averages, usable_averages
+from hfcomp.statistics.outcomes import NO_SEED
 from hfcomp.statistics.run import summarize_run
 from hfcomp.statistics.summary import BASE
+
+FIRST_SEED = (
+    "The model in method/, the items of report.html and the priors of models are those of seed {seed}; seeds/ has the "
+    "models of the other seeds."
+)
 
 
 def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
@@ -52,7 +59,8 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     `blind.parquet` (what blind rules choose), `results.json`, `report.md`, `report.html`, `figure.png`, the model card
     `README.md` (with `.eval_results/` where benchmarks of the Hub were scored), `overlap.json` (images that are both
     trained on and scored) and `finished`, written last; with `forgetting_guard` also `method-guarded/` and
-    `controls/same-batch-guarded/`.
+    `controls/same-batch-guarded/`. With several `seeds` these are the models of the first; those of the others are in
+    `seeds/<seed>/controls/<name>/` and `seeds/<seed>/method/`.
     A run that was killed resumes when it is started again with the same values: what is finished is not repeated,
     and the numbers are the same. With `push_to_hub` the method is pushed once the run is finished; that it may be is
     checked before anything is trained. As a `kind` of study, `DryRun` leaves and pushes nothing.
@@ -69,12 +77,11 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     check, has_primary = partial(check_primary, recipe.experiment), recipe.experiment.primary is not None
     if has_primary:
         on_main_process(lambda: evaluate.check_names(check))
-    rows, replay = load_rows(recipe, session, [*evaluate.images, *(guard.images if guard else ())])
+    scored = [*evaluate.images, *(guard.images if guard else ())]
+    rows, replay = load_rows(recipe, session, scored)
     recipe = fit_batch(recipe, rows)
     method = method_arm(recipe, rows, replay)
-    names = recipe.experiment.controls
-    controls = control_arms(names, method, asked="controls" in recipe.given, log=session.log)
-    controls += rated_arms(recipe, method, session.log)
+    controls = _controls(recipe, method, session)
     # those with rows of their own are the method itself on a view of its rows
     check_rows([method, *(arm for arm in controls if arm.rows is rows)], session)
 
@@ -86,51 +93,114 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
         study.keep_priors = True
         if has_primary:
             study.check_base(lambda: check(study.outcomes([BASE])))
-        study.run(_arms(study, method, controls), number=len(controls) + 1 + (EQUAL_IMAGES in names))
+        number = len(controls) + 1 + (EQUAL_IMAGES in recipe.experiment.controls)
+        every: dict[int, tuple[Any, Any]] = {}
+        arms = _arms_of_seeds(study, (rows, replay), scored, every)
+        study.run(arms, number=number * len(recipe.seeds))
         if guard is not None:
             study.plan_points(guard.evaluator, guarded_models(study, method.name), len(ALPHAS))
-        study.write_report(lambda: _report(study, method, evaluate, guard, blind))
+        study.write_report(lambda: _report(study, every, evaluate, guard, blind))
     if push is not None and session.state.is_main_process:
         push.push(study.folder, print)
     return study.folder
 
 
-def _arms(study: Study, method: Arm, controls: Sequence[Arm]) -> Iterator[Arm]:
+def _controls(recipe: Recipe, method: Arm, session: Session) -> list[Arm]:
+    names = recipe.experiment.controls
+    controls = control_arms(names, method, asked="controls" in recipe.given, log=session.log)
+    return [*controls, *rated_arms(recipe, method, session.log)]
+
+
+def _arms_of_seeds(
+    study: Study, rows: tuple[Any, Any], scored: Sequence[ScoredImages], every: dict[int, tuple[Any, Any]]
+) -> Iterator[Arm]:
+    """The arms of one seed after the other; the rows of the next are loaded when these are trained.
+
+    Args:
+        study: The open study.
+        rows: Rows of the first seed, and its replay rows if it has any.
+        scored: Images that the evaluation scores.
+        every: Receives the rows by seed.
+    """
+    for seed in study.recipe.seeds:
+        recipe = study.recipe.with_seed(seed)
+        if every:
+            rows = load_rows(recipe, study.session, scored)
+            study.session.overlap.check_and_write(study.folder)
+        every[seed] = rows
+        method, place = method_arm(recipe, *rows), _place(recipe)
+        for arm in _arms(study, recipe, method):
+            folder = METHOD_FOLDER if arm.name == method.name else f"{CONTROLS_FOLDER}/{arm.name}"
+            yield replace(
+                arm, name=f"{place}{arm.name}", folder=f"{SEEDS_FOLDER}/{place}{folder}" if place else folder
+            )
+
+
+def _place(recipe: Recipe) -> str:
+    """Prefix of the names of a seed's models; those of the first seed have none."""
+    return "" if recipe.seed == recipe.seeds[0] else f"{recipe.seed}/"
+
+
+def _arms(study: Study, recipe: Recipe, method: Arm) -> Iterator[Arm]:
     """The controls and the method, and last the control that waits for what the method cost."""
-    yield from (replace(arm, folder=f"{CONTROLS_FOLDER}/{arm.name}") for arm in controls)
-    yield replace(method, folder=METHOD_FOLDER)
-    if EQUAL_IMAGES in study.recipe.experiment.controls:
+    yield from _controls(recipe, method, study.session)
+    yield method
+    if EQUAL_IMAGES in recipe.experiment.controls:
         try:
-            arm = equal_images(method, study.costs[method.name])
+            yield equal_images(method, study.cost(f"{_place(recipe)}{method.name}"))
         except NotApplicable as reason:
             study.session.log(f"control {EQUAL_IMAGES} is skipped: {reason}")
+
+
+def _models(study: Study) -> dict[str, tuple[str, int]]:
+    """Name and seed of each model in the report, the method last; a control that a seed lacks is left out."""
+    recipe, method = study.recipe, study.recipe.experiment.method
+    places = {_place(recipe.with_seed(seed)): seed for seed in recipe.seeds}
+    found: dict[str, tuple[str, int]] = {}
+    for name in sorted((one for one in study.models if "/" not in one), key=lambda one: one == method):
+        if name == BASE or len(places) == 1:
+            found[name] = name, NO_SEED
+        elif absent := [seed for place, seed in places.items() if f"{place}{name}" not in study.models]:
+            study.session.log(f"control {name} is left out of the report: seed {absent[0]} has none")
         else:
-            yield replace(arm, folder=f"{CONTROLS_FOLDER}/{arm.name}")
+            found |= {f"{place}{name}": (name, seed) for place, seed in places.items()}
+    return found
 
 
-def _report(study: Study, method: Arm, evaluator: Evaluator, guard: Guard | None, blind: BlindResults) -> None:
+def _report(
+    study: Study, every: Mapping[int, Any], evaluator: Evaluator, guard: Guard | None, blind: BlindResults
+) -> None:
+    experiment, seeds, method = study.recipe.experiment, study.recipe.seeds, study.recipe.experiment.method
     if guard is not None:
-        guard_models(study, guard, method.name)
-    experiment, names = study.recipe.experiment, [name for name in study.models if name != method.name]
-    names.append(method.name)
-    outcomes = study.outcomes(names) if guard is None else guard.reported(study.outcomes(names))
-    costs = [study.costs[name] for name in names if name in study.costs]
-    declared, planned = declared_averages(experiment), [(method.name, SAME_BATCH)]
+        guard_models(study, guard, method)
+    models = _models(study)
+    names = list(dict.fromkeys(name for name, _ in models.values()))
+    outcomes = study.outcomes(list(models)).relabel(models)
+    outcomes = outcomes if guard is None else guard.reported(outcomes)
+    costs = [study.costs[name] for name in models if name in study.costs]
+    declared, planned = declared_averages(experiment), [(method, SAME_BATCH)]
     lines, general = summarize_run(outcomes, names, primary=experiment.primary, declared=declared, planned=planned)
     for one in missing_averages(outcomes, declared):
         study.session.log(f"{one['benchmark']}: no {one['average']}, which needs {', '.join(one['absent'])}")
+    if len(seeds) > 1:
+        study.session.log(FIRST_SEED.format(seed=seeds[0]), show=False)
+    _, replay = every[seeds[0]]
     data = {
-        "training": _training_facts(study.recipe, method.rows),
-        **({} if method.replay is None else {"replay": _replay_facts(study.recipe, method.replay)}),
+        "training": _training_facts(study.recipe, [rows for rows, _ in every.values()]),
+        **({} if replay is None else {"replay": _replay_facts(study.recipe, replay)}),
         "evaluation": {"name": experiment.evaluation, "dataset": experiment.evaluation_dataset},
         "items": outcomes.digest,
     }
-    facts = {**study.facts(), **_card_facts(study, evaluator), "general_average": general, "data": data}
+    facts = {**study.facts(len(seeds)), **_card_facts(study, evaluator), "general_average": general, "data": data}
+    weights = facts["models"]
+    facts["models"] = {name: weights[name] for name in weights if "/" not in name}
+    facts |= {"further_models": {name: weights[name] for name in weights if "/" in name}} if len(seeds) > 1 else {}
     blind = blind.with_priors(study.priors(names)).on_items_of(outcomes)
     facts |= {"blind": blind.to_json(usable_averages(outcomes, declared), outcomes, names)}
     facts |= {} if guard is None else {"guard": guard.facts()}
     swept = None if guard is None else guard.swept
-    shown = _shown_items(study, outcomes, names, evaluator) if experiment.page else None
+    first = outcomes.select(seed=[NO_SEED, seeds[0]])
+    shown = _shown_items(study, first, names, evaluator) if experiment.page else None
     page = {"page": experiment.page, "shown_items": shown, "blind": blind}
     publish_run(study.folder, items=outcomes.table, lines=lines, stages=costs, facts=facts, swept=swept, **page)
     track_results(study.recipe, study.folder, study.folder / FIGURE, lines)
@@ -179,15 +249,15 @@ def _replay_facts(recipe: Recipe, rows: Dataset) -> dict[str, Any]:
     }
 
 
-def _training_facts(recipe: Recipe, rows: Any) -> dict[str, Any]:
-    """What was trained on, with a hash of the captions unless it is streamed."""
-    config, captions = recipe.experiment, hashlib.sha256()
+def _training_facts(recipe: Recipe, every: Sequence[Any]) -> dict[str, Any]:
+    """What was trained on, `every` seed's rows, with a hash of the captions unless it is streamed."""
+    config, captions, rows = recipe.experiment, hashlib.sha256(), every[0]
     place = {"dataset": config.dataset, "config": config.dataset_config, "commit": read_commit(rows)}
     place |= {"split": None if config.dataset == SANDBOX else config.dataset_split}
     place = {name: value for name, value in place.items() if value is not None}
     if config.streaming:
         return {**place, "streaming": True}
-    for texts in rows["caption"]:
+    for texts in (texts for own in every for texts in own["caption"]):
         for text in texts if isinstance(texts, list) else [texts]:
             captions.update((text or "").encode() + b"\n")
     digest = captions.hexdigest()[:16]

@@ -91,6 +91,15 @@ class Recipe:
         return int(self.trainer_arguments.get("seed", 42))
 
     @property
+    def seeds(self) -> list[int]:
+        """Those that a run of the recipe trains with."""
+        return self.experiment.seeds or [self.seed]
+
+    def with_seed(self, seed: int) -> Recipe:
+        """The recipe of one of the seeds."""
+        return replace(self, trainer_arguments={**self.trainer_arguments, "seed": seed})
+
+    @property
     def column_names(self) -> Mapping[str, str] | None:
         """Contract name to the data set's own."""
         return self.trainer_arguments.get("column_names")
@@ -143,6 +152,8 @@ class RecipeFile:
                 values |= convert_fields(changed, hints, f"{place}: {objective}")
             else:
                 values |= convert_fields(changed, self.hints, place)
+            if "seed" in changed:
+                values.pop("seeds", None)  # a plan has seeds of its own
         given = self._override(values)
         left_out = tuple(name for name in given if name not in hints)
         if objective is not None:
@@ -166,6 +177,10 @@ class RecipeFile:
         of_sandbox = {"dataset"} if values.get("dataset") == SANDBOX else set()  # whose keywords may be scored too
         if {"evaluation", "evaluation_benchmarks", "keyword_negatives", *of_sandbox} & overridden.keys():
             values.pop("primary", None)  # it is of what the file evaluates
+        if "seed" in overridden:
+            values.pop("seeds", None)
+        if "seeds" in overridden:
+            values.pop("seed", None)
         if "model" in overridden and "model" not in values and values.get("dataset") == SANDBOX:
             raise ValueError(
                 f"{self.path.stem} holds values for the sandbox's tiny model (learning_rate "
@@ -192,6 +207,10 @@ def _build(trainer: type, given: dict[str, Any], where: str, left_out: tuple[str
             "read. Set num_neighbours where it has the field, or leave hard_images out."
         )
     theirs = {key: value for key, value in given.items() if key not in ours}
+    if experiment.seeds:
+        if "seed" in theirs:
+            raise ValueError(f"{where}: seed={theirs['seed']} and seeds={experiment.seeds}: leave one of them out.")
+        theirs["seed"] = experiment.seeds[0]
     if experiment.captions == "drawn":
         theirs["draw_captions"] = True
     return Recipe(experiment, trainer, theirs, given, left_out, origin)

@@ -121,7 +121,7 @@ def run_report(
         *tables.sections_of_lines(lines, pairs, reference=reference, general=general, brief=brief),
         *([blind_section(facts["blind"], models, brief=brief)] if facts.get("blind") else []),
         _guard_section(facts, swept, titled(f"Forgetting guard: {method}", caveat), brief=brief),
-        Section("Cost", [tables.costs([asdict(stage) for stage in stages])]),
+        Section("Cost", [tables.costs(tables.mean_stages([asdict(stage) for stage in stages]))]),
         Section("Models", [Lines(known), *([] if brief else [tables.facts_table(facts["models"])])]),
         Section("How it was made", [] if brief else [tables.made_table(facts["config"])]),
     ]

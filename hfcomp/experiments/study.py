@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +47,7 @@ from hfcomp.experiments.prepare import base_model
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.tracking import tracked_arm
+from hfcomp.experiments.workers import Workers, arms_at_once, open_workers
 from hfcomp.run_folders import WantsMore, finish, run_folder
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.outcomes import read_table, write_table
@@ -68,7 +70,7 @@ SEVERAL_SEEDS = "{seeds} seeds: the lowest and the highest are shown next to eac
 FREE_FIELDS = {
     *("output_dir", "mini_batch_size", "disable_tqdm", "save_strategy", "save_steps", "save_total_limit", "report_to"),
     *("use_cpu", "allow_urls", "url_timeout", "pixel_cache", "ddp_timeout", "run_name", "project", "push_to_hub"),
-    *("blind_captions", "profile"),
+    *("blind_captions", "profile", "arms_at_once"),
     *("forgetting_guard", "guard_benchmarks", "guard_data", "guard_rule", "guard_tolerance"),
 }
 FREE_PREFIXES = ("dataloader_", "logging_", "evaluation", "page", "trackio_", "hub_")
@@ -91,6 +93,8 @@ class Study:
     pace: Pace = field(default_factory=Pace)
     keep_scores: bool = False  # texts and cosines beside the outcomes of the base and the arms
     keep_priors: bool = False  # what each of them chooses without the image
+    workers: Workers | None = None  # while arms train beside each other
+    pending: dict[str, Future[StageSummary]] = field(default_factory=dict)  # arms in training, by name
 
     @classmethod
     @contextmanager
@@ -128,10 +132,43 @@ class Study:
         on_main_process(write)
 
     def run(self, arms: Iterable[Arm], number: int) -> None:
-        """Trains arms, one after the other; `number` is for the bars, and a generator may yield fewer."""
+        """Trains arms, `arms_at_once` at a time; `number` is for the bars, and a generator may yield fewer."""
         self.pace.stages = number
-        for arm in arms:
+        at_once = self.at_once
+        if at_once == 1:
+            for arm in arms:
+                self.train(arm)
+            return
+        with open_workers(self.recipe, self.folder, at_once, number) as self.workers:
+            for arm in arms:
+                self._train_beside(arm, most=2 * at_once)
+            for name in [*self.pending]:
+                self.cost(name)
+        self.costs = {name: self.costs[name] for name in self.models if name in self.costs}
+
+    @property
+    def at_once(self) -> int:
+        """Number of arms that train at the same time."""
+        return arms_at_once(self.recipe, self.session)
+
+    def _train_beside(self, arm: Arm, most: int) -> None:
+        """Has an arm trained by a worker; waits while `most` others are in training, or the one it starts from."""
+        folder = self.folder / (arm.folder or arm.name)
+        if arm.start in self.pending:
+            self.cost(arm.start)
+        if arm.checkpoints is not None or (folder / SUMMARY_FILE).is_file():
             self.train(arm)
+            return
+        for name in [*self.pending][: len(self.pending) + 1 - most]:
+            self.cost(name)
+        self.pending[arm.name] = self.workers.submit(arm, self.models[arm.start], folder)
+        self.models[arm.name] = folder
+
+    def cost(self, name: str) -> StageSummary:
+        """What an arm cost; waits for it if it is in training."""
+        if name in self.pending:
+            self.costs[name] = self.workers.result(self.pending.pop(name))
+        return self.costs[name]
 
     def train(self, arm: Arm) -> StageSummary:
         """Trains what is missing of an arm, and scores those of its checkpoints that are to be."""

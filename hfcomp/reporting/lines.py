@@ -26,6 +26,11 @@ def models_of(lines: Sequence[Line]) -> list[str]:
     return list(lines[0]["models"]) if lines else []
 
 
+def num_seeds(lines: Iterable[Line]) -> int:
+    """Number of seeds that the models were trained with; 1 if values are of a single one."""
+    return max((len((one or {}).get("seeds", [0])) for line in lines for one in line["models"].values()), default=1)
+
+
 def of_aspect(lines: Iterable[Line], aspect: str) -> list[Line]:
     """The lines of `composition` or of `general` abilities."""
     return [line for line in lines if line["aspect"] == aspect]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 from hfcomp.metrics.units import LOWER_IS_BETTER
@@ -23,6 +24,7 @@ from hfcomp.reporting.lines import (
     has_ties,
     models_of,
     name_of,
+    num_seeds,
     of_aspect,
     primary_of,
     standing,
@@ -38,6 +40,11 @@ NO_TIES = "No ties: no model scored a right and a wrong candidate alike."
 IMAGES = (
     "Brackets are image-clustered bootstrap intervals (95 %); averages are resampled over all their lines at once. "
     "p is from a sign-flip test over images."
+)
+SEVERAL_SEEDS = (
+    "Intervals (95 %) and p are for other images and other seeds: a t-interval of the {seeds} seeds' means with the "
+    "variance of images added, and no narrower than the image-clustered bootstrap interval. Values are means over "
+    "seeds, in parentheses the lowest and the highest seed; differences are paired by seed too."
 )
 READING = (
     "Accuracy, recall and other fractions are in percent, other metrics in the unit behind their name. {intervals} "
@@ -111,7 +118,6 @@ def _name(part: Part, name: str) -> Part:
 def legend(
     lines: Sequence[Line],
     *,
-    intervals: str = IMAGES,
     adjusted: str = ADJUSTED,
     tie: str = "wrong",
     brief: bool = False,
@@ -120,6 +126,8 @@ def legend(
     stars = f" {STAR}" if brief and len(models_of(lines)) > MOST_INTERVALS else ""
     known = any("tie_rate" in (one or {}) for line in lines for one in line["models"].values())
     ties = f"Ties are {TIE_RULES[tie]}." if has_ties(lines) or not known else NO_TIES
+    seeds = num_seeds(lines)
+    intervals = SEVERAL_SEEDS.format(seeds=seeds) if seeds > 1 else IMAGES
     return READING.format(intervals=intervals, adjusted=adjusted, ties=ties) + stars
 
 
@@ -262,6 +270,24 @@ def costs(stages: Sequence[Mapping[str, Any]]) -> Table:
     known = set.intersection(*map(set, stages)) if stages else set()
     kept = {name: form for name, form in columns.items() if set(re.findall(r"{(\w+)", form)) <= known}
     return Table("", list(kept), [[form.format(**stage) for form in kept.values()] for stage in stages])
+
+
+def mean_stages(stages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The entries of `StageSummary` as means of the runs whose names are the same behind the last slash."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for stage in stages:
+        found.setdefault(stage["name"].rpartition("/")[2], []).append(stage)
+    return [
+        {
+            **{key: fmean(one[key] for one in own) if _is_number(value) else value for key, value in own[0].items()},
+            "name": name,
+        }
+        for name, own in found.items()
+    ]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
 
 
 def facts_table(entries: Mapping[str, Mapping[str, Any]]) -> Table:

@@ -106,6 +106,12 @@ class Outcomes:
             chosen = chosen[chosen[column].isin(values if isinstance(values, list) else [values])]
         return Outcomes(chosen)
 
+    def relabel(self, arms: Mapping[str, tuple[str, int]]) -> Outcomes:
+        """The rows of some arms, each under another name and with a seed."""
+        own = self.select(arm=list(arms))
+        names, seeds = zip(*own.table["arm"].map(dict(arms)), strict=True)
+        return own.assign(arm=list(names), seed=list(seeds))
+
     def assign(self, **values: Any) -> Outcomes:
         """The same rows with other values of some columns."""
         return Outcomes(self.table.assign(**values))

@@ -23,6 +23,7 @@ from hfcomp.statistics.outcomes import NO_SEED, Outcomes
 from hfcomp.statistics.summary import BASE, Contrasts, summarize
 
 Result = dict[str, Any]
+RANGE = ("value", "lowest", "highest", "seeds")
 
 
 def summarize_run(
@@ -36,7 +37,7 @@ def summarize_run(
     """The lines of a run, with the averages over subsets and the primary endpoint, and the mean of the general lines.
 
     Args:
-        outcomes: of all models.
+        outcomes: of all models; those of several seeds are paired by seed, see `difference_over_seeds`.
         models: in the order of the report, the method last.
         primary: as in `primary_measure`.
         declared: as in `primary_measure`.
@@ -103,7 +104,10 @@ def summarize_settings(
         for line in lines:
             for (one, other), change in line.pop("contrasts").items():
                 line["differences"].setdefault(one, {})[other] = change
-            line["models"] = {name: _range(cell) if several else cell for name, cell in line["models"].items()}
+            if several:
+                line["models"] = {
+                    name: {key: cell[key] for key in RANGE if key in cell} for name, cell in line["models"].items()
+                }
         average = lines.pop() if means else None
         for line, measure in zip(lines, measures, strict=True):
             line |= {**_labels(measure, own), "name": measure.name}
@@ -124,12 +128,6 @@ def _correct_settings(lines: Sequence[Result], reference: str) -> None:
             if (other == reference) == of_reference
         ]
         adjust(*([change for line, change in changes if ("primary" in line) == one] for one in (True, False)))
-
-
-def _range(cell: Result) -> Result:
-    """A mean over seeds with the lowest and the highest."""
-    seeds = cell.get("seeds")
-    return {"value": cell["value"], **({"lowest": min(seeds), "highest": max(seeds), "seeds": seeds} if seeds else {})}
 
 
 def _is_same(one: Measure, other: Measure) -> bool:

@@ -70,12 +70,13 @@ def summarize(
         Of each measure its `labels` (of a line or average `benchmark`, `subset` or the average's name, `metric`,
         `aspect`; `average`, of an average over subsets `groups` and `pooled` too), `chance` (`None` where an item has
         none), `items`, `images`, `models` (cell to `value`, `low`, `high`, `ties`, `tie_rate`; with several seeds to
-        their mean `value` and `seeds`, the value of each), `differences` (cell to reference to `value`, `low`, `high`,
-        `p` of the sign-flip test, `q` of `correct`, and `smallest`, the difference that the set would find in 80 % of
-        the cases), `contrasts` where asked for (name to `value`, `low`, `high`, `p`, and `seeds`, their number), and
-        `lines`, where the measure is a mean of several lines but not an average over subsets. Bounds are NaN with
-        fewer than two images; of an average, also where that is so of one of its subsets. `ties` is a number of items,
-        `tie_rate` is averaged as `value` is.
+        their mean `value`, `lowest` and `highest`, `seeds`, the value of each, and `tie_rate`), `differences` (cell to
+        reference to `value`, `low`, `high`, `p` of the sign-flip test, `q` of `correct`, and `smallest`, the
+        difference that the set would find in 80 % of the cases; with several seeds those of `difference_over_seeds`),
+        `contrasts` where asked for (name to `value`, `low`, `high`, `p`, and `seeds`, their number), and `lines`,
+        where the measure is a mean of several lines but not an average over subsets. Bounds are NaN with fewer than
+        two images; of an average, also where that is so of one of its subsets. `ties` is a number of items, `tie_rate`
+        is averaged as `value` is.
 
     Raises:
         ValueError: for a missing column, an unknown model or rule, a value that is not finite, or models whose items
@@ -174,7 +175,9 @@ def _models(sample: Sample, bootstrap: ImageBootstrap | None) -> dict[Cell, dict
     for cell, seeds in sample.seeds.items():
         own = list(seeds.values())
         if len(own) > 1:
-            found[cell] = {"value": float(np.mean(values[own])), "seeds": [float(values[index]) for index in own]}
+            each = [float(values[index]) for index in own]
+            range_of = {"lowest": min(each), "highest": max(each), "seeds": each}
+            found[cell] = {"value": float(np.mean(each)), **range_of, "tie_rate": float(np.mean(tie_rates[own]))}
             continue
         bounds = {"low": float(low[own[0]]), "high": float(high[own[0]])} if bootstrap is not None else {}
         tied = {"ties": int(ties[own[0]]), "tie_rate": float(tie_rates[own[0]])}

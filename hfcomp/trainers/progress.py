@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from transformers import ProgressCallback
+from transformers import ProgressCallback, TrainerCallback
 from transformers.trainer_callback import PrinterCallback
 
 # Of all metrics, which are in `history.json`.
@@ -28,12 +28,14 @@ class Pace:
         stages: of the whole run, this one included.
         steps: of the stages before.
         seconds: that these took.
+        counter: A number shared between processes, which counts steps in place of a bar.
     """
 
     stage: int = 1
     stages: int = 1
     steps: int = 0
     seconds: float = 0.0
+    counter: Any = None
 
     def add(self, steps: int, seconds: float) -> None:
         """Counts a stage that has ended."""
@@ -98,6 +100,25 @@ class StageProgress(ProgressCallback):
             self.training_bar.set_postfix({label: f"{logs[key]:.3g}" for key, label in SHOWN.items() if key in logs})
 
 
+class StepCounter(TrainerCallback):
+    """Counts steps for the bar of another process."""
+
+    def __init__(self, counter: Any) -> None:
+        self.counter = counter
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Counts the steps before a resumed one."""
+        self._add(state.global_step)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Counts one."""
+        self._add(1)
+
+    def _add(self, steps: int) -> None:
+        with self.counter.get_lock():
+            self.counter.value += steps
+
+
 def in_words(seconds: float) -> str:
     """A time as `40 s`, `12 min` or `1 h 05 min`."""
     if seconds < 60:
@@ -131,5 +152,7 @@ def show_progress(trainer: Any, name: str, pace: Pace | None = None) -> None:
     """
     trainer.remove_callback(ProgressCallback)
     trainer.remove_callback(PrinterCallback)
-    if not trainer.args.disable_tqdm:
+    if pace is not None and pace.counter is not None:
+        trainer.add_callback(StepCounter(pace.counter))
+    elif not trainer.args.disable_tqdm:
         trainer.add_callback(StageProgress(name, pace))

@@ -51,7 +51,8 @@ def test_stored_outcomes_of_two_seeds_are_summarized_without_interval_and_with_a
     tables = [items.assign(arm="base", seed=-1, value=0.0, **facts)]
     tables += [items.assign(arm="new", seed=seed, value=np.arange(40.0) < 20 + seed, **facts) for seed in (1, 2)]
     (line,) = summarize(pd.concat(tables).astype({"value": float}), references=["base"])
-    assert line["models"]["new"] == {"value": pytest.approx(21.5 / 40), "seeds": [21 / 40, 22 / 40]}
+    each = {"seeds": [21 / 40, 22 / 40], "lowest": 21 / 40, "highest": 22 / 40}
+    assert line["models"]["new"] == {"value": pytest.approx(21.5 / 40), "tie_rate": 0.0, **each}
     change = line["differences"]["new"]["base"]
     assert change["value"] == pytest.approx(21.5 / 40) and math.isnan(change["p"]) and math.isnan(change["q"])
     assert math.isnan(change["low"]) and "two seeds are too few" in caplog.text

@@ -22,7 +22,7 @@ EXPERIMENT_FIELDS = frozenset(ExperimentConfig.model_fields)
 # What all runs of a plan share, but for a variant's objective and names of columns.
 SHARED_FIELDS = {
     *("objective", "method", "controls", "model", "fresh_model", "clip_vocabulary"),
-    *("column_names", "output_dir", "seed"),
+    *("column_names", "output_dir", "seed", "seeds"),
     *(name for name in EXPERIMENT_FIELDS if name.startswith("evaluation")),
 }
 # What the variants of a setting share, beside the fields of the experiment.
@@ -35,7 +35,7 @@ _SAME_IN_SEARCH = (
     "is the same for all trials, which are trained on the same rows and judged alike. Set it for the recipe."
 )
 _LUCK = "is not searched: the best of several seeds is luck. Compare seeds with --report."
-_OF_RECIPE = {"objective", "method", "controls", "column_names", "output_dir"}
+_OF_RECIPE = {"objective", "method", "controls", "column_names", "output_dir", "seeds"}
 # Places in a plan, fields that are not set there, and why.
 REFUSED: list[tuple[tuple[str, ...], Collection[str], str]] = [
     (("settings",), SHARED_FIELDS, _SAME_IN_SWEEP),
@@ -127,6 +127,12 @@ def read_plan(name: str, arguments: Sequence[str]) -> Sweep | Tradeoff | Search:
         raise ValueError(f"command line: --{option}: {path} is a {kind}. Use --{OPTIONS[kind]} {path}.")
     read = {SWEEP: _read_sweep, STUDY: _read_tradeoff, SEARCH: _read_search}[kind]
     source = RecipeFile.read(name, arguments)
+    source.values.pop("seeds", None)  # of a run of the recipe itself
+    if "seeds" in source.overridden:
+        raise ValueError(
+            f"command line: --seeds is for one run of a recipe, and {path} trains several. "
+            + ("Change the seeds there." if kind == SWEEP else f"Pass --seed {source.overridden['seeds'][0]}.")
+        )
     refuse_push({**source.values, **source.overridden}, str(path))
     return read(source, path, values)
 

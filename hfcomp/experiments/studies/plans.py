@@ -7,11 +7,10 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
-from hfcomp.experiments.experiment_config import SAME_BATCH, STATIC_MARGIN
+from hfcomp.experiments.experiment_config import SAME_BATCH, STATIC_MARGIN, Seeds, distinct
 from hfcomp.merging.choice import TOLERANCE
 from hfcomp.reading import nearest
 from hfcomp.schemas import Strict, plain_name
-from hfcomp.statistics.seeds import FEWEST_SEEDS
 
 ACCURACY, RETRIEVAL = "accuracy", "retrieval"
 NAMES_WITH_FIELDS = "names, each with a mapping of fields, as clean: {}"
@@ -22,23 +21,6 @@ INTERVAL = "a number, as in {low: 1e-5, high: 1e-2}, with log: true or int: true
 
 def _nothing_is_empty(value: Any) -> Any:
     return {} if value is None else value
-
-
-def _distinct(values: list[Any]) -> list[Any]:
-    kinds = [(type(value), value) for value in values]  # 1 and true are two choices
-    for number, kind in enumerate(kinds):
-        if kind in kinds[:number]:
-            raise ValueError(f"{kind[1]!r} is listed twice. Remove one.")
-    return values
-
-
-def _enough_seeds(seeds: list[int]) -> list[int]:
-    """One seed has intervals over images; two have a spread that is too uncertain for an interval over seeds."""
-    if 1 < len(seeds) < FEWEST_SEEDS:
-        raise ValueError(
-            f"found two, {seeds[0]} and {seeds[1]}: too few for an interval over seeds. Remove one, or add a third."
-        )
-    return seeds
 
 
 def _check_choice(value: Any) -> Any:
@@ -77,7 +59,7 @@ class EmbeddingPlan(Strict):
     choice.
     """
 
-    variants: Annotated[Names, AfterValidator(_distinct)] = Field(description="a list of variants of the sweep")
+    variants: Annotated[Names, AfterValidator(distinct)] = Field(description="a list of variants of the sweep")
     rows: Annotated[int, Field(ge=2)] = 200
     checkpoints: PositiveInt = 10
     examples: NonNegativeInt = 2
@@ -121,7 +103,7 @@ class ChoicePlan(Strict):
     the highest primary endpoint is chosen; if there is none, the one that loses least.
     """
 
-    keep: Annotated[Names, AfterValidator(_distinct)] = Field(description="a list of lines, as benchmark: metric")
+    keep: Annotated[Names, AfterValidator(distinct)] = Field(description="a list of lines, as benchmark: metric")
     tolerance: Annotated[float, Field(ge=0, le=1)] = TOLERANCE
 
 
@@ -133,9 +115,7 @@ class SweepPlan(Strict):
     of the sandbox's evaluation scenes; those of reports are 0. With `choose` a setting is chosen.
     """
 
-    seeds: Annotated[
-        list[NonNegativeInt], Field(min_length=1), AfterValidator(_distinct), AfterValidator(_enough_seeds)
-    ] = Field(description="a list of whole numbers, one or at least three")
+    seeds: Seeds = Field(description="a list of whole numbers, one or at least three")
     settings: dict[Name, Fields] = Field(min_length=1, description=NAMES_WITH_FIELDS)
     variants: dict[Name, Annotated[Variant, BeforeValidator(_nothing_is_empty)]] = Field(
         min_length=1, description=NAMES_WITH_FIELDS
@@ -274,7 +254,7 @@ class Interval(Strict):
 class Choices(Strict):
     """Names, numbers, switches or nothing, one of which is tried; methods as those of [`Interval`]."""
 
-    choices: Annotated[list[Choice], Field(min_length=2), AfterValidator(_distinct)]
+    choices: Annotated[list[Choice], Field(min_length=2), AfterValidator(distinct)]
 
     def ends(self) -> list[Any]:
         """All of them."""

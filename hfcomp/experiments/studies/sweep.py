@@ -112,7 +112,7 @@ def sweep_arms(
             if held_out is not None and (setting, seed) == plan.first:
                 arms = [follow(arm, sweep.plan.embeddings, held_out, session) for arm in arms]
             yield from arms
-            _log_unequal_steps([study.costs[arm.name] for arm in arms], session)
+            _log_unequal_steps([study.cost(arm.name) for arm in arms], session)
 
 
 def first_rows(sweep: Sweep, session: Session, scored: Sequence[ScoredImages] = ()) -> dict[str, dict[str, Any]]:

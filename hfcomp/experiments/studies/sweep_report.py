@@ -34,16 +34,12 @@ from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.stages import mean_logged
 
 SCHEMA_VERSION = 3
-SEVERAL_SEEDS = (
-    "Intervals (95 %) and p are for other images and other seeds: a t-interval of the {seeds} seeds' means with the "
-    "variance of images added, and no narrower than the image-clustered bootstrap interval. Values are means over "
-    "seeds, in parentheses the lowest and the highest seed; differences are paired by seed too."
-)
 ADJUSTED = (
     "adj. p is adjusted for the number of differences: on the primary endpoint by Holm, over variants and settings; "
     "all others as q (Benjamini and Hochberg). Contrasts are adjusted among themselves."
 )
 LOGGED = Unit(1, 3)
+COSTS = ("name", "steps", "images", "texts", "seconds")
 
 
 def part_name(setting: str, seed: int, variant: str) -> str:
@@ -144,10 +140,7 @@ def summarize_sweep(
 def _of_setting(outcomes: Outcomes, plan: SweepPlan, setting: str) -> Outcomes:
     """The base and a setting's variants, each with its seeds."""
     parts = {part_name(setting, seed, name): (name, seed) for name in plan.variants for seed in plan.seeds}
-    parts[BASE] = BASE, NO_SEED
-    own = outcomes.select(arm=list(parts))
-    arms, seeds = zip(*own.table["arm"].map(parts), strict=True)
-    return own.assign(arm=list(arms), seed=list(seeds))
+    return outcomes.relabel({**parts, BASE: (BASE, NO_SEED)})
 
 
 def publish_sweep(
@@ -203,17 +196,17 @@ def sweep_report(
     if plan.choose and (choice := results.choice):
         verdict = [choice_verdict(choice, plan.choose)]
         measured = [choice_section(choice, plan.choose), *([] if brief else measured)]
+    costs = tables.mean_stages([{key: getattr(one, key) for key in COSTS} for one in stages])
     sections = [
         *measured,
         Section("Contrasts", [Lines(_sides(plan))]),
         Section("Training log", list(_log_means(results))),
-        Section("Cost", [tables.costs(_costs(stages))]),
+        Section("Cost", [tables.costs(costs)]),
         Section("Models", [Lines(_variants(plan, facts))]),
         Section("How it was made", [] if brief else [tables.made_table(facts["config"])]),
         *([] if brief else further),
     ]
-    several = SEVERAL_SEEDS.format(seeds=len(plan.seeds)) if len(plan.seeds) > 1 else tables.IMAGES
-    how = tables.legend(every, intervals=several, adjusted=ADJUSTED, brief=brief)
+    how = tables.legend(every, adjusted=ADJUSTED, brief=brief)
     title, notes = f"{facts['method']}: a sweep", () if brief else facts["notes"]
     return Report(title, facts["caveat"], verdict, sections, [how], notes, _closing(plan, facts, folder))
 
@@ -262,13 +255,6 @@ def _log_means(results: SweepResults) -> Iterator[Table]:
     for setting, variants in results.logged.items():
         rows = [[name, *(decimal(mean, LOGGED) for mean in logged.values())] for name, logged in variants.items()]
         yield Table(f"{setting}: means", ["variant", *results.plan.logged], rows if results.plan.logged else [])
-
-
-def _costs(stages: Sequence[StageSummary]) -> list[dict[str, Any]]:
-    """What one run of a variant cost, as the mean over settings and seeds."""
-    table = pd.DataFrame([asdict(stage) for stage in stages])
-    of_variant = table.groupby(table["name"].str.rpartition("/")[2].rename("name"), sort=False)
-    return of_variant[["steps", "images", "texts", "seconds"]].mean().reset_index().to_dict("records")
 
 
 def _variants(plan: SweepPlan, facts: Mapping[str, Any]) -> list[str]:

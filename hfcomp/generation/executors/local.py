@@ -16,7 +16,7 @@ from multiprocessing.sharedctypes import Synchronized
 
 from hfcomp.generation.manifest import Record
 from hfcomp.generation.shards import Job, ShardMaker, Stage, StageError
-from hfcomp.generation.workers import set_worker_number
+from hfcomp.generation.workers import end_with, set_worker_number
 
 START_METHOD = "spawn"  # torch and CUDA do not survive a fork
 
@@ -67,13 +67,7 @@ def _start_worker(job: Job, stop: Connection, started: Synchronized[int]) -> Non
         started.value += 1
     _maker = ShardMaker(job)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started it is interrupted too, and ends it
-    threading.Thread(target=_end_with, args=(stop,), daemon=True).start()
-
-
-def _end_with(stop: Connection) -> None:
-    """Ends this process as soon as the one that started it closes its side or is gone, killed ones included."""
-    multiprocessing.connection.wait([stop])
-    os._exit(1)
+    threading.Thread(target=end_with, args=(stop,), daemon=True).start()
 
 
 def _make_in_worker(index: int) -> Record:

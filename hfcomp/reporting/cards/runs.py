@@ -132,7 +132,7 @@ def run_card(
         command=(results["command"], "bash") if results.get("command") else None,
         values=_values(results),
         recipe=yaml.safe_dump(without_secrets(config), sort_keys=True, allow_unicode=True).strip(),
-        costs=tables.costs(results.get("stages", ())),
+        costs=tables.costs(tables.mean_stages(results.get("stages", ()))),
         environment=results.get("versions", {}),
         limits=list(_limits(results)),
         notes=[MERGED] * adapter + [note for note in results["notes"] if not note.startswith(OVERLAP)],
@@ -235,7 +235,7 @@ def _provenance(results: Mapping[str, Any], base: str, name: str, *, adapter: bo
         "training data": ", ".join(_training(data, config)),
         "replay": ", ".join(_replay(results.get("data", {}).get("replay", {}))),
         "batch": ", ".join(part for part in parts if part),
-        "seed": config.get("seed", SEED),
+        "seed": _seeds(config)[0],
         "recipe": results.get("recipe"),
         "evaluation": "; ".join(_evaluation(results)),
         f"weights of {'the merged' if adapter else 'this'} model": models.get(name, {}).get("weights"),
@@ -267,6 +267,10 @@ def _evaluation(results: Mapping[str, Any]) -> Iterator[str]:
         yield f"{facts['title']} (version {facts['version']}{where})"
 
 
+def _seeds(config: Mapping[str, Any]) -> list[int]:
+    return config.get("seeds") or [config.get("seed", SEED)]
+
+
 def _data(config: Mapping[str, Any]) -> str:
     return SANDBOX_DATA if config.get("dataset") == SANDBOX else str(config.get("dataset"))
 
@@ -275,10 +279,15 @@ def _limits(results: Mapping[str, Any]) -> Iterator[str]:
     config = results["config"]
     if config.get("dataset") == SANDBOX:
         yield "It was trained on drawn scenes with a tiny model and does not work on photographs."
-    yield (
-        f"One training run (seed {config.get('seed', SEED)}): intervals say what other evaluation images would "
-        "change, not other seeds."
-    )
+    first, *others = _seeds(config)
+    if others:
+        seeds = ", ".join(map(str, (first, *others)))
+        yield f"The numbers are means over training runs with the seeds {seeds}; this model is that of seed {first}."
+    else:
+        yield (
+            f"One training run (seed {first}): intervals say what other evaluation images would change, not other "
+            "seeds."
+        )
     yield FORGETTING
     yield "Scores on hard negatives do not show that other sentences, styles or languages are understood."
     cut = max((stage.get("truncated_text_share") or 0 for stage in results.get("stages", ())), default=0)

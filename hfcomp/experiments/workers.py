@@ -1,0 +1,126 @@
+"""Arms trained at the same time, each in a process of its own with a share of the CPU's threads."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from hfcomp.experiments.arm import Arm
+from hfcomp.experiments.recipes import Recipe
+from hfcomp.experiments.session import Session, open_session
+from hfcomp.experiments.tracking import tracked_arm
+from hfcomp.generation.workers import end_with
+from hfcomp.trainers.cost import StageSummary
+from hfcomp.trainers.progress import Pace
+
+START_METHOD = "spawn"  # torch does not survive a fork
+REFRESH = 0.5  # seconds between two looks at the steps
+DIED = (
+    "a process that trained a model ended unexpectedly, for example out of memory. Finished models are kept: the same "
+    "command with --arms_at_once 1 trains the others one after the other."
+)
+_steps: Any = None  # of all workers, in a worker
+
+
+def arms_at_once(recipe: Recipe, session: Session) -> int:
+    """Number of arms that train at the same time: 1 unless they train on the CPU of a single process."""
+    number, state = recipe.experiment.arms_at_once, session.state
+    if number > 1 and (state.num_processes > 1 or state.device.type != "cpu"):
+        session.log("arms_at_once is for training on the CPU in one process: runs are trained one after the other")
+        return 1
+    return number
+
+
+@dataclass
+class Workers:
+    """Processes that train arms, and a bar with the steps of all of them."""
+
+    recipe: Recipe
+    folder: Path  # of the study
+    pool: ProcessPoolExecutor
+    steps: Any
+    bar: tqdm
+    futures: list[Future[StageSummary]] = field(default_factory=list)
+
+    def submit(self, arm: Arm, start: Path | str, folder: Path) -> Future[StageSummary]:
+        """Has an arm trained as soon as a process is free."""
+        with _without_main(arm.trainer_class):
+            self.futures.append(self.pool.submit(_train, self.recipe, self.folder, arm, start, folder))
+        return self.futures[-1]
+
+    def result(self, future: Future[StageSummary]) -> StageSummary:
+        """Waits for an arm; raises what any of them raised.
+
+        Raises:
+            ChildProcessError: if a process is gone.
+        """
+        while True:
+            done, _ = wait([future], REFRESH)
+            self.bar.n = self.steps.value
+            self.bar.refresh()
+            try:
+                for one in filter(Future.done, self.futures):
+                    one.result()
+            except BrokenProcessPool:
+                raise ChildProcessError(DIED) from None
+            if done:
+                return future.result()
+
+
+@contextmanager
+def open_workers(recipe: Recipe, folder: Path, number: int, runs: int) -> Iterator[Workers]:
+    """Processes for so many arms at a time, which end with the block, an interrupt or this process."""
+    context = multiprocessing.get_context(START_METHOD)
+    stop, alive = context.Pipe(duplex=False)
+    steps, threads = context.Value("q", 0), max(1, torch.get_num_threads() // number)
+    pool = ProcessPoolExecutor(number, context, _start_worker, (recipe.trainer_arguments, threads, stop, steps))
+    most = recipe.trainer_arguments.get("max_steps", -1)
+    silent = bool(recipe.trainer_arguments.get("disable_tqdm"))
+    bar = tqdm(desc=f"{runs} runs, {number} at a time", total=runs * most if most > 0 else None, disable=silent)
+    try:
+        yield Workers(recipe, folder, pool, steps, bar)
+        pool.shutdown()
+    finally:
+        alive.close()  # ends those that still train
+        pool.shutdown(wait=False, cancel_futures=True)
+        bar.close()
+
+
+def _start_worker(arguments: dict[str, Any], threads: int, stop: Any, steps: Any) -> None:
+    global _steps
+    _steps = steps
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started it is interrupted too, and ends it
+    threading.Thread(target=end_with, args=(stop,), daemon=True).start()
+    os.environ.pop("OMP_NUM_THREADS", None)  # a session would take all cores for a launcher's default
+    open_session(arguments)
+    torch.set_num_threads(threads)
+
+
+def _train(recipe: Recipe, study: Path, arm: Arm, start: Path | str, folder: Path) -> StageSummary:
+    return arm.train(start, folder, Pace(counter=_steps), tracked_arm(recipe, study, arm))
+
+
+@contextmanager
+def _without_main(trainer_class: type) -> Iterator[None]:
+    """Workers do not run the caller's script again, which may lack the guard for it, unless it has the trainer."""
+    main = sys.modules["__main__"]
+    if trainer_class.__module__ != "__main__":
+        sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

@@ -1,0 +1,154 @@
+"""Several seeds in one run: every arm with each seed, means over them, and what a run with one seed has too."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+import yaml
+
+from hfcomp.evaluation.evaluation_results import EvaluationResults
+from hfcomp.experiments import program, workers
+from hfcomp.experiments.recipes import read_recipe
+from hfcomp.statistics import summarize
+from hfcomp.trainers.stages import read_history
+from tests import processes
+from tests.figures import no_figures
+
+SMALL = (
+    "--dataset_rows 64 --batch_size 8 --max_steps 2 --save_strategy no --logging_steps 1 --evaluation_items 5 "
+    "--disable_tqdm true --controls same-batch equal-images"
+)
+SEEDS = [42, 43, 44]
+ARMS = ["same-batch", "equal-images", "Slipform"]
+
+
+def run(folder: Path, *extra: str) -> Path:
+    return program.run(read_recipe("slipform", [*SMALL.split(), "--output_dir", str(folder), *extra]))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    torch.set_num_threads(1)
+    with no_figures():
+        return run(tmp_path_factory.mktemp("runs") / "slipform", "--seeds", *map(str, SEEDS))
+
+
+def test_every_arm_is_trained_with_each_seed_on_rows_of_its_own(finished):
+    for place in ("", "seeds/43/", "seeds/44/"):
+        assert {path.name for path in (finished / place / "controls").iterdir()} == {*ARMS[:-1]}
+        assert (finished / place / "method" / "model.safetensors").is_file()
+    losses = {
+        place: read_history(finished / place)[0]["loss"] for place in ("method", "seeds/43/method", "seeds/44/method")
+    }
+    assert len(set(losses.values())) == 3
+    with no_figures():
+        alone = run(finished.with_name("alone"), "--seed", "43", "--page", "false")
+    assert read_history(alone / "method")[0]["loss"] == losses["seeds/43/method"]
+    items = [pd.read_parquet(folder / "items.parquet") for folder in (alone, finished)]
+    mine = items[1][(items[1]["seed"] == 43) & (items[1]["arm"] == "Slipform")]
+    assert (mine["value"].to_numpy() == items[0][items[0]["arm"] == "Slipform"]["value"].to_numpy()).all()
+
+
+def test_values_are_means_over_seeds_and_differences_are_over_seeds_and_images(finished):
+    results, items = json.loads((finished / "results.json").read_text()), pd.read_parquet(finished / "items.parquet")
+    (primary,) = [line for line in results["results"] if line.get("primary")]
+    assert list(primary["models"]) == ["base", *ARMS]
+    cell = primary["models"]["Slipform"]
+    assert len(cell["seeds"]) == 3 and cell["value"] == pytest.approx(sum(cell["seeds"]) / 3)
+    assert (cell["lowest"], cell["highest"]) == (min(cell["seeds"]), max(cell["seeds"]))
+    assert "low" in primary["models"]["base"] and "seeds" not in primary["models"]["base"]
+    change = primary["differences"]["Slipform"]["same-batch"]
+    own = items[(items["benchmark"] == "sandbox") & (items["metric"] == "group") & (items["subset"] == "swap_att")]
+    line = next(one for one in results["results"] if (one["subset"], one["metric"]) == ("swap_att", "group"))
+    (again,) = summarize(own, references=["same-batch"])
+    assert again["models"]["Slipform"]["seeds"] == line["models"]["Slipform"]["seeds"]
+    assert change["seeds"] == 3 and change["p_holm"] == change["p"]
+
+
+def test_the_report_has_the_range_the_caveat_and_a_row_for_each_run(finished):
+    results = json.loads((finished / "results.json").read_text())
+    for name in ("report.md", "README.md"):
+        text = (finished / name).read_text()
+        assert "3 seeds: the lowest and the highest are shown next to each mean." in text, name
+        assert "Intervals (95 %) and p are for other images and other seeds" in text, name
+        assert text.count("| equal-images | 2 |") == 1, name
+    assert "of seed 42" in " ".join(results["notes"])
+    assert list(results["models"]) == ["base", *ARMS]
+    assert set(results["further_models"]) == {f"{seed}/{name}" for seed in (43, 44) for name in ARMS}
+    card = (finished / "README.md").read_text()
+    assert "One training run" not in card and "42, 43, 44" in card
+    assert (finished / "report.html").is_file() and (finished / "method/README.md").is_file()
+
+
+def test_what_reads_the_folder_of_a_run_reads_one_with_several_seeds(finished):
+    read = EvaluationResults.load(finished)
+    assert list(read.models) == ["base", *ARMS]
+    assert "means over seeds" in " ".join(str(read).split())
+
+
+def test_a_run_with_several_seeds_resumes(finished):
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("model.safetensors")}
+    kept = (finished / "results.json").read_text()
+    (finished / "finished").unlink()
+    (finished / "results.json").unlink()
+    with no_figures():
+        assert run(finished, "--seeds", *map(str, SEEDS)) == finished
+    assert {path: path.stat().st_mtime_ns for path in finished.rglob("model.safetensors")} == before
+    first, second = (json.loads(text) for text in (kept, (finished / "results.json").read_text()))
+    assert first["results"] == second["results"]
+
+
+def test_one_seed_in_a_list_is_a_run_with_one_seed():
+    recipe = read_recipe("slipform", ["--seeds", "7"])
+    assert (recipe.seed, recipe.seeds) == (7, [7])
+    assert recipe.with_seed(7).trainer_arguments == recipe.trainer_arguments
+
+
+@pytest.fixture
+def three(tmp_path) -> str:
+    """A recipe with seeds of its own."""
+    path = tmp_path / "three.yaml"
+    values = yaml.safe_load((Path(program.__file__).parents[2] / "recipes/slipform/sandbox.yaml").read_text())
+    path.write_text(yaml.safe_dump({**values, "seeds": SEEDS}))
+    return str(path)
+
+
+def test_a_seed_on_the_command_line_replaces_the_seeds_of_the_recipe(three):
+    assert read_recipe("slipform", ["--config", three]).seeds == SEEDS
+    recipe = read_recipe("slipform", ["--config", three, "--seed", "7"])
+    assert recipe.seeds == [7] and "seeds" not in recipe.given
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (["--seeds", "42", "43"], "seeds: found two, 42 and 43: too few for an interval over seeds"),
+        (["--seeds", "1", "2", "1"], "1 is listed twice"),
+        (["--seeds", "1", "--seed", "1"], r"seed=1 and seeds=\[1\]: leave one of them out"),
+    ],
+)
+def test_seeds_that_make_no_report_are_a_mistake(words, fault):
+    with pytest.raises(ValueError, match=fault):
+        read_recipe("slipform", words)
+
+
+@pytest.fixture
+def quick_workers(monkeypatch) -> None:
+    """Has arms trained by processes that begin with the libraries loaded."""
+    processes.forkserver()
+    monkeypatch.setattr(workers, "START_METHOD", "forkserver")
+
+
+@pytest.mark.slow
+def test_arms_that_train_at_the_same_time_are_the_same_models(finished, tmp_path, quick_workers):
+    with no_figures():
+        folder = run(tmp_path / "run", "--seeds", *map(str, SEEDS), "--arms_at_once", "2", "--page", "false")
+    first, second = (json.loads((place / "results.json").read_text()) for place in (finished, folder))
+    assert first["results"] == second["results"] and list(first["models"]) == list(second["models"])
+    names = [[stage["name"] for stage in one["stages"]] for one in (first, second)]
+    assert names[0] == names[1] and len(names[0]) == 9
+
