@@ -113,7 +113,12 @@ def test_mistakes_end_in_one_line(words, tmp_path):
         with pytest.raises(SystemExit, match=f"error: .*{expected}"):
             cli.main([*given])
 
-    ends("needs the column 'negative_captions'", *words[:2], "--dataset", str(_saved(tmp_path, "bare", [])))
+    ends(
+        "needs the column 'negative_captions'.*Rename with --column_names negative_captions=",
+        *words[:2],
+        "--dataset",
+        str(_saved(tmp_path, "bare", [])),
+    )
     none = models.pairs(4).map(lambda row: {"negative_captions": [""]})
     none.save_to_disk(tmp_path / "none")
     ends("none of its 4 rows has a caption with a negative caption", *_words(words[1], tmp_path, "none"))

@@ -22,6 +22,7 @@ from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.image_ids import IMAGE_ID, has_no_id, photographs_or_rows
 from hfcomp.data.known_names import parse_column_names
 from hfcomp.data.loading import load_training_set, undecoded
+from hfcomp.generation.options import RENAME
 from hfcomp.negatives.concreteness import MAXIMUM, MINIMUM, ConcretenessRatings
 from hfcomp.reading import may_be_hub_id
 from hfcomp.sandbox import training_set
@@ -143,7 +144,8 @@ def read_pairs(name: str, place: str, options: DataOptions, ratings: Concretenes
         if isinstance(error, StopIteration) or isinstance(error.__cause__, SchemaInferenceError):
             raise ValueError(f"{place} has no rows.") from error
         raise
-    require_columns(dataset, ("caption", "negative_captions"), needed_by=f"the analysis of {place}")
+    needed = {"needed_by": f"the analysis of {place}", "rename": RENAME}
+    require_columns(dataset, ("caption", "negative_captions"), **needed)
     if options.limit is not None:
         dataset = dataset.select(range(min(options.limit, len(dataset))))
     config = config_of(name, config, Path(path).name)
