@@ -39,7 +39,7 @@ A run that was killed resumes when the same command is given again."""
 # What is changed most often, beside what the recipe sets and the objective's own fields.
 USUAL = (
     *("model", "dataset", "batch_size", "mini_batch_size", "num_negatives", "controls", "evaluation"),
-    *("evaluation_benchmarks", "primary", "forgetting_guard"),
+    *("evaluation_benchmarks", "primary", "forgetting_guard", "replay_dataset", "replay_fraction"),
 )
 WIDTH, LONGEST_HELP = 110, 170
 LAST = "And every field of transformers' TrainingArguments (learning_rate, max_steps, output_dir, bf16, ...)."

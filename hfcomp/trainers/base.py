@@ -275,9 +275,7 @@ class CompositionalTrainer(
             if isinstance(rows, StreamedRows):
                 self.data_collator = SkippingCollator(self.data_collator)
             if is_training:
-                of_task = kwargs["batch_size"]
-                replayed = self.replay_rows(self.args, of_task) // self.args.world_size
-                kwargs["batch_size"] = self.rows_per_batch(of_task) + replayed
+                kwargs["batch_size"] = self.all_rows_per_batch(kwargs["batch_size"])
             loader = super()._get_dataloader(rows, *args, is_training=is_training, **kwargs)
         finally:
             self.args.dataloader_drop_last, self.data_collator = drop_last, collator

@@ -327,8 +327,8 @@ def _check_replay(args: CompositionalConfig) -> None:
         raise ValueError(f"{start}: the objective trains no image-caption pairs, so it has no replay. Leave it out.")
     if args.no_duplicates:
         raise ValueError(
-            f"{start} with no_duplicates=True: replay rows are drawn without regard to the rows of the task. Leave "
-            "no_duplicates out: equal texts and images of a batch are no negatives of each other in any case."
+            f"{start} with no_duplicates=True: replay rows are drawn independently of the rows of the task. Leave "
+            "no_duplicates out; rows of one image or, with mask_equal_texts, one text are no negatives of each other."
         )
     if not args.dataloader_drop_last:
         raise ValueError(

@@ -75,7 +75,9 @@ def test_the_replay_set(advice, make, pairs, general, train_begins, splits, clip
     make(changed.with_format(None))
 
 
-@follows(CONFIG, "no_duplicates out: equal texts and images of a batch are no negatives of each other in any case.")
+@follows(
+    CONFIG, "no_duplicates out; rows of one image or, with mask_equal_texts, one text are no negatives of each other."
+)
 @follows(CONFIG, "only whole batches have replay rows. Set it to true.")
 def test_the_fields_of_a_config(advice, make):
     advice.of(make, no_duplicates=True)

@@ -54,6 +54,14 @@ def save_pairs(name: str, **columns) -> str:
     return name
 
 
+def test_replay(clip):
+    tiny.pairs(8, ragged=False).save_to_disk("task")
+    save_pairs("general")
+    changes = {BASE: str(clip), "size=64": "size=4", "path/to/concretebatch": "task", "path/to/coco": "general"}
+    trainer = run("docs/forgetting.md", changes=changes)["trainer"]
+    assert len(next(iter(trainer.get_train_dataloader()))["row"]) == 8
+
+
 def test_published_numbers(capsys):
     run("docs/published.md")
     assert capsys.readouterr().out.splitlines() == [

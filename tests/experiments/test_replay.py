@@ -139,6 +139,10 @@ def test_a_sweep_may_set_the_fraction(tmp_path):
     given = words(replay_fraction=None, controls=None, output_dir=None)
     arms, _ = arms_of(read_plan("slipform", ["--report", str(tmp_path / "mine.yaml"), *given]), tmp_path)
     assert [arm.replay is None for arm in arms] == [True, True, False, False]
+    plan["variants"]["static"]["replay_fraction"] = 0.25
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(plan))
+    with pytest.raises(ValueError, match="replay_fraction changes the rows or batches. Make it a setting"):
+        read_plan("slipform", ["--report", str(tmp_path / "mine.yaml"), *given])
     assert arms[2].replay is arms[3].replay and arms[2].replay["image_id"][0].startswith("sandbox-places-")
 
 

@@ -205,6 +205,13 @@ def test_a_row_that_stops_training_is_named_by_its_set(clip, task, tmp_path, mon
         trainer.train()
 
 
+def test_a_stream_is_judged_by_its_own_rows(clip, task, tmp_path):
+    rows = task.map(lambda row: {"negative_image": None}, features=task.features).to_iterable_dataset()
+    trainer = replaying(CementTrainer, clip, rows, tmp_path, max_steps=1)
+    with pytest.raises(ValueError, match="none of the 4 rows that were read so far has a negative_image"):
+        trainer.train()
+
+
 def test_captions_of_both_sets_are_drawn(clip, task, tmp_path):
     def several(row):
         return {"caption": [row["caption"], f"two {row['caption']}"]}

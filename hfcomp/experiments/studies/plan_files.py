@@ -41,7 +41,7 @@ REFUSED: list[tuple[tuple[str, ...], Collection[str], str]] = [
     (("settings",), SHARED_FIELDS, _SAME_IN_SWEEP),
     (("variants",), SHARED_FIELDS - {"column_names"}, _SAME_IN_SWEEP),
     (("variants",), STEP_FIELDS, "changes the steps. Make it a setting."),
-    (("variants",), EXPERIMENT_FIELDS, "changes the rows or batches. Make it a setting."),
+    (("variants",), EXPERIMENT_FIELDS | {"replay_fraction"}, "changes the rows or batches. Make it a setting."),
     (("ranges", "products"), {"seed", "data_seed"}, _LUCK),
     (("ranges", "products"), SHARED_FIELDS | EXPERIMENT_FIELDS - {"batch_size"}, _SAME_IN_SEARCH),
     (("only_in_search",), _OF_RECIPE, "is the recipe's. Set it there, or on the command line."),

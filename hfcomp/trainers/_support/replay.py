@@ -119,6 +119,14 @@ class Replay:
         size = args.per_device_train_batch_size if batch_size is None else batch_size
         return count_replay_rows(args.replay_fraction, size * args.world_size, args.world_size)
 
+    def all_rows_per_batch(self, batch_size: int) -> int:
+        """Rows of a training batch on each process, with those that rows bring along and replay rows.
+
+        Args:
+            batch_size: Rows of the task on each process, `per_device_train_batch_size`.
+        """
+        return self.rows_per_batch(batch_size) + self.replay_rows(self.args, batch_size) // self.args.world_size
+
     def replay_order(self, order: Sampler) -> Sampler:
         """The order of the task's rows with replay rows in every global batch.
 

@@ -125,6 +125,8 @@ def check_streamed_rows(
     if not counts or any(counts) or not _needs_negative_images(trainer_class, args):
         return
     read = sum(one.get("images_encoded", 0) for one in lines)
+    if rows.replay is not None:  # whose rows are not of the stream
+        read *= rows.batch_size / (rows.batch_size + rows.replay.draws.number)
     found = f"none of the {read:,.0f} rows that were read so far has a {NEGATIVE_IMAGE}"
     if read >= STREAMED_ROWS_LOOKED_AT or "train_loss" in line:
         _refuse(found, trainer_class, args)

@@ -112,7 +112,7 @@ class StepProfiler(TrainerCallback):
         args, model = self._trainer.args, self._trainer.model
         counted = dict(self._flops.flops) if any(self._flops.flops.values()) else {}
         recomputes = model.mini_batch_size is not None or model.is_activation_checkpointing
-        rows = self._trainer.rows_per_batch(args.train_batch_size) * args.gradient_accumulation_steps
+        rows = self._trainer.all_rows_per_batch(args.train_batch_size) * args.gradient_accumulation_steps
         self._profile = Profile(
             times=self._clock.times(),
             steps=self._timed,
