@@ -66,7 +66,7 @@ class Arm:
     folder: str = ""  # in that of the study, where it differs from the name
     start: str = BASE  # the arm whose model it starts from, or the base
     checkpoints: Checkpoints | None = None  # where training is followed
-    meaning: str = ""  # what it is, for reports, where its name does not say it
+    description: str = ""  # what it is, for reports, where its name does not say it
 
     def check(self) -> str | None:
         """Builds the config and looks for what the rows lack, so that neither costs training.

@@ -124,7 +124,7 @@ def static_margin(method: Arm) -> Arm:
         method,
         name=STATIC_MARGIN,
         arguments={**method.arguments, "margin": "static", "static_margin": margin},
-        meaning=f"{method.name} with the same margin for every pair, {margin:.2f}, the mean of its own",
+        description=f"{method.name} with the same margin for every pair, {margin:.2f}, the mean of its own",
     )
 
 
@@ -226,8 +226,8 @@ def control_arms(names: Collection[str], method: Arm, *, asked: bool, log: Calla
                 raise Undeclared(f"control {name}: {reason}") from None
             log(f"control {name} is skipped: {reason}")
     for arm in found:
-        if arm.meaning:
-            log(f"{arm.name}: {arm.meaning}")
+        if arm.description:
+            log(f"{arm.name}: {arm.description}")
     return found
 
 

@@ -70,10 +70,11 @@ def load_rows(
         rows = training_rows(recipe.experiment, recipe.column_names, seed=recipe.seed, num_negatives=number, log=log)
     read = {"image", *columns_of(name for one in (recipe.trainer_class, *trainers) for name in one.required_features)}
     columns = [name for name in IMAGE_COLUMNS if name in read]
-    if RATINGS in read and recipe.experiment.rates_in_sandbox and not recipe.experiment.joins_ratings:
-        log(f"concreteness of the sandbox's keywords: {LABELS[recipe.experiment.ratings]}")
     # what decides the rows, in which the evaluation has no say
     config = recipe.experiment
+    if RATINGS in read and config.rates_in_sandbox and not config.joins_ratings:
+        human = "; the file of human ratings is not of these rows" if config.concreteness_ratings else ""
+        log(f"concreteness of the sandbox's keywords: {LABELS[config.ratings]}{human}")
     values = {name: value for name, value in config.model_dump().items() if not name.startswith("evaluation")}
     given = {"seed": recipe.seed, "columns": recipe.column_names, "negatives": number}
     seeded = config.dataset == SANDBOX or config.keyword_captions_only  # elsewhere a seed decides texts alone

@@ -37,8 +37,8 @@ def rated_arms(recipe: Recipe, method: Arm, log: Log) -> list[Arm]:
         return []
     human = replace(method, name=names[-1], rows=with_concreteness(method.rows, path, log))
     mean = mean_margin(human, margin)
-    human = replace(human, meaning=f"{method.name} with human ratings ({Path(path).name}), mean margin {mean:.2f}")
+    human = replace(human, description=f"{method.name} with human ratings ({Path(path).name}), mean margin {mean:.2f}")
     arms = [replace(static_margin(human), name=name) for name in names[:-1]] + [human]
     for arm in arms:
-        log(f"{arm.name}: {arm.meaning}")
+        log(f"{arm.name}: {arm.description}")
     return arms

@@ -178,7 +178,7 @@ class Study:
         cost = arm.train(self.models[arm.start], folder, self.pace, tracked_arm(self.recipe, self.folder, arm))
         self.pace.add(cost.steps, cost.seconds)
         self.models[arm.name], self.costs[arm.name] = folder, cost
-        self.meanings |= {arm.name: arm.meaning} if arm.meaning else {}
+        self.meanings |= {arm.name: arm.description} if arm.description else {}
         if arm.checkpoints is not None:
             on_main_process(lambda: self._score_checkpoints(arm, folder, cost.steps))
         return cost

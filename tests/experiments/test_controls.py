@@ -85,7 +85,9 @@ def test_a_static_margin_is_the_mean_of_the_methods_own_as_the_loss_counts_it(cl
     own = dataclasses.replace(own, rows=concatenate_datasets([pairs.select(range(2, 20)), bare]))
     (run,) = control_arms(["static-margin"], own, asked=True, log=logged.append)
     arguments = {**own.arguments, "margin": "static", "static_margin": run.arguments["static_margin"]}
-    assert dataclasses.replace(run, meaning="") == dataclasses.replace(own, name="static-margin", arguments=arguments)
+    assert dataclasses.replace(run, description="") == dataclasses.replace(
+        own, name="static-margin", arguments=arguments
+    )
     in_loss = {
         name: _margins_in_loss(dataclasses.replace(own, arguments=found), clip)
         for name, found in {"own": own.arguments, "static": arguments}.items()
@@ -93,7 +95,7 @@ def test_a_static_margin_is_the_mean_of_the_methods_own_as_the_loss_counts_it(cl
     assert arguments["static_margin"] == pytest.approx(in_loss["own"]) == pytest.approx(in_loss["static"])
     assert abs(in_loss["own"]) > 0.1
     meaning = f"Method with the same margin for every pair, {in_loss['own']:.2f}, the mean of its own"
-    assert (run.meaning, logged) == (meaning, [f"static-margin: {meaning}"])
+    assert (run.description, logged) == (meaning, [f"static-margin: {meaning}"])
 
 
 def _margins_in_loss(arm: Arm, clip: str) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 
@@ -45,11 +44,11 @@ def test_a_file_adds_the_method_and_its_static_margin_with_human_ratings(norms, 
     assert human.arguments == method.arguments
     assert static.arguments["margin"] == "static"
     assert static.arguments["static_margin"] == pytest.approx(mean, abs=1e-3)
-    assert human.meaning == f"Slipform with human ratings (norms.txt), mean margin {mean:.2f}"
-    assert static.meaning == f"Slipform-human with the same margin for every pair, {mean:.2f}, the mean of its own"
+    assert human.description == f"Slipform with human ratings (norms.txt), mean margin {mean:.2f}"
+    assert static.description == f"Slipform-human with the same margin for every pair, {mean:.2f}, the mean of its own"
     missing, *meanings = logged
     assert "missing: 'left'" in missing
-    assert meanings == [f"{arm.name}: {arm.meaning}" for arm in (static, human)]
+    assert meanings == [f"{arm.name}: {arm.description}" for arm in (static, human)]
 
 
 def test_the_static_margin_is_left_out_with_its_control(norms):

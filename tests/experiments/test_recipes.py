@@ -33,7 +33,9 @@ def test_a_recipe_without_arguments_is_the_methods_sandbox():
     found = read_recipe("slipform")
     assert found.trainer_class is CementTrainer
     assert found.experiment.dataset == "sandbox"
-    assert found.experiment.controls == ["plain", "same-batch", "shuffled", "random-spans", "equal-images"]
+    assert found.experiment.controls == [
+        *("plain", "same-batch", "static-margin", "shuffled", "random-spans", "equal-images"),
+    ]
 
 
 def test_yaml_values_and_overrides_get_their_fields_type(recipe):
@@ -174,7 +176,7 @@ def test_config_replaces_the_recipes_own_file(recipe):
         (["--keyword_matching", "loose"], "--keyword_matching: found 'loose', expected one of paper, extended"),
         (
             ["--controls", "plane"],
-            "--controls: entry 1: found 'plane', expected one of plain, same-batch, shuffled, random-spans",
+            "--controls: entry 1: found 'plane', expected one of plain, same-batch, static-margin, shuffled",
         ),
         (["--edit_noise", "1.5"], "--edit_noise: found '1.5', expected at most 1"),
         (["--negative_kinds", "swap_all"], "the sandbox has no 'swap_all'. Did you mean"),

@@ -147,7 +147,7 @@ def _arm(sweep: Sweep, setting: str, seed: int, variant: str, rows: Any) -> Arm:
         arm = arm if control is None else CONTROLS[control](replace(arm, name=name))
     except NotApplicable as reason:
         raise ValueError(f"{name}: control {control} says nothing here: {reason}") from None
-    return replace(arm, name=name, start=start, meaning="")  # a plan says what its variants are
+    return replace(arm, name=name, start=start, description="")  # a plan says what its variants are
 
 
 def _log_unequal_steps(costs: list[StageSummary], session: Session) -> None:

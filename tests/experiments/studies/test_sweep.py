@@ -13,14 +13,18 @@ import pytest
 import yaml
 from scipy import stats
 
-from hfcomp.experiments.arm import Arm
+from hfcomp.experiments.arm import Arm, method_arm
+from hfcomp.experiments.controls import rated_config
+from hfcomp.experiments.mean_margin import mean_margin
 from hfcomp.experiments.recipe_files import find_plan, recipes_folder
+from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.experiments.studies.plans import SweepPlan
 from hfcomp.experiments.studies.sweep import run_sweep
 from hfcomp.experiments.studies.sweep_report import summarize_sweep, sweep_report
 from hfcomp.reading import read_yaml
 from hfcomp.reporting.terminal import render_terminal
+from hfcomp.sandbox.negatives import DRAWABILITY
 from hfcomp.statistics import sign_flip_test
 from hfcomp.statistics.score import score
 from hfcomp.statistics.summary import summarize
@@ -59,6 +63,31 @@ def test_the_margins_of_slipform_are_thirty_runs_of_one_recipe():
     found = {key: noisy.trainer_arguments[key] for key in ("margin", "seed", "max_steps")}
     assert found == {"margin": "inverse", "seed": 43, "max_steps": 7}
     assert sweep.parts["clean", 42, "static_1"].trainer_arguments["static_margin"] == 1.0
+
+
+def test_the_static_margin_of_equal_mean_is_that_of_the_rows_of_each_setting(tmp_path):
+    """And human ratings are a setting of their own, which needs the file."""
+    settings = {"bands": {}, "human": {"ratings": "human"}}
+    variants = {"adaptive": {}, "equal": {"control": "static-margin"}}
+    mine = written(tmp_path, settings=settings, variants=variants, seeds=[1], reference="adaptive")
+    with pytest.raises(ValueError, match="settings: human, variants: adaptive: ratings: human needs the file"):
+        read_plan("slipform", ["--report", mine])
+    (tmp_path / "norms.txt").write_text(
+        "Word\tConc.M\tDom_Pos\n" + "".join(f"{word}\t4.0\tNoun\n" for word in DRAWABILITY)
+    )
+    words = ["--dataset_rows", "64", "--concreteness_ratings", str(tmp_path / "norms.txt")]
+    arms, notes = arms_of(read_plan("slipform", ["--report", mine, *words]), tmp_path)
+    margins = {arm.name: arm.arguments.get("static_margin") for arm in arms}
+    bands = method_arm(read_recipe("slipform", ["--dataset_rows", "64"]), arms[1].rows)
+    expected = mean_margin(bands, rated_config(bands))
+    assert margins == {
+        "bands/1/adaptive": None,
+        "bands/1/equal": pytest.approx(expected),
+        "human/1/adaptive": None,
+        "human/1/equal": 0,
+    }
+    assert abs(expected) > 0.01
+    assert any(note.endswith("; the file of human ratings is not of these rows") for note in notes)
 
 
 def test_the_folder_that_is_asked_for_is_taken(tmp_path):
