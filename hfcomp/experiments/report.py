@@ -14,22 +14,20 @@ import pandas as pd
 from hfcomp.evaluation.blind.report import blind_section
 from hfcomp.evaluation.blind.results import BlindResults, write_blind
 from hfcomp.experiments.experiment_config import SAME_BATCH, STATIC_MARGIN
+from hfcomp.experiments.questions import answer, lines_that_fall, questions_panel
 from hfcomp.merging.report import front_figure, points_table
 from hfcomp.merging.sweep import Swept
 from hfcomp.reporting import tables
 from hfcomp.reporting.cards.runs import FIGURE, write_run_cards
-from hfcomp.reporting.format import direction, has_interval, number, p_value
 from hfcomp.reporting.lines import (
     Line,
     difference,
     general_of,
     models_of,
-    name_of,
     of_aspect,
     points_of,
     primary_of,
     strictest,
-    subsets_of,
 )
 from hfcomp.reporting.pages.items import ItemBrowser
 from hfcomp.reporting.report import Lines, Report, Section, titled
@@ -106,6 +104,7 @@ def run_report(
     reference = BASE if models[:1] == [BASE] and len(models) > 1 else None
     general = general_of(lines, facts.get("general_average"))
     title = titled(f"{method}: composition, and what became of general abilities", caveat)
+    lead = questions_panel(lines, general) if reference else None
     drawn = [*strictest(of_aspect(lines, "composition")), *of_aspect(lines, "general")]
     against = [(method, name) for name in models[:-1]]
     forgotten = [(name, BASE) for name in models[1:]] if reference else []
@@ -117,9 +116,10 @@ def run_report(
 
     known = [f"{name}: {meaning}" for name, meaning in meanings(models, facts, swept or {}).items()]
     sections = [
-        Section("", [tables.figure_of_lines(FIGURE, title, drawn, reference=reference, main=method)]),
+        Section("", [tables.figure_of_lines(FIGURE, title, drawn, reference=reference, main=method, lead=lead)]),
         *tables.sections_of_lines(lines, pairs, reference=reference, general=general, brief=brief),
         *([blind_section(facts["blind"], models, brief=brief)] if facts.get("blind") else []),
+        Section("Lines that fall", [] if brief else [Lines(lines_that_fall(lines))]),
         _guard_section(facts, swept, titled(f"Forgetting guard: {method}", caveat), brief=brief),
         Section("Cost", [tables.costs(tables.mean_stages([asdict(stage) for stage in stages]))]),
         Section("Models", [Lines(known), *([] if brief else [tables.facts_table(facts["models"])])]),
@@ -127,7 +127,7 @@ def run_report(
     ]
     how = [tables.legend(lines, adjusted=tables.ADJUSTED_IN_RUNS, brief=brief)]
     closing = _closing(folder, facts) if folder else {}
-    verdict = [*judgement(lines, general), *_guarded(lines, general, swept or {}, method)]
+    verdict = [*answer(lines, general, facts.get("published", ())), *_guarded(lines, general, swept or {}, method)]
     return Report(method, caveat, verdict, sections, how, () if brief else facts["notes"], closing)
 
 
@@ -183,76 +183,3 @@ def evaluate_command(models: Mapping[str, str]) -> str:
     """The command that scores models, by name their paths, on benchmarks."""
     named = [f"{name}={path}" for name, path in models.items()]
     return shlex.join(["hfcomp", "evaluate", *named, "--suite", "compositional"])
-
-
-def judgement(lines: Sequence[Line], general: Line | None = None) -> list[str]:
-    """What a reader must not miss: whether the objective adds to its batch, and what was forgotten.
-
-    `general` is the mean of general abilities, where it is known.
-    """
-    models = models_of(lines)
-    if len(models) < 2 or models[0] != BASE:
-        return []
-    method = models[-1]
-    return [text for text in (_against_same_batch(lines, method), _price(lines, general, method)) if text]
-
-
-def _against_same_batch(lines: Sequence[Line], method: str) -> str | None:
-    primary = primary_of(lines)
-    if primary is None or method == SAME_BATCH:
-        return None
-    gain = difference(primary, method, SAME_BATCH)
-    if gain is None:
-        return f"There is no {SAME_BATCH} control here, so what {method} adds to its own batch is not shown."
-    sign = direction(gain)
-    if sign is None:
-        verdict = f"Whether {method} beats {SAME_BATCH} on this seed is not known"
-    elif sign > 0 and number(primary["models"][method]["value"]) < number(primary["chance"]):
-        verdict = f"{method} is above {SAME_BATCH} on this seed, but both are below chance"
-    elif sign > 0:
-        verdict = f"{method} beats {SAME_BATCH} on this seed"
-    else:
-        verdict = f"{method} does not beat {SAME_BATCH} on this seed" + (", it is below it" if sign < 0 else "")
-    test = f"p {p_value(gain.get('p'))}" + ("" if has_interval(gain) else ", no interval")
-    return f"{verdict}: {points_of(gain, primary)} on {primary['primary']} (primary endpoint, {test})."
-
-
-def _price(lines: Sequence[Line], general: Line | None, method: str) -> str:
-    """What was forgotten: the mean of general abilities, and each line that has fallen.
-
-    What the method itself costs is the difference to `same-batch`, which forgets what any training on these rows does;
-    the difference to the base stands next to it.
-    """
-    abilities = subsets_of(of_aspect(lines, "general"))
-    if not abilities:
-        return "Price: not known, as no general ability was scored."
-    control = [SAME_BATCH] if SAME_BATCH in models_of(lines) and method != SAME_BATCH else []
-    sentences = []
-    if general is not None:
-        sentences.append(f"general abilities {_against(general, method, [*control, BASE])} ({name_of(general)})")
-    beyond = _fallen(abilities, method, SAME_BATCH) if control else []
-    if beyond:
-        more = "; ".join(f"{name_of(line)} {_against(line, method, [SAME_BATCH, BASE])}" for line in beyond)
-        sentences.append(f"{method} forgets more than {SAME_BATCH}: {more}")
-    elif control:
-        sentences.append(f"{method} forgets nothing significantly beyond {SAME_BATCH}")
-    untested = [line for line in abilities if control and direction(difference(line, method, SAME_BATCH)) is None]
-    if untested:
-        sentences[-1] += f"; {len(untested)} of {len(abilities)} lines have no test against {SAME_BATCH}"
-    fallen = [line for line in _fallen(abilities, method, BASE) if line not in beyond]
-    if fallen:
-        listed = "; ".join(_fall(line, method, control) for line in fallen)
-        sentences.append((f"Against {BASE}, {method} forgets: " if control else f"{method} forgets: ") + listed)
-    elif not control:
-        sentences.append("None of them falls significantly")
-    return f"Price on this seed: {'. '.join(sentences)}."
-
-
-def _fallen(lines: Sequence[Line], method: str, other: str) -> list[Line]:
-    return [line for line in lines if direction(difference(line, method, other)) == -1]
-
-
-def _fall(line: Line, method: str, controls: Sequence[str]) -> str:
-    """The difference to the base, with those of controls."""
-    beside = "".join(f" ({name} {points_of(difference(line, name, BASE), line)})" for name in controls)
-    return f"{name_of(line)} {points_of(difference(line, method, BASE), line)}{beside}"

@@ -28,6 +28,7 @@ STYLES = {
 DASHES = ("solid", "solid", "dashed", "dotted", "dashed", "dashdot")
 WIDTH = 11.5  # inches
 PANEL = (5.4, 4.3)  # inches, of curves and paths
+ABOUT = 0.9  # inches of a panel's title and axis
 LABEL = 24  # letters of a row's label in a line
 LETTER = 0.085  # inches of a letter in the legend
 GRID = "#DDDDDD"
@@ -40,7 +41,7 @@ class Points:
     """A panel of rows from top to bottom, in each of which every model has a point with its interval.
 
     A row is a label, the estimate of each model (`None` is not drawn) and chance. Differences are read against 0 and
-    not against chance.
+    not against chance. A note is written beside each row.
     """
 
     title: str
@@ -48,6 +49,7 @@ class Points:
     rows: Sequence[tuple[str, Mapping[str, Estimate | None], float | None]]
     names: Sequence[str]
     differences: bool = False
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -95,13 +97,17 @@ class Paths:
 
 @dataclass(frozen=True)
 class Figure:
-    """A PNG of panels of one kind, with a caption below; the main model is drawn larger."""
+    """A PNG of panels of one kind, with a caption below; the main model is drawn larger.
+
+    The first panel of points, `lead`, is as wide as the figure, above the others.
+    """
 
     name: str
     title: str
     panels: Sequence[Points] | Sequence[Curves] | Sequence[Paths]
     caption: str = ""
     main: str | None = None
+    lead: Points | None = None
 
     def filled(self) -> list[Any]:
         """The panels that show something."""
@@ -124,26 +130,30 @@ def draw(figure: Figure) -> bytes:
     import matplotlib
 
     panels = figure.filled()
-    names = list(dict.fromkeys(name for panel in panels for name in panel.names))
+    lead = [figure.lead] if figure.lead is not None and figure.lead.rows else []
+    names = list(dict.fromkeys(name for panel in [*panels, *lead] for name in panel.names))
     styles = styles_of(names, figure.main)
     points = isinstance(panels[0], Points)
     columns = len(panels) if points else min(len(panels), 3 if len(panels) > 4 else 2)
     lines = math.ceil(len(panels) / columns)
     size = PANEL[0] * max(columns, 1.5), PANEL[1] * lines
     if points:
-        size = (WIDTH if columns > 1 else 0.7 * WIDTH), max(map(_height, panels)) + 0.9
+        size = (WIDTH if columns > 1 else 0.7 * WIDTH), max(map(_height, panels)) + ABOUT
     with matplotlib.rc_context({"text.parse_math": False}):  # a "$" in a name is no formula
-        canvas, places = _layout(figure, size, (lines, columns), {name: styles[name] for name in names})
-        for axes, panel in zip(places, panels, strict=False):
+        heights = [*(_height(panel) + ABOUT for panel in lead), size[1]]
+        canvas, places = _layout(figure, (size[0], heights), (lines, columns), {name: styles[name] for name in names})
+        for number, (axes, panel) in enumerate(zip(places, [*lead, *panels], strict=False)):
             if isinstance(panel, Points):
                 _draw_points(axes, panel, styles, figure.main)
-                rows = max(len(panel.rows), 0.5 * max(len(one.rows) for one in panels))  # a short one is not blown up
+                beside = lead if number < len(lead) else panels
+                rows = max(len(panel.rows), 0.5 * max(len(one.rows) for one in beside))  # a short one is not blown up
                 axes.set_ylim(rows - 0.5, -0.5)
             else:
                 (_draw_curves if isinstance(panel, Curves) else _draw_paths)(axes, panel, styles)
                 axes.set(xlabel=panel.axes[0], ylabel=panel.axes[1])
                 axes.grid(color=GRID, linewidth=0.8)
-            axes.set_title(textwrap.fill(_line(panel.title), int(11 * size[0] / columns)), loc="left", fontsize=10)
+            width = size[0] if number < len(lead) else size[0] / columns
+            axes.set_title(textwrap.fill(_line(panel.title), int(11 * width)), loc="left", fontsize=10)
             axes.set_axisbelow(True)
             axes.spines[["top", "right"]].set_visible(False)
         return png(canvas)
@@ -156,8 +166,13 @@ def png(canvas: Any) -> bytes:
     return content.getvalue()
 
 
-def _layout(figure: Figure, size: tuple[float, float], grid: tuple[int, int], styles: Mapping[str, Style]) -> Any:
-    """An empty figure with strips for title, legend and caption, and axes for the panels."""
+def _layout(
+    figure: Figure, size: tuple[float, Sequence[float]], grid: tuple[int, int], styles: Mapping[str, Style]
+) -> Any:
+    """An empty figure with strips for title, legend and caption, and axes for the lead, if any, and the panels.
+
+    Its size is the width and the heights of these.
+    """
     from matplotlib.figure import Figure as Canvas
     from matplotlib.lines import Line2D
 
@@ -166,10 +181,10 @@ def _layout(figure: Figure, size: tuple[float, float], grid: tuple[int, int], st
     caption = textwrap.wrap(_line(figure.caption), int(14 * width))
     shown = [textwrap.shorten(_line(name), int(width / LETTER) - 6, placeholder="...") for name in styles]
     columns = max(1, min(len(shown), int(width / (LETTER * max(map(len, shown)) + 0.5))))
-    heights = [0.22 * len(title) + 0.08, 0.22 * math.ceil(len(shown) / columns) + 0.1, size[1], 0.16 * len(caption)]
+    heights = [0.22 * len(title) + 0.08, 0.22 * math.ceil(len(shown) / columns) + 0.1, *size[1], 0.16 * len(caption)]
     canvas = Canvas(figsize=(width, sum(heights)), layout="constrained")
-    strips = canvas.add_gridspec(4, 1, height_ratios=[max(height, 0.01) for height in heights])
-    above, legend, below = (canvas.add_subplot(strips[row]) for row in (0, 1, 3))
+    strips = canvas.add_gridspec(len(heights), 1, height_ratios=[max(height, 0.01) for height in heights])
+    above, legend, below = (canvas.add_subplot(strips[row]) for row in (0, 1, -1))
     for strip in (above, legend, below):
         strip.axis("off")
     above.text(0, 0.5, "\n".join(title), va="center", transform=above.transAxes, fontsize=12, weight="bold")
@@ -177,7 +192,8 @@ def _layout(figure: Figure, size: tuple[float, float], grid: tuple[int, int], st
     handles = [Line2D([], [], color=color, marker=marker, linestyle="none") for color, marker in styles.values()]
     legend.legend(handles, shown, loc="center", ncols=columns, frameon=False, columnspacing=1.4, borderpad=0)
     same_height = isinstance(figure.panels[0], Curves)  # curves of several panels are compared by height
-    return canvas, strips[2].subgridspec(*grid).subplots(squeeze=False, sharey=same_height).ravel()
+    lead = [canvas.add_subplot(strips[row]) for row in range(2, len(heights) - 2)]
+    return canvas, [*lead, *strips[-2].subgridspec(*grid).subplots(squeeze=False, sharey=same_height).ravel()]
 
 
 def _line(text: str) -> str:
@@ -186,19 +202,28 @@ def _line(text: str) -> str:
 
 def _height(panel: Points) -> float:
     """Inches, with room for points one below another in each row, and for its label."""
-    lines = max(len(textwrap.wrap(label, LABEL)) for label, _, _ in panel.rows)
-    return len(panel.rows) * max(0.32, 0.07 * len(panel.names) + 0.07, 0.17 * lines)
+    lines = max(len(textwrap.wrap(label, _label(panel))) for label, _, _ in panel.rows)
+    points = max(sum(one is not None for one in estimates.values()) for _, estimates, _ in panel.rows)
+    return len(panel.rows) * max(0.32, 0.07 * points + 0.07, 0.17 * lines)
+
+
+def _label(panel: Points) -> int:
+    """Letters of a row's label in a line; a panel with notes is as wide as the figure."""
+    return (2 if panel.notes else 1) * LABEL
 
 
 def _draw_points(axes: Any, panel: Points, styles: Mapping[str, Style], main: str | None) -> None:
-    for index, name in enumerate(panel.names):
+    orders = [[name for name in panel.names if estimates.get(name) is not None] for _, estimates, _ in panel.rows]
+    for name in panel.names:
         color, marker = styles[name]
-        offset = (index - (len(panel.names) - 1) / 2) * 0.8 / len(panel.names)
-        found = ((place, estimates.get(name)) for place, (_, estimates, _) in enumerate(panel.rows))
-        known = [(place, estimate) for place, estimate in found if estimate is not None]
+        known = [
+            (place + (order.index(name) - (len(order) - 1) / 2) * 0.8 / len(order), panel.rows[place][1][name])
+            for place, order in enumerate(orders)
+            if name in order
+        ]
         axes.errorbar(
             [100 * number(estimate["value"]) for _, estimate in known],
-            [place + offset for place, _ in known],
+            [place for place, _ in known],
             xerr=[[_side(estimate, bound) for _, estimate in known] for bound in ("low", "high")],
             fmt=marker,
             color=color,
@@ -217,7 +242,9 @@ def _draw_points(axes: Any, panel: Points, styles: Mapping[str, Style], main: st
             axes.vlines(100 * number(chance), place - 0.45, place + 0.45, "black", linestyles="dotted", linewidth=1.2)
     low, high = axes.get_xlim()
     axes.set_xlim(*((min(low, -1), max(high, 1)) if panel.differences else (min(low, -2), max(high, 102))))
-    axes.set_yticks(range(len(panel.rows)), [textwrap.fill(label, LABEL) for label, _, _ in panel.rows])
+    axes.set_yticks(range(len(panel.rows)), [textwrap.fill(label, _label(panel)) for label, _, _ in panel.rows])
+    for place, note in enumerate(panel.notes):
+        axes.text(1.01, place, note, va="center", fontsize=9, transform=axes.get_yaxis_transform())
     axes.set_xlabel(panel.axis)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color=GRID, linewidth=0.8)
@@ -264,6 +291,7 @@ def _draw_paths(axes: Any, panel: Paths, styles: Mapping[str, Style]) -> None:
 
 
 def _side(estimate: Estimate, bound: str) -> float:
-    """Length of one side of an interval in percent, 0 where there is none."""
-    length = 100 * abs(number(estimate.get(bound)) - number(estimate["value"]))
+    """Length of one side of an interval, or of the range of seeds, in percent; 0 where there is none."""
+    end = estimate.get(bound, estimate.get({"low": "lowest", "high": "highest"}[bound]))
+    length = 100 * abs(number(end) - number(estimate["value"]))
     return 0.0 if math.isnan(length) else length

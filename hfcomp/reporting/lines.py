@@ -8,15 +8,19 @@ estimate) and `differences` (name to reference to estimate); means over subsets 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hfcomp.metrics.units import HEADLINE_METRIC, MIXED, PERCENT, Unit, unit_of
+from hfcomp.metrics.units import HEADLINE_METRIC, LOWER_IS_BETTER, MIXED, PERCENT, Unit, unit_of
 from hfcomp.reporting.format import Estimate, number, with_interval
 
 Line = dict[str, Any]
 KEYS = ("benchmark", "subset", "metric")
 ASPECTS = {"composition": "Composition", "general": "General abilities"}
+EDGE = 0.02
+"""How near to chance or to 1 all models of a line are that is at the floor or at the ceiling."""
+FLOOR, CEILING = "floor", "ceiling"
 MOST_SUBSETS = 12
 """Of a metric with more subsets than that, the averages stand for them; where there are none, the first ones."""
 
@@ -29,6 +33,35 @@ def models_of(lines: Sequence[Line]) -> list[str]:
 def num_seeds(lines: Iterable[Line]) -> int:
     """Number of seeds that the models were trained with; 1 if values are of a single one."""
     return max((len((one or {}).get("seeds", [0])) for line in lines for one in line["models"].values()), default=1)
+
+
+def edge_of(line: Line) -> str:
+    """`FLOOR` if no model's value is more than `EDGE` above chance, `CEILING` if none is more than that below 1.
+
+    Without a chance the floor is at 0. Lines in other units than percent, or of which lower is better, have neither.
+    """
+    known = [number((one or {}).get("value")) for one in line["models"].values()]
+    if not known or unit_of_line(line) != PERCENT or line["metric"] in LOWER_IS_BETTER or any(map(math.isnan, known)):
+        return ""
+    lowest = max(0.0, number(line.get("chance"))) if line.get("chance") is not None else 0.0
+    slack = EDGE + 1e-9  # of binary fractions
+    return FLOOR if max(known) <= lowest + slack else CEILING if min(known) >= 1 - slack else ""
+
+
+def with_edge(label: str, line: Line) -> str:
+    """A label with the floor or the ceiling that its line is at."""
+    edge = edge_of(line)
+    return f"{label} ({edge})" if edge else label
+
+
+def parts_of(line: Line, lines: Sequence[Line]) -> list[list[Line]]:
+    """The lines that a mean is made of, one list for each of its parts; of another line itself."""
+    known = {tuple(one[key] for key in KEYS): one for one in lines if not one.get("average")}
+    groups = [[tuple(key)] for key in line.get("lines", ())]
+    if not groups:
+        groups = [[(line["benchmark"], one, line["metric"]) for one in group] for group in line.get("groups") or ()]
+    found = [[known[key] for key in group if key in known] for group in groups]
+    return [part for part in found if part] or [[line]]
 
 
 def of_aspect(lines: Iterable[Line], aspect: str) -> list[Line]:

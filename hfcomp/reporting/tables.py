@@ -26,9 +26,11 @@ from hfcomp.reporting.lines import (
     name_of,
     num_seeds,
     of_aspect,
+    parts_of,
     primary_of,
     standing,
     unit_of_line,
+    with_edge,
     with_note,
 )
 from hfcomp.reporting.report import Part, Section, Table
@@ -64,6 +66,7 @@ LONGEST_NAME = 16
 MANY_ROWS = 24
 MOST_ROWS = 40
 VALUES = "percent, 95 % intervals (dotted: chance)"
+MEANS = "percent, lowest to highest seed; base: 95 % interval (dotted: chance)"
 CHANGES = "points against {reference}, 95 % intervals (left of 0: forgotten)"
 
 Pairs = Sequence[tuple[str, str]]
@@ -142,7 +145,7 @@ def values(lines: Sequence[Line], *, brief: bool = False) -> list[Table]:
         kinds = {(line["benchmark"], line["metric"]) for line in own}
         hidden = sum((line["benchmark"], line["metric"]) in kinds for line in lines) - len(own)
         about = [title, "percent" if all_percent(own) else "", counts(own), f"{hidden:,} {MORE}" if hidden else ""]
-        columns = {"": labels}
+        columns = {"": list(map(with_edge, labels, own))}
         if any(line.get("chance") is not None for line in own):
             columns["chance"] = [decimal(line["chance"], unit_of_line(line)) for line in own]
         for key in ("items",) if brief else ("items", "images"):
@@ -307,31 +310,41 @@ def made_table(*parts: Mapping[str, Any]) -> Table:
 
 
 def figure_of_lines(
-    name: str, title: str, lines: Sequence[Line], *, reference: str | None = None, main: str | None = None
+    name: str,
+    title: str,
+    lines: Sequence[Line],
+    *,
+    reference: str | None = None,
+    main: str | None = None,
+    lead: Points | None = None,
 ) -> Figure:
     """Points with intervals: values of composition, and of general abilities, or of those that stand for many.
 
-    The primary endpoint is the first, whatever stands for the others.
-    With a reference, general abilities are drawn as differences to that model. The main model is drawn larger.
+    The primary endpoint is the first, then its parts if there is room, whatever stands for the others.
+    With a reference, general abilities are drawn as differences to that model. The main model is drawn larger. A lead
+    stands above the others.
     """
-    panels = []
+    panels, several = [], num_seeds(lines) > 1
     for aspect, words in ASPECTS.items():
         of_panel = of_aspect(lines, aspect)
         choices = of_panel, standing(of_panel), foremost(of_panel)
         chosen = next((kept for kept in choices if len(kept) <= MANY_ROWS), choices[-1])
         primary = [line for line in of_panel if line.get("primary")]
-        chosen = [*primary, *(line for line in chosen if not line.get("primary"))]
+        parts = [line for one in primary for part in parts_of(one, of_panel) for line in part if line is not one]
+        first = [*primary, *(parts if len(chosen) + len(parts) <= MANY_ROWS else [])]
+        chosen = [*first, *(line for line in chosen if not any(line is one for one in first))]
         compared = reference if aspect == "general" else None
         names = [model for model in models_of(lines) if model != compared]
         shared, labels = distinct_labels(chosen, notes=False)
-        parts = [words, shared, counts(chosen)]
-        parts += [f"first {MOST_ROWS} of {len(chosen)} lines"] if len(chosen) > MOST_ROWS else []
+        about = [words, shared, counts(chosen)]
+        about += [f"first {MOST_ROWS} of {len(chosen)} lines"] if len(chosen) > MOST_ROWS else []
         rows = []
         for label, line in zip(labels, chosen[:MOST_ROWS] if names else [], strict=False):
             estimates = {
                 model: difference(line, model, compared) if compared else line["models"].get(model) for model in names
             }
+            label = with_edge(label, line)
             rows.append((label + (" (x 100)" if unit_of_line(line).note else ""), estimates, line["chance"]))
-        axis = CHANGES.format(reference=compared) if compared else VALUES
-        panels.append(Points(", ".join(filter(None, parts)), axis, rows, names, differences=bool(compared)))
-    return Figure(name, title, panels, main=main)
+        axis = CHANGES.format(reference=compared) if compared else (MEANS if several else VALUES)
+        panels.append(Points(", ".join(filter(None, about)), axis, rows, names, differences=bool(compared)))
+    return Figure(name, title, panels, main=main, lead=lead)

@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from hfcomp.experiments.report import judgement, publish_run, run_report
+from hfcomp.experiments.questions import answer, lines_that_fall, questions_panel
+from hfcomp.experiments.report import publish_run, run_report
 from hfcomp.reporting.lines import general_of, of_aspect, strictest
 from hfcomp.reporting.pages.report import report_page
 from hfcomp.reporting.saving import render_markdown, save_report
@@ -73,7 +74,7 @@ def test_every_number_is_whole_in_80_columns_without_colour(extreme):
     assert max(map(len, text.splitlines())) <= 80
     rows = table(text, "sandbox: group, percent, 400 items of 400 images")
     for kind, shares in GROUP.items():
-        chance, *cells = rows[kind]
+        chance, *cells = [cell for cell in rows[kind] if cell not in ("(floor)", "(ceiling)")]
         assert chance == "16.7"
         assert [cell.rstrip("*") for cell in cells] == [f"{100 * share:.1f}" for share in shares]
     assert table(text, "Cost")["same-batch"][:5] == ["12,500", "12,800,000", "25,600,000", "18,432.2", "1,152.7"]
@@ -128,39 +129,83 @@ def changed(kind_share: float) -> list[dict]:
 @pytest.mark.parametrize(
     ("share", "sentence"),
     [
-        (0.9, "Slipform beats same-batch on this seed: +40.0 ["),
-        (
-            0.505,
-            "Slipform does not beat same-batch on this seed: +0.5 [-1.7, +2.7] points on sandbox: average group",
-        ),
-        (0.2, "Slipform does not beat same-batch on this seed, it is below it: -30.0"),
+        (0.9, "What did Slipform add? A gain against same-batch: +40.0 ["),
+        (0.505, "What did Slipform add? No difference shown against same-batch: +0.5 [-1.7, +2.7] points (p <0.001)."),
+        (0.2, "What did Slipform add? A loss against same-batch: -30.0 ["),
     ],
 )
-def test_the_verdict_against_the_same_batch_is_in_every_report(share, sentence):
+def test_the_answers_are_in_every_report(share, sentence):
     lines = changed(share)
-    assert any(said.startswith(sentence) for said in judgement(lines))
+    negatives = "What did the negatives give? Not known against plain: +30.0 points (no interval)."
+    assert any(said.startswith(sentence) for said in answer(lines))
     for text in (printed(lines), markdown(lines)):
-        assert sentence in " ".join(text.replace("*", "").split())
-    assert markdown(lines).index("**Slipform") < markdown(lines).index("## Gain beside forgetting")
+        said = " ".join(text.replace("*", "").split())
+        assert sentence in said and negatives in said and "On this seed. Endpoint: sandbox: average group" in said
+    assert markdown(lines).index("**What did Slipform") < markdown(lines).index("## Gain beside forgetting")
 
 
 @pytest.mark.parametrize(
     ("p", "sentence"),
     [
-        (
-            0.0004,
-            "Slipform beats same-batch on this seed: +40.0 points on sandbox: average group (primary endpoint, p <0",
-        ),
-        (0.4, "Slipform does not beat same-batch on this seed: +40.0 points on"),
-        (None, "Whether Slipform beats same-batch on this seed is not known: +40.0 points on"),
+        (0.0004, "A gain against same-batch: +40.0 points (p <0.001, no interval)."),
+        (0.4, "No difference shown against same-batch: +40.0 points (p 0.400, no interval)."),
+        (None, "Not known against same-batch: +40.0 points (p -, no interval)."),
     ],
 )
-def test_a_verdict_without_an_interval_goes_by_p(p, sentence):
+def test_an_answer_without_an_interval_goes_by_p(p, sentence):
     """A subset of a single image leaves the average without an interval."""
     lines = changed(0.9)
     lines[0]["differences"]["Slipform"]["same-batch"].update(low=None, high=None, p=p)
-    said = judgement(lines)[0]
-    assert said.startswith(sentence) and said.endswith(", no interval).")
+    assert answer(lines)[2] == f"What did Slipform add? {sentence}"
+
+
+def with_models(lines: list[dict], **shares: float) -> list[dict]:
+    """The same lines with further models before the method, each with a share of every line."""
+    found = []
+    for entry in lines:
+        models, method = dict(entry["models"]), entry["models"]["Slipform"]
+        del models["Slipform"]
+        new = {name.replace("_", "-"): {"value": share} for name, share in shares.items()}
+        differences = {name: dict(part) for name, part in entry["differences"].items()}
+        for name, cell in {**new, "Slipform": method}.items():
+            for other in {**models, **new}:
+                if other != name:
+                    value = cell["value"] - {**models, **new}[other]["value"]
+                    change = {"value": value, "low": value - 0.02, "high": value + 0.02, "p": 0.01}
+                    differences.setdefault(name, {}).setdefault(other, change)
+        found.append({**entry, "models": {**models, **new, "Slipform": method}, "differences": differences})
+    return found
+
+
+def test_a_static_margin_and_human_ratings_are_answers_too():
+    shares = {"static_margin": 0.8, "static_margin_human": 0.505, "Slipform_human": 0.51}
+    lines = with_models(changed(0.9), **shares)
+    published = [{"model": "Slipform", "reference": "static-margin", "value": 0.0011, "place": "a paper, Table 2"}]
+    _, _, margin, human, _ = answer(lines, None, published)
+    assert margin == (
+        "What did the margin add? A gain against static-margin: +10.0 [+8.0, +12.0] points; against same-batch: +40.0 "
+        "[+37.8, +42.2] points (p <0.001). The paper's own: +0.11 against static-margin (a paper, Table 2)."
+    )
+    assert human == (
+        "And with human ratings? No difference shown against static-margin-human: +0.5 [-1.5, +2.5] points; against "
+        "same-batch: +1.0 [-1.0, +3.0] points (p 0.010)."
+    )
+    panel = questions_panel(lines, None)
+    assert [label for label, _, _ in panel.rows] == [
+        "negatives: same-batch minus plain",
+        "method: Slipform minus static-margin",
+        "method: Slipform minus same-batch",
+        "human ratings: Slipform-human minus static-margin-human",
+        "human ratings: Slipform-human minus same-batch",
+    ]
+    assert panel.notes[1] == "+10.0 [+8.0, +12.0], a gain" and panel.title == "Gain on sandbox: average group"
+
+
+def test_over_several_seeds_the_answers_do_not_say_that_they_are_of_one():
+    lines = changed(0.9)
+    for entry in lines:
+        entry["models"]["Slipform"] = {"value": 0.9, "lowest": 0.8, "highest": 0.95, "seeds": [0.8, 0.95, 0.95]}
+    assert answer(lines)[0].startswith("Over 3 seeds. Endpoint: sandbox: average group")
 
 
 def test_what_was_forgotten_without_an_interval_goes_by_p():
@@ -168,43 +213,42 @@ def test_what_was_forgotten_without_an_interval_goes_by_p():
     for entry, p in zip(lines, (0.001, 0.3), strict=True):
         for other in ("base", "same-batch"):
             entry["differences"]["Slipform"][other].update(low=None, high=None, p=p)
-    (said,) = judgement(lines)
+    assert answer(lines)[-1] == (
+        "What did Slipform cost in general abilities? Of 2 lines fall: 1 against same-batch, 1 against base."
+    )
     forgotten = "sandbox retrieval recall@1 -10.0 points against same-batch, -10.0 points against base"
-    assert said == f"Price on this seed: Slipform forgets more than same-batch: {forgotten}."
+    assert lines_that_fall(lines) == [f"more than same-batch: {forgotten}"]
 
 
-def test_the_price_is_what_the_method_forgets_beyond_its_control_with_the_base_beside_it():
+def test_the_cost_is_what_the_method_forgets_beyond_its_control_with_the_base_beside_it():
     """Every control loses the places, since captions never mention them: the method adds nothing to that."""
     place = line("place", "accuracy", (0.9, 0.18, 0.2, 0.19, 0.17, 0.2), general=True, benchmark="zero-shot")
     recall = line("all", "recall@1", (0.6, 0.6, 0.58, 0.6, 0.6, 0.5), general=True, benchmark="COCO")
-    (said,) = judgement([place, recall], general_of([place, recall], average_of([place, recall])))
-    headline, more, rest = said.split(". ")
-    assert headline == (
-        "Price on this seed: general abilities -4.0 [-6.2, -1.8] points against same-batch, -40.0 [-42.2, -37.8] "
-        "points against base (average of 2 lines)"
+    said = answer([place, recall], general_of([place, recall], average_of([place, recall])))[-1]
+    assert said == (
+        "What did Slipform cost in general abilities? A loss against same-batch: -4.0 [-6.2, -1.8] points; against "
+        "base: -40.0 [-42.2, -37.8] points. Of 2 lines fall: 1 against same-batch, 2 against base."
     )
+    more, alone = lines_that_fall([place, recall])
     assert more == (
-        "Slipform forgets more than same-batch: COCO recall@1 -8.0 [-10.2, -5.8] points against same-batch, -10.0 "
-        "[-12.2, -7.8] points against base"
+        "more than same-batch: COCO recall@1 -8.0 [-10.2, -5.8] points against same-batch, -10.0 [-12.2, -7.8] points "
+        "against base"
     )
-    assert rest == (
-        "Against base, Slipform forgets: zero-shot place accuracy -70.0 [-72.2, -67.8] points (same-batch -70.0 "
-        "[-72.2, -67.8] points)."
+    assert alone == (
+        "against base alone: zero-shot place accuracy +0.0 [-2.2, +2.2] points against same-batch, -70.0 [-72.2, "
+        "-67.8] points against base"
     )
-    alone = without([place, recall], "same-batch")
-    (said,) = [
-        sentence for sentence in judgement(alone, general_of(alone, average_of([place]))) if "Price" in sentence
-    ]
-    assert (
-        "same-batch" not in said and "Slipform forgets: zero-shot place accuracy -70.0 [-72.2, -67.8] points;" in said
-    )
+    kept = without([place, recall], "same-batch")
+    assert all("same-batch" not in text for text in lines_that_fall(kept))
+    said = answer(kept, general_of(kept, average_of([place])))[-1]
+    assert "same-batch" not in said and "Of 2 lines fall: 2 against base." in said
+    assert markdown([place, recall]).count(f"- {more}") == 1 and "Lines that fall" not in printed([place, recall])
 
 
 def test_a_line_without_a_test_against_the_control_is_not_said_to_be_kept():
     lines = [line(name, "accuracy", (0.9, 0.5, 0.6, 0.5, 0.5, 0.6), general=True) for name in ("place", "shape")]
     del lines[0]["differences"]["Slipform"]["same-batch"]
-    (said,) = judgement(lines)
-    assert "Slipform forgets nothing significantly beyond same-batch; 1 of 2 lines have no test against same-" in said
+    assert "fall: 0 against same-batch (1 have no test), 2 against base." in answer(lines)[-1]
 
 
 def test_every_caveat_is_in_terminal_markdown_and_page():
@@ -221,12 +265,14 @@ def test_the_run_ends_with_verdict_price_files_and_the_next_command(tmp_path):
         (tmp_path / name).touch()
     models = {name: {"path": "openai/clip"} for name in MODELS}
     text = whole(all_lines(), folder=tmp_path, models=models, method="Slipform")
-    said = " ".join(text[text.index("\nSlipform beats") :].split())
+    said = " ".join(text[text.index("\nOn this seed.") :].split())
     found = re.fullmatch(
-        r"(Slipform beats same-batch .*\.) (Price on .*\.) report: (.*), (.*) model: (.*) next: (.*)", said
+        r"(On this seed.* add\? A gain .*\.) (What did Slipform cost .*\.) report: (.*), (.*) model: (.*) next: (.*)",
+        said,
     )
-    assert "+5.4 [+3.2, +7.6] points against base (average of 2 lines). Slipform forgets more than" in found[2]
-    assert "text-to-image recall@1 -7.4 [-9.6, -5.2] points against same-batch, -3.6 [-5.8, -1.4]" in found[2]
+    assert "add? A gain against same-batch: +3.1 [+0.9, +5.3] points (p <0.001). What did" in said
+    assert "a gain against base: +5.4 [+3.2, +7.6] points. Of 2 lines fall: 1 against same-batch, 1 " in found[2]
+    assert text[text.index("\nOn this seed.") :].count("\n") <= 11  # with an empty line at either end
     folder = str(tmp_path)
     assert found.groups()[2:5] == (f"{folder}/report.md", f"{folder}/figure.png", f"{folder}/method")
     assert found[6] == f"hfcomp evaluate base=openai/clip Slipform={folder}/method --suite compositional"
@@ -236,11 +282,13 @@ def test_the_run_ends_with_verdict_price_files_and_the_next_command(tmp_path):
 def test_a_primary_endpoint_that_is_no_share_has_one_unit_everywhere():
     tau = line("all", "kendall tau", (0.4, 0.45, 0.5, 0.42, 0.43, 0.55), benchmark="H", primary="H: kendall tau")
     rank = line("all", "reciprocal rank", (0.6, 0.6, 0.6, 0.6, 0.6, 0.5), benchmark="R", general=True)
-    won, forgotten = judgement([tau, rank])
-    assert won.startswith("Slipform beats same-batch on this seed: +0.050 [+0.028, +0.072] (-1 to 1) on H: kendall")
+    _, _, won, forgotten = answer([tau, rank], rank)
+    assert won.startswith("What did Slipform add? A gain against same-batch: +0.050 [+0.028, +0.072] (-1 to 1) (p <")
     lost = "-0.100 [-0.122, -0.078] (0 to 1)"
-    more = f"Slipform forgets more than same-batch: R reciprocal rank {lost} against same-batch, {lost} against base"
-    assert forgotten == f"Price on this seed: {more}."
+    assert f"A loss against same-batch: {lost}; against base: {lost}. Of 1 line fall: 1 ag" in forgotten
+    assert lines_that_fall([tau, rank]) == [
+        f"more than same-batch: R reciprocal rank {lost} against same-batch, {lost} against base"
+    ]
     text = printed([tau, rank], general_average=None)
     assert table(text, "Gain beside forgetting")["Slipform"][:3] == ["0.550", "+0.150", "[+0.128,"]
     assert "0.550*" in text and "55.0" not in text and "+0.050  [+0.028, +0.072]" in text and "+5.0" not in text
@@ -261,8 +309,15 @@ def test_a_mean_of_metrics_is_a_row_of_its_benchmark_s_one_table():
 
 
 def test_a_run_without_the_same_batch_control_says_so():
-    sentence, price = judgement(without(changed(0.9), "same-batch"))
-    assert "no same-batch control" in sentence and "no general ability was scored" in price
+    lines = without(changed(0.9), "same-batch")
+    _, sentence, cost = answer(lines)
+    assert sentence == (
+        "What did Slipform give? A gain against plain: +70.0 [+67.8, +72.2] points. There is no same-batch control "
+        "here, so what Slipform adds to its own batch is not shown."
+    )
+    assert cost.endswith("Not known, as none was scored.")
+    _, sentence, _ = answer(without(lines, "plain"))
+    assert sentence.startswith("There is no same-batch control here")
 
 
 def test_what_was_forgotten_is_said_and_what_only_seems_so_is_not():
@@ -270,11 +325,9 @@ def test_what_was_forgotten_is_said_and_what_only_seems_so_is_not():
              for name, lost in (("COCO", 0.5), ("Flickr", 0.59))]  # fmt: skip
     for names in ((), ("same-batch",)):
         given = without(changed(0.9) + lines, *names)
-        said = judgement(given)[-1]
+        said = " ".join(lines_that_fall(given))
         assert "COCO text-to-image recall@1 -10.0 [-12.2, -7.8]" in said and "Flickr" not in said
-        kept = [part for part in given if part["benchmark"] != "COCO"]
-        nothing = "None of them falls significantly" if names else "Slipform forgets nothing significantly beyond same"
-        assert nothing in judgement(kept)[-1]
+        assert lines_that_fall([part for part in given if part["benchmark"] != "COCO"]) == []
     text = printed(changed(0.9) + lines)
     assert re.search(r"^COCO text-to-image recall@1 .* -10\.0 *$", text, re.M)
     assert re.search(r"^Flickr text-to-image recall@1 .* -1\.0~$", text, re.M)
@@ -284,9 +337,9 @@ def test_the_verdict_and_the_table_under_it_are_of_one_number():
     """Lines of "novel" repeat three kinds: they must not move a verdict whose table says otherwise."""
     lines = changed(0.45)
     novel = [line(kind, "group", (0.1, 0.2, 0.1, 0.3, 0.3, 0.99), benchmark="sandbox novel") for kind in GROUP]
-    sentence = judgement([*lines, average_of(novel), *novel])[0]
-    assert sentence.startswith("Slipform does not beat same-batch on this seed, it is below it: -5.0 [-7.2, -2.8]")
-    assert sentence.endswith("points on sandbox: average group (primary endpoint, p <0.001).")
+    heading, _, sentence, _ = answer([*lines, average_of(novel), *novel])
+    assert "Endpoint: sandbox: average group (" in heading
+    assert sentence.endswith("A loss against same-batch: -5.0 [-7.2, -2.8] points (p <0.001).")
     text = printed([*lines, average_of(novel), *novel])
     block = text[text.index("\nSlipform minus each") :].split("\n\n")[0]
     block = re.sub(r"(?m)^sandbox novel.*|^sandbox(?= +[a-z])", "", block)
@@ -298,10 +351,9 @@ def test_nothing_below_chance_is_called_the_best():
     """Chance of a group is 1 in 6: 10 % is more than 2 % for sure, and still worth nothing."""
     lines = [line(kind, "group", (0.01, 0.02, 0.02, 0.03, 0.03, 0.1)) for kind in GROUP]
     lines.insert(0, average_of(lines, primary="sandbox: average group"))
-    sentence = judgement(lines)[0]
-    assert sentence.startswith(
-        "Slipform is above same-batch on this seed, but both are below chance: +8.0 [+5.8, +10.2]"
-    )
+    heading, _, sentence, _ = answer(lines)
+    assert "add? A gain, but both are below chance, against same-batch: +8.0 [+5.8, +10.2]" in sentence
+    assert heading.endswith("(of 6 parts 6 at the floor).")
     block = printed(lines)
     block = block[block.index("\nsandbox: group") + 1 :].split("\n\n")[0]
     assert "10.0" in block and "*" not in block
@@ -381,6 +433,7 @@ def test_markdown_holds_every_line_with_intervals_and_says_what_each_control_is(
         "Composition",
         "General abilities",
         "Differences",
+        "Lines that fall",
         "Cost",
         "Models",
         "How it was made",

@@ -151,4 +151,3 @@ def test_arms_that_train_at_the_same_time_are_the_same_models(finished, tmp_path
     assert first["results"] == second["results"] and list(first["models"]) == list(second["models"])
     names = [[stage["name"] for stage in one["stages"]] for one in (first, second)]
     assert names[0] == names[1] and len(names[0]) == 9
-
