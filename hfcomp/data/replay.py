@@ -48,21 +48,16 @@ def count_replay_rows(fraction: float, batch_size: int, processes: int = 1) -> i
     number = round(fraction * batch_size / (1 - fraction))
     if fraction and not number:
         raise ValueError(
-            f"replay_fraction={fraction:g} adds no row to a batch of {batch_size}. Set it to at least "
-            f"{_fraction(1, batch_size):g}, or to 0."
+            f"replay_fraction={fraction:g} adds no row to a batch of {batch_size}. Set it to "
+            f"{1 / (1 + batch_size):.6g}, which adds one, or to 0."
         )
     if number % processes:
         more = number + processes - number % processes
         raise ValueError(
             f"replay_fraction={fraction:g} adds {number} rows to a batch of {batch_size}, which {processes} processes "
-            f"cannot share equally. Set it to {_fraction(more, batch_size):g}, which adds {more}."
+            f"cannot share equally. Set it to {more / (more + batch_size):.6g}, which adds {more}."
         )
     return number
-
-
-def _fraction(number: int, batch_size: int) -> float:
-    """Share of so many replay rows, rounded to four digits; the count rounds back."""
-    return round(number / (number + batch_size), 4)
 
 
 def replay_places(items: int, number: int) -> list[bool]:

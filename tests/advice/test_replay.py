@@ -31,15 +31,15 @@ def make(clip, pairs, general, tmp_path):
     return make
 
 
-@follows(DATA, "Set it to at least {_fraction(1, batch_size):g}, or to 0.")
-@follows(DATA, "Set it to {_fraction(more, batch_size):g}, which adds {more}.")
+@follows(DATA, "{1 / (1 + batch_size):.6g}, which adds one, or to 0.")
+@follows(DATA, "Set it to {more / (more + batch_size):.6g}, which adds {more}.")
 @follows(DATA, "Lower replay_fraction, or use a larger replay_dataset.")
 def test_the_number_of_rows(advice, make, general):
     advice.of(make, replay_fraction=0.01)
-    make(replay_fraction=0.1111)
+    make(replay_fraction=0.111111)
     make(replay_fraction=0, replay_dataset=None)
     advice.of(count_replay_rows, 0.3, 8, 2)
-    assert count_replay_rows(0.3333, 8, 2) == 4
+    assert count_replay_rows(0.333333, 8, 2) == 4
     advice.of(make, replay_dataset=general.select(range(6)))
     make(replay_dataset=general.select(range(6)), replay_fraction=0.4)
     make(replay_dataset=general.select(range(8)))

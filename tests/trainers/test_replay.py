@@ -253,7 +253,7 @@ def test_a_group_keeps_its_rows_and_replay_rows_are_groups_of_one(clip, task, tm
         ({"replay_dataset": "unnamed"}, r"replay_dataset has no column 'caption'; it has: image, text. Rename"),
         ({"replay_dataset": "small"}, r"shows 3 images, fewer than the 4 replay rows of a batch"),
         ({"replay_dataset": "one image"}, r"shows 1 images, fewer than the 4 replay rows of a batch"),
-        ({"replay_fraction": 0.01}, r"adds no row to a batch of 4. Set it to at least 0\.2"),
+        ({"replay_fraction": 0.01}, r"adds no row to a batch of 4. Set it to 0\.2, which adds one, or to 0"),
         ({"replay_dataset": "blank"}, r"column 'caption', row 1: found ''"),
         ({"replay_dataset": "transformed"}, r"replay_dataset has a transform"),
     ],
@@ -273,6 +273,31 @@ def test_what_cannot_be_replayed_is_refused(clip, task, tmp_path, settings, mess
     settings = settings | ({"replay_dataset": made[name]()} if name else {})
     with pytest.raises((ValueError, TypeError), match=message):
         replaying(InfoNCETrainer, clip, task, tmp_path, **settings)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"num_neighbours": 1, "draw_negatives": True, "num_negatives": 1}, {"random_crop": 0.5}], ids=str
+)
+def test_rows_that_bring_others_along_have_replay_rows_beside_them(clip, task, tmp_path, settings):
+    """The fraction counts the rows of per_device_train_batch_size, as in the controls, which bring none along."""
+    near = [[f"tiny-{(row + 1) % 20}"] for row in range(20)]
+    seen = []
+    for workers in (0, 1):
+        trainer = replaying(
+            InfoNCETrainer,
+            clip,
+            task.add_column("neighbour_ids", near),
+            tmp_path,
+            max_steps=7,
+            dataloader_num_workers=workers,
+            **settings,
+        )
+        batches = record(trainer)
+        trainer.train()
+        seen.append([one["row"].tolist() for one in batches])
+    rows = seen[0][0]
+    assert seen[0] == seen[1] and len(rows) == 4 + 4 * (1 + settings.get("num_neighbours", 0))
+    assert sum(row >= 20 for row in rows) == 4
 
 
 def test_the_numbers_of_rows():
