@@ -9,7 +9,7 @@ from typing import Any
 from hfcomp.experiments.studies.plans import ChoicePlan
 from hfcomp.reading import nearest
 from hfcomp.reporting.format import decimal, number
-from hfcomp.reporting.lines import Line
+from hfcomp.reporting.lines import Line, of_aspect, subsets_of
 from hfcomp.reporting.report import Lines, Section, Table
 from hfcomp.statistics.measures import Measure
 from hfcomp.statistics.summary import BASE
@@ -43,6 +43,7 @@ class Choice:
         candidates: All settings, in the plan's order.
         chosen: The chosen one.
         is_kept: Whether it loses at most the tolerance; if not, none does.
+        lines: Number of general lines.
     """
 
     control: str
@@ -51,6 +52,7 @@ class Choice:
     candidates: list[Candidate]
     chosen: Candidate
     is_kept: bool
+    lines: int
 
     def facts(self) -> dict[str, Any]:
         """What `sweep.json` says of it."""
@@ -70,7 +72,7 @@ def check_choice(plan: ChoicePlan, scored: Sequence[str], primary: Measure | Non
     """
     if primary is None:
         raise ValueError("choose: compares primary endpoints of composition, and none is scored.")
-    for name in plan.keep:
+    for name in plan.keep or ():
         if name not in scored:
             raise ValueError(
                 f"choose: keep: {name!r} is not scored by this evaluation.{nearest(name, scored)} "
@@ -88,15 +90,16 @@ def choose_setting(lines: Mapping[str, Sequence[Line]], control: str, plan: Choi
 
     """
     first = next(iter(lines.values()))
-    base, endpoint = _general(first, BASE, plan), str(_primary(first)["primary"])
+    kept_lines = plan.keep or [line["name"] for line in subsets_of(of_aspect(first, "general"))]
+    base, endpoint = _general(first, BASE, kept_lines), str(_primary(first)["primary"])
     candidates = []
     for setting, own in lines.items():
-        general = _general(own, control, plan)
+        general = _general(own, control, kept_lines)
         primary = number(_primary(own)["models"][control]["value"])
         candidates.append(Candidate(setting, primary, general, round(base - general, 12)))  # sums of floats
     kept = [one for one in candidates if one.loss <= plan.tolerance]
     chosen = max(kept, key=lambda one: one.primary) if kept else min(candidates, key=lambda one: one.loss)
-    return Choice(control, endpoint, base, candidates, chosen, bool(kept))
+    return Choice(control, endpoint, base, candidates, chosen, bool(kept), len(kept_lines))
 
 
 def choice_section(choice: Choice, plan: ChoicePlan) -> Section:
@@ -114,7 +117,7 @@ def choice_section(choice: Choice, plan: ChoicePlan) -> Section:
     ]
     rule = (
         f"Rule: of the settings in which {choice.control} loses at most {decimal(plan.tolerance)} points of general "
-        f"abilities (the mean of {len(plan.keep)} lines, {decimal(choice.base)} for {BASE}), the one with its highest "
+        f"abilities (the mean of {choice.lines} lines, {decimal(choice.base)} for {BASE}), the one with its highest "
         f"{choice.endpoint}; if there is none, the one that loses least."
     )
     return Section("Choice of a setting", [Table("", header, rows), Lines([rule])])
@@ -138,6 +141,6 @@ def _primary(lines: Sequence[Line]) -> Line:
     return next(line for line in lines if line.get("primary"))
 
 
-def _general(lines: Sequence[Line], model: str, plan: ChoicePlan) -> float:
+def _general(lines: Sequence[Line], model: str, names: Sequence[str]) -> float:
     known = {line["name"]: line for line in lines}
-    return sum(number(known[name]["models"][model]["value"]) for name in plan.keep) / len(plan.keep)
+    return sum(number(known[name]["models"][model]["value"]) for name in names) / len(names)

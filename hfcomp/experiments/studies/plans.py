@@ -99,11 +99,14 @@ class Contrast(Strict):
 class ChoicePlan(Strict):
     """How a setting is chosen, on the reference variant alone.
 
-    Of the settings that keep the base's mean of the lines `keep`, except for `tolerance` (a fraction), the one with
-    the highest primary endpoint is chosen; if there is none, the one that loses least.
+    Of the settings that keep the base's mean of the lines `keep`, by default all of general abilities, except for
+    `tolerance` (a fraction), the one with the highest primary endpoint is chosen; if there is none, the one that loses
+    least.
     """
 
-    keep: Annotated[Names, AfterValidator(distinct)] = Field(description="a list of lines, as benchmark: metric")
+    keep: Annotated[Names, AfterValidator(distinct)] | None = Field(
+        default=None, description="a list of lines, as benchmark: metric"
+    )
     tolerance: Annotated[float, Field(ge=0, le=1)] = TOLERANCE
 
 
