@@ -6,6 +6,7 @@ have to be bound. `PROFILE` says what that means in numbers, and the smallest do
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
@@ -16,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from huggingface_hub.constants import HF_HOME
 from torch import nn
 from transformers import CLIPModel, SiglipModel, set_seed
 
@@ -222,7 +224,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     description = "Trains a base model of the sandbox: contrastive pretraining on alt-text, captions, and hard pairs."
     parser = ArgumentParser(description=description, formatter_class=ArgumentDefaultsHelpFormatter)
     parser.add_argument("--architecture", choices=ARCHITECTURES, default="clip", help="which of the two")
-    parser.add_argument("--output_dir", type=Path, required=True, help="folder of the model, replaced if it is there")
+    parser.add_argument(
+        "--output_dir", type=Path, help="folder of the model, replaced if it is there; unset: the cache"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of weights and scenes")
     parser.add_argument("--no_pairs", action="store_true", help="without the dose of hard pairs: a blind base")
     parser.add_argument("--work_dir", type=Path, help="folder of the phases, where a killed run goes on; unset: none")
@@ -240,9 +244,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "doses": doses,
         "command": " ".join(["python recipes/sandbox_base.py", *words, "--output_dir <folder>"]),
     }
+    folder = options.output_dir or cached_folder(how["command"])
+    if options.output_dir is None and (folder / FACTS_FILE).is_file():
+        print(f"kept in {folder}: {weights_hash(folder)}")
+        return
     with TemporaryDirectory() as unused:
-        folder = make_base(options.architecture, options.output_dir, work=options.work_dir or Path(unused), **how)
+        make_base(options.architecture, folder, work=options.work_dir or Path(unused), **how)
     print(f"written to {folder}: {weights_hash(folder)}")
+
+
+def cached_folder(command: str) -> Path:
+    """Where a base is kept without --output_dir: one for each command and version of this file."""
+    digest = hashlib.sha256(Path(__file__).read_bytes() + command.encode()).hexdigest()[:12]
+    return Path(HF_HOME) / "hfcomp" / "bases" / digest
 
 
 if __name__ == "__main__":

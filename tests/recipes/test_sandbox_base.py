@@ -29,7 +29,7 @@ def test_the_recipe_writes_a_half_precision_model_with_its_processor_and_how_it_
     assert {p.dtype for p in AutoModel.from_pretrained(folder, dtype="auto").parameters()} == {torch.float16}
     facts = json.loads((folder / "base.json").read_text())
     assert facts["command"].startswith("python recipes/sandbox_base.py") and "--seed 3 --steps 2" in facts["command"]
-    assert [phase["steps"] for phase in facts["phases"]] == [2, 2] and facts["weights"] == weights_hash(folder)
+    assert [phase["steps"] for phase in facts["phases"]] == [2, 2, 2, 2] and facts["weights"] == weights_hash(folder)
     assert str(tmp_path) not in json.dumps(facts)
     assert {path.name for path in tmp_path.iterdir()} == {"base", "again"}
 
