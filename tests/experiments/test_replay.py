@@ -159,3 +159,16 @@ def test_columns_of_the_replay_set_may_have_other_names(tmp_path, clip, rows):  
     asked = recipe(rows, clip, **changes)
     with pytest.raises(ValueError, match=r"has no column 'image'; .* in a recipe --replay_column_names image="):
         method_arm(asked, *load_rows(asked, Session(Quiet()), [])).check()
+
+
+def test_a_streamed_task_replays_loaded_rows(tmp_path, clip, rows):  # noqa: F811
+    """Streamed rows have an `image_id` each, so replay rows have one too, and none of a scored image is left."""
+    pairs(range(30, 46)).to_parquet(str(tmp_path / "task" / "train.parquet"))
+    pairs(range(10, 24)).save_to_disk(tmp_path / "general")
+    changes = {"replay_dataset": tmp_path / "general", "replay_fraction": 0.5, "streaming": "true", "max_steps": 2}
+    asked = recipe({"train": str(tmp_path / "task"), "test": rows["test"]}, clip, **changes)
+    session = Session(Quiet())
+    arm = method_arm(asked, *load_rows(asked, session, program.prepare(asked, session).images))
+    arm.check()
+    assert len(arm.replay) == 8 and all(arm.replay["image_id"])
+    assert arm.train(clip, tmp_path / "run").images == 2 * (4 + 4 + 4)
