@@ -211,6 +211,12 @@ class ExperimentConfig(Strict):
     with * the mean of all that fit. Unset, or where the command line changes the evaluation alone: the first benchmark
     of composition, by its metric `group` where it has one."""
 
+    published_models: dict[str, str] | None = None
+    """Names of models of a run, each with the published model that it repeats, as docs/published.md has them: the
+    report shows the published sizes of its differences. Needs published_measure."""
+    published_measure: str | None = None
+    """Published number that is compared, as 'benchmark: metric'."""
+
     @model_validator(mode="before")
     @classmethod
     def _expand_paths(cls, values: dict[str, Any]) -> dict[str, Any]:
@@ -231,8 +237,8 @@ class ExperimentConfig(Strict):
             )
         if self.forgetting_guard and len(self.seeds or ()) > 1:
             raise ValueError(
-                f"forgetting_guard chooses a point between the base and one trained model, and seeds names "
-                f"{len(self.seeds)} of each. Pass --seed {self.seeds[0]}."
+                f"forgetting_guard is for a run with one seed, and found seeds={self.seeds}. Pass --seed "
+                f"{self.seeds[0]}."
             )
         if self.evaluation.endswith("benchmarks") and not self.evaluation_benchmarks:
             raise ValueError(
@@ -265,6 +271,7 @@ class ExperimentConfig(Strict):
         of_negatives = ("edit_noise", "edit_noise_step", "false_negatives", "negative_kinds", "ratings")
         yield keywords, of_negatives, "shapes the sandbox's own negatives, which keyword_negatives replaces;"
         yield not self.edit_noise, ("edit_noise_step",), f"is of edit_noise, {NOT_SET}"
+        yield not self.published_models, ("published_measure",), f"is of published_models, {NOT_SET}"
         of_guard = ("guard_benchmarks", "guard_rule", "guard_tolerance")
         yield not self.forgetting_guard, of_guard, f"is of forgetting_guard, {NOT_SET}"
         yield not self.guard_benchmarks, ("guard_data",), f"is of guard_benchmarks, {NOT_SET}"

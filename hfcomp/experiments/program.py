@@ -28,6 +28,7 @@ from hfcomp.experiments.experiment_config import SAME_BATCH, SANDBOX
 from hfcomp.experiments.guard import Guard, guard_models, guarded_models, prepare_guard, wants_guard
 from hfcomp.experiments.origin import default_facts, on_processes
 from hfcomp.experiments.prepare import check_primary, declared_averages, prepare
+from hfcomp.experiments.published import published_effects
 from hfcomp.experiments.pushing import RunPush
 from hfcomp.experiments.rated_arms import rated_arms
 from hfcomp.experiments.recipes import Recipe
@@ -71,6 +72,7 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     evaluate = prepare(recipe, session)
     blind = on_main_process(lambda: score_blind_rules(recipe.experiment, evaluate))
     guard = prepare_guard(recipe, session, evaluate)
+    published_effects(recipe.experiment)  # so that a mistyped name costs no training
     check_rows([method_arm(recipe, None)], session)  # its values, before rows are loaded
     if push is not None:
         on_main_process(push.check)
@@ -198,6 +200,8 @@ def _report(
     blind = blind.with_priors(study.priors(names)).on_items_of(outcomes)
     facts |= {"blind": blind.to_json(usable_averages(outcomes, declared), outcomes, names)}
     facts |= {} if guard is None else {"guard": guard.facts()}
+    effects = published_effects(experiment)
+    facts |= {"published_effects": effects} if effects else {}
     swept = None if guard is None else guard.swept
     first = outcomes.select(seed=[NO_SEED, seeds[0]])
     shown = _shown_items(study, first, names, evaluator) if experiment.page else None

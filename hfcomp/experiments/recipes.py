@@ -209,7 +209,9 @@ def _build(trainer: type, given: dict[str, Any], where: str, left_out: tuple[str
     theirs = {key: value for key, value in given.items() if key not in ours}
     if experiment.seeds:
         if "seed" in theirs:
-            raise ValueError(f"{where}: seed={theirs['seed']} and seeds={experiment.seeds}: leave one of them out.")
+            raise ValueError(
+                f"{where}: found seed={theirs['seed']} and seeds={experiment.seeds}. Leave one of the two out."
+            )
         theirs["seed"] = experiment.seeds[0]
     if experiment.captions == "drawn":
         theirs["draw_captions"] = True

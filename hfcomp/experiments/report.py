@@ -95,7 +95,8 @@ def run_report(
     Args:
         lines: as `summarize` makes them, the method last.
         stages: what each training run cost.
-        facts: `method`, `caveat`, `notes`, `models`, `config` and where known `general_average` and `blind`.
+        facts: `method`, `caveat`, `notes`, `models`, `config` and where known `general_average`, `blind` and
+            `published_effects`.
         brief: of the lines and differences what fits a terminal.
         folder: of the run; with it the report ends with where its files are.
         swept: of the forgetting guard, by model; then `facts` have `guard`.
@@ -127,7 +128,10 @@ def run_report(
     ]
     how = [tables.legend(lines, adjusted=tables.ADJUSTED_IN_RUNS, brief=brief)]
     closing = _closing(folder, facts) if folder else {}
-    verdict = [*answer(lines, general, facts.get("published", ())), *_guarded(lines, general, swept or {}, method)]
+    verdict = [
+        *answer(lines, general, facts.get("published_effects", ())),
+        *_guarded(lines, general, swept or {}, method),
+    ]
     return Report(method, caveat, verdict, sections, how, () if brief else facts["notes"], closing)
 
 

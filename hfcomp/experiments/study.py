@@ -73,7 +73,7 @@ FREE_FIELDS = {
     *("blind_captions", "profile", "arms_at_once"),
     *("forgetting_guard", "guard_benchmarks", "guard_data", "guard_rule", "guard_tolerance"),
 }
-FREE_PREFIXES = ("dataloader_", "logging_", "evaluation", "page", "trackio_", "hub_")
+FREE_PREFIXES = ("dataloader_", "logging_", "evaluation", "page", "published_", "trackio_", "hub_")
 BINDING_FIELDS = {"dataloader_drop_last"}  # though of such a prefix
 
 

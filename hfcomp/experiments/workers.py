@@ -30,8 +30,8 @@ from hfcomp.trainers.progress import Pace
 START_METHOD = "spawn"  # torch does not survive a fork
 REFRESH = 0.5  # seconds between two looks at the steps
 DIED = (
-    "a process that trained a model ended unexpectedly, for example out of memory. Finished models are kept: the same "
-    "command with --arms_at_once 1 trains the others one after the other."
+    "a process that trained a model ended unexpectedly, for example out of memory. Finished models are kept. Pass "
+    "--arms_at_once 1 to train the others one after the other."
 )
 _steps: Any = None  # of all workers, in a worker
 

@@ -213,13 +213,13 @@ def _label(panel: Points) -> int:
 
 
 def _draw_points(axes: Any, panel: Points, styles: Mapping[str, Style], main: str | None) -> None:
-    orders = [[name for name in panel.names if estimates.get(name) is not None] for _, estimates, _ in panel.rows]
+    rows = [{name: one for name in panel.names if (one := row.get(name)) is not None} for _, row, _ in panel.rows]
     for name in panel.names:
         color, marker = styles[name]
         known = [
-            (place + (order.index(name) - (len(order) - 1) / 2) * 0.8 / len(order), panel.rows[place][1][name])
-            for place, order in enumerate(orders)
-            if name in order
+            (place + (list(row).index(name) - (len(row) - 1) / 2) * 0.8 / len(row), row[name])
+            for place, row in enumerate(rows)
+            if name in row
         ]
         axes.errorbar(
             [100 * number(estimate["value"]) for _, estimate in known],

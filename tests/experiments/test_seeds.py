@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -13,6 +15,7 @@ import yaml
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.experiments import program, workers
 from hfcomp.experiments.recipes import read_recipe
+from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.statistics import summarize
 from hfcomp.trainers.stages import read_history
 from tests import processes
@@ -46,7 +49,7 @@ def test_every_arm_is_trained_with_each_seed_on_rows_of_its_own(finished):
     }
     assert len(set(losses.values())) == 3
     with no_figures():
-        alone = run(finished.with_name("alone"), "--seed", "43", "--page", "false")
+        alone = run(finished.with_name("alone"), "--seed", "43", "--page", "false", "--controls", "none")
     assert read_history(alone / "method")[0]["loss"] == losses["seeds/43/method"]
     items = [pd.read_parquet(folder / "items.parquet") for folder in (alone, finished)]
     mine = items[1][(items[1]["seed"] == 43) & (items[1]["arm"] == "Slipform")]
@@ -128,7 +131,6 @@ def test_a_seed_on_the_command_line_replaces_the_seeds_of_the_recipe(three):
     [
         (["--seeds", "42", "43"], "seeds: found two, 42 and 43: too few for an interval over seeds"),
         (["--seeds", "1", "2", "1"], "1 is listed twice"),
-        (["--seeds", "1", "--seed", "1"], r"seed=1 and seeds=\[1\]: leave one of them out"),
     ],
 )
 def test_seeds_that_make_no_report_are_a_mistake(words, fault):
@@ -151,3 +153,60 @@ def test_arms_that_train_at_the_same_time_are_the_same_models(finished, tmp_path
     assert first["results"] == second["results"] and list(first["models"]) == list(second["models"])
     names = [[stage["name"] for stage in one["stages"]] for one in (first, second)]
     assert names[0] == names[1] and len(names[0]) == 9
+
+
+@pytest.mark.follows("hfcomp/experiments/recipes.py", "Leave one of the two out.")
+def test_seed_and_seeds_are_one_field_too_many():
+    with pytest.raises(ValueError, match=r"found seed=7 and seeds=\[1, 2, 3\]"):
+        read_recipe("slipform", ["--seeds", "1", "2", "3", "--seed", "7"])
+    assert read_recipe("slipform", ["--seeds", "1", "2", "3"]).seeds == [1, 2, 3]
+    assert read_recipe("slipform", ["--seed", "7"]).seeds == [7]
+
+
+@pytest.mark.follows("hfcomp/experiments/experiment_config.py", "Pass --seed {self.seeds[0]}.")
+def test_the_forgetting_guard_is_for_one_seed(three):
+    words = ["--config", three, "--forgetting_guard"]
+    with pytest.raises(ValueError, match=r"one seed, and found seeds=\[42, 43, 44\]. Pass --seed 42."):
+        read_recipe("slipform", words)
+    assert read_recipe("slipform", [*words, "--seed", "42"]).experiment.forgetting_guard
+
+
+@pytest.mark.follows("hfcomp/experiments/studies/plan_files.py", "Leave --seeds out.")
+@pytest.mark.follows("hfcomp/experiments/studies/plan_files.py", "--seeds is for one run of a recipe")
+def test_a_sweep_has_seeds_of_its_own(three):
+    words = ["--config", three, "--report", "margins"]
+    with pytest.raises(ValueError, match="command line: --seeds is for one run of a recipe, not for .*margins.yaml"):
+        read_plan("slipform", [*words, "--seeds", "1", "2", "3"])
+    sweep = read_plan("slipform", words)
+    assert "seeds" not in sweep.recipe.given
+    assert {(part.seed, part.experiment.seeds) for part in sweep.parts.values()} == {
+        (42, None),
+        (43, None),
+        (44, None),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.follows("hfcomp/experiments/workers.py", "Pass --arms_at_once 1 to train the others one after the other.")
+def test_a_worker_that_dies_ends_the_run_which_resumes(tmp_path, quick_workers, monkeypatch):
+    monkeypatch.setattr(workers, "_train", _die)
+    with no_figures(), pytest.raises(ChildProcessError, match="ended unexpectedly"):
+        run(tmp_path / "run", "--arms_at_once", "2", "--page", "false")
+    monkeypatch.undo()
+    with no_figures():
+        assert run(tmp_path / "run", "--arms_at_once", "1", "--page", "false") == tmp_path / "run"
+
+
+@pytest.mark.slow
+def test_what_a_worker_raises_is_raised_and_ends_the_others(tmp_path, quick_workers, monkeypatch):
+    monkeypatch.setattr(workers, "_train", _fail)
+    with no_figures(), pytest.raises(ValueError, match="a mistake of plain|a mistake of same-batch"):
+        run(tmp_path / "run", "--arms_at_once", "2")
+
+
+def _die(*arguments: Any) -> None:
+    os._exit(9)
+
+
+def _fail(recipe: Any, folder: Path, arm: Any, *rest: Any) -> None:
+    raise ValueError(f"a mistake of {arm.name}")

@@ -129,10 +129,7 @@ def read_plan(name: str, arguments: Sequence[str]) -> Sweep | Tradeoff | Search:
     source = RecipeFile.read(name, arguments)
     source.values.pop("seeds", None)  # of a run of the recipe itself
     if "seeds" in source.overridden:
-        raise ValueError(
-            f"command line: --seeds is for one run of a recipe, and {path} trains several. "
-            + ("Change the seeds there." if kind == SWEEP else f"Pass --seed {source.overridden['seeds'][0]}.")
-        )
+        raise ValueError(f"command line: --seeds is for one run of a recipe, not for {path}. Leave --seeds out.")
     refuse_push({**source.values, **source.overridden}, str(path))
     return read(source, path, values)
 

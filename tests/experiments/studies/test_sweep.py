@@ -136,7 +136,7 @@ def test_a_wrong_sweep_is_refused(tmp_path, changes, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.follows("hfcomp/experiments/studies/plans.py", "Remove one, or add a third.")
+@pytest.mark.follows("hfcomp/experiments/experiment_config.py", "Remove one, or add a third.")
 def test_two_seeds_are_refused_before_anything_is_loaded(tmp_path):
     with pytest.raises(ValueError) as caught:
         read_plan("slipform", ["--report", written(tmp_path, seeds=[42, 43])])
