@@ -178,7 +178,8 @@ class ReplayDraws:
     """Which replay rows each global batch has: pass after pass over the set, each in an order of its own.
 
     The draws depend on `seed` and the number of the batch since the start of training only. No image is twice in a
-    batch. Rows that do not fill a batch at the end of a pass are left out of it.
+    batch: a row waits for the next one, and at the end of a pass another row is repeated in its place. Rows that do
+    not fill a batch at the end of a pass are left out of it.
 
     Args:
         rows: Number of replay rows.
