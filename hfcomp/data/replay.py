@@ -74,19 +74,6 @@ def replay_places(items: int, number: int) -> list[bool]:
     return [(place + 1) * number // total > place * number // total for place in range(total)]
 
 
-def shared_image_ids(task: Dataset, replay: Dataset) -> list[str | None] | None:
-    """The photograph of each row of both sets together; None if no row has an `image_id` and no image repeats.
-
-    Args:
-        task: Training set of the task, in the column contract.
-        replay: Replay set, in the column contract.
-    """
-    ids = photographs(concatenate_datasets([_pictures(task), _pictures(replay)]))
-    there = [one for one in ids if one is not None]
-    given = IMAGE_ID in task.column_names or IMAGE_ID in replay.column_names
-    return ids if given or len({*there}) < len(there) else None
-
-
 def with_shared_image_ids(task: Dataset, replay: Dataset) -> tuple[Dataset, Dataset]:
     """Both sets with the photograph of each row in the column `image_id`, by the images of both together.
 
@@ -111,30 +98,27 @@ class ReplayedRows(DrawnRows):
     """Rows of the task, and behind them those of a replay set: an index from `len` on is a replay row.
 
     Length, columns and counts are those of the task, so whatever plans an epoch plans it for the task. A replay row
-    has an image and a caption, no negatives, and an `image_id` if any row has one; ids are made from both sets
-    together.
+    has an image, a caption and no negatives. Every row has an `image_id`, by the images of both sets together.
 
     Args:
         rows: The training rows of the task.
         replay: The replay rows.
         num_negatives: Negative captions read per row; those of a replay row are empty, so they are masked.
+
+    Attributes:
+        ids: The photograph of each row of the task.
+        replay_ids: The photograph of each replay row.
     """
 
     def __init__(self, rows: TrainingRows, replay: TrainingRows, *, num_negatives: int = 0) -> None:
         super().__init__(rows, seed=0)
         self.replay, self.num_negatives = replay, num_negatives
-        self.ids = shared_image_ids(rows.dataset, replay.dataset)
-        if self.ids is not None:
-            self.dataset = with_image_ids(rows.dataset, self.ids[: len(rows)])
-
-    @property
-    def replay_ids(self) -> list[str | None] | None:
-        """The photograph of each replay row, if ids are known."""
-        return None if self.ids is None else self.ids[len(self) :]
+        self.dataset, general = with_shared_image_ids(rows.dataset, replay.dataset)
+        self.ids, self.replay_ids = self.dataset[IMAGE_ID][:], general[IMAGE_ID][:]
 
     def column(self, name: str) -> list[Any]:
         """A column of the task's rows."""
-        return self.dataset[name][:] if name == IMAGE_ID and self.ids is not None else self.rows.column(name)
+        return self.ids if name == IMAGE_ID else self.rows.column(name)
 
     def batch_column(self, name: str) -> list[Any]:
         """A column of all rows that a batch may hold, the task's first."""
@@ -147,8 +131,10 @@ class ReplayedRows(DrawnRows):
         task = [one for one in wanted if one[0] < len(self)]
         replayed = [(index - len(self), epoch) for index, epoch in wanted if index >= len(self)]
         found = iter(_read(self.rows, task)), iter(read_replay(self.replay, replayed, len(self), self.num_negatives))
-        rows = [next(found[index >= len(self)]) for index, _ in wanted]
-        return rows if self.ids is None else [{**row, IMAGE_ID: self.ids[int(row["row"])]} for row in rows]
+        return [{**next(found[index >= len(self)]), IMAGE_ID: self._image_id(index)} for index, _ in wanted]
+
+    def _image_id(self, index: int) -> str | None:
+        return self.ids[index] if index < len(self) else self.replay_ids[index - len(self)]
 
 
 def read_replay(
@@ -192,7 +178,8 @@ class ReplayDraws:
     """Which replay rows each global batch has: pass after pass over the set, each in an order of its own.
 
     The draws depend on `seed` and the number of the batch since the start of training only. No image is twice in a
-    batch. Rows that do not fill a batch at the end of a pass are left out of it.
+    batch: a row waits for the next one, and at the end of a pass another row is repeated in its place. Rows that do
+    not fill a batch at the end of a pass are left out of it.
 
     Args:
         rows: Number of replay rows.

@@ -39,7 +39,7 @@ from hfcomp.run_folders import WantsMore
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import Clock, PeakMemory, StageSummary, summarize_stage
 from hfcomp.trainers.progress import in_words, show_progress
-from hfcomp.trainers.stages import stage_config
+from hfcomp.trainers.stages import stage_config, training_sets
 
 STEPS = 4  # of which the first, in which kernels and caches warm up, is not timed
 SHOWN = 2  # names of arms that cost the same
@@ -144,7 +144,7 @@ class DryRun(Study):
         place, memory = self.folder / "timed", PeakMemory()
         config = stage_config(arm.trainer_class, place, {**arm.arguments, **BRIEF}, arm.batch_size)
         processor = AutoProcessor.from_pretrained(base, trust_remote_code=False)
-        sets = {"train_dataset": arm.rows, "replay_dataset": arm.replay}
+        sets = training_sets(arm.rows, arm.replay)
         trainer = arm.trainer_class(str(base), config, processing_class=processor, **sets)
         show_progress(trainer, f"timing {arm.name}")
         clock = _StepClock()

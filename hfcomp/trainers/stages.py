@@ -91,8 +91,7 @@ def train_stage(
     model, processor, dataset = build()
     arguments = arguments if run is None else {**arguments, **run.arguments()}
     config = stage_config(trainer_class, folder, arguments, batch_size)
-    sets = {"train_dataset": dataset} | ({} if replay_dataset is None else {"replay_dataset": replay_dataset})
-    trainer = trainer_class(model, config, processing_class=processor, **sets)
+    trainer = trainer_class(model, config, processing_class=processor, **training_sets(dataset, replay_dataset))
     show_progress(trainer, name, pace)
     trainer.add_callback(Clock())
     trainer.add_callback(CheckpointChecksums())
@@ -107,6 +106,16 @@ def train_stage(
             write_text(folder / HISTORY_FILE, json.dumps(trainer.state.log_history, indent=1))
             write_json(summary, {**asdict(result), HASHES: _hashes(folder)})
     return result
+
+
+def training_sets(dataset: Any, replay_dataset: Any) -> dict[str, Any]:
+    """Keyword arguments of a trainer; one without replay need not know the argument.
+
+    Args:
+        dataset: the training set.
+        replay_dataset: the general set beside it, or None.
+    """
+    return {"train_dataset": dataset} | ({} if replay_dataset is None else {"replay_dataset": replay_dataset})
 
 
 def _save_plain(trainer: Any, folder: Path) -> None:

@@ -44,18 +44,17 @@ def test_the_sandbox_replays_general_scenes_of_seeds_that_nothing_else_has():
     assert not {*found.replay["image_id"]} & {*found.rows["image_id"]}
 
 
-def test_every_arm_replays_the_same_rows(tmp_path, monkeypatch):
-    """As many as a dry run counts, and results and card say."""
+def test_a_run_has_as_many_rows_as_a_dry_run_counts_and_says_so(tmp_path, monkeypatch):
     torch.set_num_threads(1)
     studies: list[DryRun] = []
-    given = words(tmp_path / "run", controls="same-batch")
+    given = words(tmp_path / "run", controls="none")
     monkeypatch.setattr(DryRun, "_print", lambda study: studies.append(study))
     command.main("slipform", [*given, "--dry_run"])
     folder = program.run(read_recipe("slipform", given))
     results = json.loads((folder / "results.json").read_text())
     stages = {stage["name"]: stage for stage in results["stages"]}
-    assert {name: stage["images"] for name, stage in stages.items()} == {"same-batch": 48, "Slipform": 48}
-    assert {name: cost.images for name, cost in studies[0].costs.items()} == {"same-batch": 48, "Slipform": 48}
+    assert {name: stage["images"] for name, stage in stages.items()} == {"Slipform": 48}
+    assert {name: cost.images for name, cost in studies[0].costs.items()} == {"Slipform": 48}
     assert results["data"]["replay"] == {"dataset": "sandbox", "rows": 48, "rows_per_batch": 8}
     card = (folder / "README.md").read_text()
     assert "| replay | the sandbox's drawn scenes, 48 rows, 8 in each batch beside those of the task |" in card

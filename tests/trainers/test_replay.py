@@ -8,7 +8,6 @@ import datasets
 import pytest
 import torch
 
-from hfcomp.data.replay import count_replay_rows
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.clear_glass import ClearGlassTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
@@ -298,11 +297,3 @@ def test_rows_that_bring_others_along_have_replay_rows_beside_them(clip, task, t
     rows = seen[0][0]
     assert seen[0] == seen[1] and len(rows) == 4 + 4 * (1 + settings.get("num_neighbours", 0))
     assert sum(row >= 20 for row in rows) == 4
-
-
-def test_the_numbers_of_rows():
-    assert [count_replay_rows(fraction, 48) for fraction in (0, 0.25, 0.5, 0.75)] == [0, 16, 48, 144]
-    with pytest.raises(ValueError, match=r"adds 21 rows to a batch of 64, which 2 processes") as error:
-        count_replay_rows(0.25, 64, 2)
-    advised = float(str(error.value).split("Set it to ")[1].split(",")[0])
-    assert count_replay_rows(advised, 64, 2) == 22

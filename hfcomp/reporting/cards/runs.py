@@ -149,7 +149,7 @@ def _metadata(results: Mapping[str, Any], name: str, *, adapter: bool) -> ModelC
     return card_metadata(
         name,
         base=config.get("model"),
-        datasets=[config.get("dataset")],
+        datasets=[config.get("dataset"), results.get("data", {}).get("replay", {}).get("dataset")],
         results=eval_results(results["results"], own=own, benchmarks=benchmarks),
         adapter=adapter,
     )

@@ -201,6 +201,19 @@ def test_base_data_command_environment_and_overlap_are_stated(folder):
     assert "Not checked" in section(card(folder).text, "## Overlap of training and evaluation images")
 
 
+def test_a_replay_set_is_data_of_the_model(folder):
+    replay = {"dataset": "me/general", "split": "train", "rows": 8000, "rows_per_batch": 64}
+    read = card(folder, data={"training": {"dataset": "me/pairs"}, "replay": replay}, config={"dataset": "me/pairs"})
+    assert read.data.datasets == ["me/pairs", "me/general"]
+    training = section(read.text, "## Training")
+    assert "| replay | me/general, split train, 8,000 rows, 64 in each batch beside those of the task |" in training
+    replay["dataset"] = "/home/somebody/general"
+    text = card(
+        folder, data={"training": {"dataset": "me/pairs"}, "replay": replay}, config={"dataset": "x/y"}
+    ).content
+    assert "somebody" not in text
+
+
 SECRET = "hf_" + "a1B2" * 8
 
 
