@@ -203,14 +203,15 @@ def _check_source(label: str, one: Source, other: Source, common: bool, notes: l
 def _align(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes: list[str]) -> list[Outcomes]:
     """The models' items, the same ones for all, in the order of `titles`."""
     for one in stored:
-        twice = one.table[ITEM[:-1]].duplicated()
+        twice = one.table[[*ITEM[:-1], "seed"]].duplicated()
         if twice.any():
             raise ValueError(f"{one.file}: {_describe(one.table[twice].iloc[0])} is duplicated. Evaluate again.")
-    shared = stored[0].table[ITEM]
-    for one in stored[1:]:
-        shared = shared.merge(one.table[ITEM], on=ITEM, how="inner")
-    for one in stored:
-        marked = one.table[ITEM].merge(shared, on=ITEM, how="left", indicator=True)
+    items = [one.table[ITEM].drop_duplicates() for one in stored]  # of a run with several seeds each is there for all
+    shared = items[0]
+    for own in items[1:]:
+        shared = shared.merge(own, on=ITEM, how="inner")
+    for one, own in zip(stored, items, strict=True):
+        marked = own.merge(shared, on=ITEM, how="left", indicator=True)
         absent = marked[marked["_merge"] == "left_only"]
         if len(absent) and not common:
             raise ValueError(_difference(one, absent, stored, shared))

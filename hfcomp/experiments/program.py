@@ -196,7 +196,8 @@ def _report(
     facts = {**study.facts(len(seeds)), **_card_facts(study, evaluator), "general_average": general, "data": data}
     weights = facts["models"]
     facts["models"] = {name: weights[name] for name in weights if "/" not in name}
-    facts |= {"further_models": {name: weights[name] for name in weights if "/" in name}} if len(seeds) > 1 else {}
+    further = {name: weights[name]["weights"] for name in weights if "/" in name}
+    facts |= {"further_models": further} if further else {}
     blind = blind.with_priors(study.priors(names)).on_items_of(outcomes)
     facts |= {"blind": blind.to_json(usable_averages(outcomes, declared), outcomes, names)}
     facts |= {} if guard is None else {"guard": guard.facts()}

@@ -38,7 +38,7 @@ def published_effects(config: ExperimentConfig) -> list[dict[str, Any]]:
             "model": one,
             "reference": other,
             "value": values[config.published_models[one]] - values[config.published_models[other]],
-            "place": config.published_measure,
+            "place": benchmark,
         }
         for one, other in permutations(config.published_models, 2)
     ]

@@ -170,8 +170,9 @@ def _cost(lines: Sequence[Line], given: Sequence[Comparison], models: Sequence[s
     for other in (name for name in (SAME_BATCH, BASE) if name in models[:-1]):
         signs = [direction(difference(line, method, other)) for line in abilities]
         untested = signs.count(None)
-        falls.append(f"{signs.count(-1)} against {other}" + (f" ({untested} have no test)" if untested else ""))
-    fall = f"Of {counted(len(abilities), 'line')} fall: {', '.join(falls)}."
+        of = "" if falls else f" of {counted(len(abilities), 'line')} fall"
+        falls.append(f"{signs.count(-1)}{of} against {other}" + (f" ({untested} have no test)" if untested else ""))
+    fall = f"{', '.join(falls)}."
     return f"{question} {_clauses(given)}. {fall}" if given else f"{question} {fall}"
 
 

@@ -242,9 +242,11 @@ def _draw_points(axes: Any, panel: Points, styles: Mapping[str, Style], main: st
             axes.vlines(100 * number(chance), place - 0.45, place + 0.45, "black", linestyles="dotted", linewidth=1.2)
     low, high = axes.get_xlim()
     axes.set_xlim(*((min(low, -1), max(high, 1)) if panel.differences else (min(low, -2), max(high, 102))))
-    axes.set_yticks(range(len(panel.rows)), [textwrap.fill(label, _label(panel)) for label, _, _ in panel.rows])
+    size = 11 if panel.notes else 10
+    labels = [textwrap.fill(label, _label(panel)) for label, _, _ in panel.rows]
+    axes.set_yticks(range(len(panel.rows)), labels, fontsize=size)
     for place, note in enumerate(panel.notes):
-        axes.text(1.01, place, note, va="center", fontsize=9, transform=axes.get_yaxis_transform())
+        axes.text(1.01, place, note, va="center", fontsize=size, transform=axes.get_yaxis_transform())
     axes.set_xlabel(panel.axis)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color=GRID, linewidth=0.8)

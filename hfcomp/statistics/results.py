@@ -6,7 +6,8 @@
 |---|---|
 | `schema_version` | `RESULTS_SCHEMA_VERSION`; raised when a key changes its meaning |
 | `versions` | of hfcomp and what it runs on, see `versions` |
-| `models` | name to `{"path", "weights", "revision"}`; `weights` as `weights_hash` |
+| `models` | name to `{"path", "weights", "revision"}`, of the first seed; `weights` as `weights_hash` |
+| `further_models` | `weights` of the models of further seeds, by seed and name, such as `43/plain` |
 | `data` | `training` (data set, rows, hash of its captions), `evaluation`, `items` (`items_hash` of the outcomes) |
 | `benchmarks` | name to `{"title", "version", "data", "items", "left_out"}`, see below |
 | `tie_rule` | what a tie counts: `wrong`, `half` or `win`; `items.parquet` holds them as wrong, whatever the rule |
@@ -27,9 +28,9 @@
 | `general_average` | of a recipe's run the mean of its lines of general abilities |
 
 A recipe's run adds, for its cards, `verdict` (sentences), `meanings` (name of the base or a control to what it is),
-`command`, `processes` and `recipe`, `sources` (field to what the recipe's comment says of its value), `defaults`
-(fields of the objective that were not set) with `default_sources`, and `trainer_classes` (names, the trainer's own
-first).
+`published_effects` (published differences between its models), `command`, `processes` and `recipe`, `sources` (field
+to what the recipe's comment says of its value), `defaults` (fields of the objective that were not set) with
+`default_sources`, and `trainer_classes` (names, the trainer's own first).
 
 Of a benchmark, `title` is what lines go by, `items` the number of rows scored, and `left_out` reason to number of rows
 that were not. Its `data` is what was read: `{"place", "commit", "pools"}`, the pools being a list of the same.

@@ -214,7 +214,7 @@ def test_what_was_forgotten_without_an_interval_goes_by_p():
         for other in ("base", "same-batch"):
             entry["differences"]["Slipform"][other].update(low=None, high=None, p=p)
     assert answer(lines)[-1] == (
-        "What did Slipform cost in general abilities? Of 2 lines fall: 1 against same-batch, 1 against base."
+        "What did Slipform cost in general abilities? 1 of 2 lines fall against same-batch, 1 against base."
     )
     forgotten = "sandbox retrieval recall@1 -10.0 points against same-batch, -10.0 points against base"
     assert lines_that_fall(lines) == [f"more than same-batch: {forgotten}"]
@@ -227,7 +227,7 @@ def test_the_cost_is_what_the_method_forgets_beyond_its_control_with_the_base_be
     said = answer([place, recall], general_of([place, recall], average_of([place, recall])))[-1]
     assert said == (
         "What did Slipform cost in general abilities? A loss against same-batch: -4.0 [-6.2, -1.8] points; against "
-        "base: -40.0 [-42.2, -37.8] points. Of 2 lines fall: 1 against same-batch, 2 against base."
+        "base: -40.0 [-42.2, -37.8] points. 1 of 2 lines fall against same-batch, 2 against base."
     )
     more, alone = lines_that_fall([place, recall])
     assert more == (
@@ -241,14 +241,14 @@ def test_the_cost_is_what_the_method_forgets_beyond_its_control_with_the_base_be
     kept = without([place, recall], "same-batch")
     assert all("same-batch" not in text for text in lines_that_fall(kept))
     said = answer(kept, general_of(kept, average_of([place])))[-1]
-    assert "same-batch" not in said and "Of 2 lines fall: 2 against base." in said
+    assert "same-batch" not in said and "2 of 2 lines fall against base." in said
     assert markdown([place, recall]).count(f"- {more}") == 1 and "Lines that fall" not in printed([place, recall])
 
 
 def test_a_line_without_a_test_against_the_control_is_not_said_to_be_kept():
     lines = [line(name, "accuracy", (0.9, 0.5, 0.6, 0.5, 0.5, 0.6), general=True) for name in ("place", "shape")]
     del lines[0]["differences"]["Slipform"]["same-batch"]
-    assert "fall: 0 against same-batch (1 have no test), 2 against base." in answer(lines)[-1]
+    assert "0 of 2 lines fall against same-batch (1 have no test), 2 against base." in answer(lines)[-1]
 
 
 def test_every_caveat_is_in_terminal_markdown_and_page():
@@ -271,7 +271,7 @@ def test_the_run_ends_with_verdict_price_files_and_the_next_command(tmp_path):
         said,
     )
     assert "add? A gain against same-batch: +3.1 [+0.9, +5.3] points (p <0.001). What did" in said
-    assert "a gain against base: +5.4 [+3.2, +7.6] points. Of 2 lines fall: 1 against same-batch, 1 " in found[2]
+    assert "a gain against base: +5.4 [+3.2, +7.6] points. 1 of 2 lines fall against same-batch, 1 " in found[2]
     assert text[text.index("\nOn this seed.") :].count("\n") <= 11  # with an empty line at either end
     folder = str(tmp_path)
     assert found.groups()[2:5] == (f"{folder}/report.md", f"{folder}/figure.png", f"{folder}/method")
@@ -285,7 +285,7 @@ def test_a_primary_endpoint_that_is_no_share_has_one_unit_everywhere():
     _, _, won, forgotten = answer([tau, rank], rank)
     assert won.startswith("What did Slipform add? A gain against same-batch: +0.050 [+0.028, +0.072] (-1 to 1) (p <")
     lost = "-0.100 [-0.122, -0.078] (0 to 1)"
-    assert f"A loss against same-batch: {lost}; against base: {lost}. Of 1 line fall: 1 ag" in forgotten
+    assert f"A loss against same-batch: {lost}; against base: {lost}. 1 of 1 line fall ag" in forgotten
     assert lines_that_fall([tau, rank]) == [
         f"more than same-batch: R reciprocal rank {lost} against same-batch, {lost} against base"
     ]

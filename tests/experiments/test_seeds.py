@@ -12,6 +12,7 @@ import pytest
 import torch
 import yaml
 
+from hfcomp.evaluation.compare import compare
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.experiments import program, workers
 from hfcomp.experiments.recipes import read_recipe
@@ -91,6 +92,16 @@ def test_what_reads_the_folder_of_a_run_reads_one_with_several_seeds(finished):
     read = EvaluationResults.load(finished)
     assert list(read.models) == ["base", *ARMS]
     assert "means over seeds" in " ".join(str(read).split())
+
+
+def test_seeds_are_compared_with_stored_models(finished):
+    compared = compare([f"{finished}:same-batch", f"{finished}:Slipform", f"{finished}:base"])
+    line = next(one for one in compared.lines if one["subset"] == "average" and one["metric"] == "group")
+    results = json.loads((finished / "results.json").read_text())
+    (primary,) = [one for one in results["results"] if one.get("primary")]
+    known = primary["differences"]["Slipform"]["same-batch"]
+    assert line["differences"]["Slipform"]["same-batch"]["value"] == pytest.approx(known["value"])
+    assert line["differences"]["Slipform"]["same-batch"]["seeds"] == 3
 
 
 def test_a_run_with_several_seeds_resumes(finished):

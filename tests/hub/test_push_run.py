@@ -50,6 +50,15 @@ def test_a_run_is_pushed_once_when_it_is_finished(hub, run, connect, tmp_path):
     CLIPModel.from_pretrained(connect(WRITE_TOKEN).snapshot_download("me/mine", local_dir=tmp_path / "pulled"))
 
 
+def test_of_several_seeds_the_first_one_s_method_is_pushed(hub, run):
+    folder = run(*PUSH, "--seeds", "5", "6", "7")
+    files = hub.repository(None, "me/mine").files
+    assert files["model.safetensors"].content == (folder / "method/model.safetensors").read_bytes()
+    card = files["README.md"].content.decode()
+    assert "means over training runs with the seeds 5, 6, 7; this model is that of seed 5." in card
+    assert str(folder) not in files["results.json"].content.decode()
+
+
 def test_a_push_that_failed_leaves_a_finished_run_which_the_same_command_pushes(hub, run, monkeypatch):
     hub.break_uploads(after=0)
     with pytest.raises(ValueError, match="the run in .*/run is finished, but model me/mine was not pushed") as raised:

@@ -50,6 +50,36 @@ def test_a_run_s_figure_names_method_data_counts_and_what_is_synthetic(monkeypat
     assert dotted
 
 
+def test_the_lead_is_as_wide_as_the_figure_and_has_a_note_beside_each_row(monkeypatch):
+    rows = [
+        ("gain: a minus b", {"Slipform": estimate(0.1)}, None),
+        ("cost: b minus base", {"plain": estimate(0)}, None),
+    ]
+    lead = Points("Gain and cost", "points", rows, ["Slipform", "plain"], differences=True, notes=["+10.0", "none"])
+    figure = figure_of_lines("figure.png", "t", all_lines(), reference="base", main="Slipform", lead=lead)
+    found, canvas = texts(monkeypatch, figure)
+    assert {"gain: a minus b", "+10.0", "none", "Gain and cost"} <= {*found}
+    first, *others = [axes for axes in canvas.axes if axes.axison]
+    assert first.get_title(loc="left") == "Gain and cost" and len(others) == 2
+    assert first.get_position().width > 1.2 * max(axes.get_position().width for axes in others)
+    # the only point of a row is in its middle
+    assert [y for line in first.lines if line.get_marker() != "None" for y in line.get_ydata()] == [0, 1]
+
+
+def test_over_seeds_the_whiskers_are_the_lowest_and_the_highest(monkeypatch):
+    row = ("r", {"a": {"value": 0.5, "lowest": 0.4, "highest": 0.7}}, None)
+    _, canvas = texts(monkeypatch, Figure("f.png", "t", [Points("p", "x", [row], ["a"])]))
+    (axes,) = [axes for axes in canvas.axes if axes.containers]
+    (bar,) = axes.containers[0].lines[2]
+    assert bar.get_segments()[0][:, 0] == pytest.approx([40, 70])
+
+
+def test_lines_at_floor_and_ceiling_are_marked_beside_the_parts_of_the_endpoint():
+    figure = figure_of_lines("figure.png", "t", all_lines(), reference="base", main="Slipform")
+    labels = [label for label, _, _ in figure.filled()[0].rows]
+    assert "swap_obj group (floor)" in labels and "swap_att group" in labels
+
+
 def test_a_figure_of_one_model_has_values_alone():
     figure = figure_of_lines("figure.png", "t", without(all_lines(), *MODELS[1:]))
     assert [panel.differences for panel in figure.filled()] == [False, False]
