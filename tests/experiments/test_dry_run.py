@@ -18,6 +18,7 @@ from hfcomp.trainers.cement import CementTrainer
 pytestmark = pytest.mark.usefixtures("without_figures")
 
 SMALL = {"dataset_rows": 96, "batch_size": 16, "max_steps": 6, "save_steps": 2, "evaluation_items": 3, "page": "false"}
+SMALL |= {"seed": 42}
 
 
 def words(folder: Path, **changes: object) -> list[str]:

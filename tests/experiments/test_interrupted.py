@@ -37,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("without_figures")
 
 FIELDS = (
     "--batch_size 8 --max_steps 4 --save_steps 2 --logging_steps 3 --evaluation own "
-    "--controls plain --disable_tqdm true --page false"
+    "--controls plain --disable_tqdm true --page false --seed 42"
 )
 MODELS = ("base", "plain", "Slipform")
 

@@ -31,6 +31,7 @@ SMALL = {
     "save_steps": 2,
     "logging_steps": 3,
     "evaluation_items": 5,
+    "seed": 42,
 }
 
 
@@ -153,7 +154,8 @@ def test_averages_and_the_verdict_are_in_the_results_and_draw_all_lines_at_once(
     gain = primary["differences"]["Slipform"]["same-batch"]
     assert gain["p_holm"] == gain["p"] and "q" not in gain
     assert "q" in primary["differences"]["Slipform"]["base"]
-    sentence = f"points on {primary['primary']} (primary endpoint, p {p_value(gain['p'])})."
+    assert f"Endpoint: {primary['primary']} (" in (finished / "report.md").read_text()
+    sentence = f"points (p {p_value(gain['p'])})."
     assert sentence in (finished / "report.md").read_text() and sentence in (finished / "README.md").read_text()
     assert len(results["general_average"]["lines"]) > 2
     assert results["general_average"]["models"]["base"]["low"] < results["general_average"]["models"]["base"]["high"]

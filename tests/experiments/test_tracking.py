@@ -17,7 +17,7 @@ from hfcomp.trainers import trackers
 from tests import tiny
 
 SMALL = ("--max_steps", "2", "--logging_steps", "1", "--dataset_rows", "32", "--batch_size", "16")
-SMALL += ("--evaluation_items", "4", "--controls", "plain", "--disable_tqdm", "true")
+SMALL += ("--evaluation_items", "4", "--controls", "plain", "--disable_tqdm", "true", "--seed", "42")
 
 
 def test_runs_are_grouped_by_the_study_s_folder_or_name(tmp_path):
