@@ -282,7 +282,7 @@ def evaluation_items(evaluation: EvaluationResults, options: PageOptions = DEFAU
     models = list(evaluation.models)
     others = [name for name in evaluation._sighted if name != evaluation.reference]
     return item_browser(
-        evaluation.outcomes.table,
+        evaluation.outcomes.table.drop_duplicates(["arm", *LINE, "item"]),  # of several seeds the first
         evaluation.scores,
         evaluation.images,
         models=models,

@@ -28,7 +28,7 @@ from hfcomp.reporting.lines import (
 from hfcomp.statistics.summary import BASE
 
 PLAIN, STATIC, HUMAN = "plain", "static-margin", "-human"
-NEGATIVES, ADDED, WITH_HUMAN, COST = "negatives", "method", "human ratings", "cost"
+NEGATIVES, ADDED, WITH_HUMAN, COST = "negatives", "method", "human", "cost"
 WORDS = {1: "a gain", 0: "no difference shown", -1: "a loss", None: "not known"}
 AXIS = "points (left of 0: a loss), 95 % intervals"
 
@@ -157,7 +157,8 @@ def _published(given: Sequence[Comparison], published: Sequence[Mapping[str, Any
     if not known:
         return ""
     parts = [f"{100 * one['value']:+.2f} against {one['reference']}" for one in known]
-    return f" The paper's own: {', '.join(parts)} ({known[0]['place']})."
+    table = known[0]["place"].rpartition(", ")[2]
+    return f" The paper's own: {', '.join(parts)} ({table})."
 
 
 def _cost(lines: Sequence[Line], given: Sequence[Comparison], models: Sequence[str]) -> str:

@@ -118,7 +118,7 @@ def run_report(
     known = [f"{name}: {meaning}" for name, meaning in meanings(models, facts, swept or {}).items()]
     sections = [
         Section("", [tables.figure_of_lines(FIGURE, title, drawn, reference=reference, main=method, lead=lead)]),
-        *tables.sections_of_lines(lines, pairs, reference=reference, general=general, brief=brief),
+        *tables.sections_of_lines(lines, pairs, reference=reference, general=general, brief=brief, edges=True),
         *([blind_section(facts["blind"], models, brief=brief)] if facts.get("blind") else []),
         Section("Lines that fall", [] if brief else [Lines(lines_that_fall(lines))]),
         _guard_section(facts, swept, titled(f"Forgetting guard: {method}", caveat), brief=brief),

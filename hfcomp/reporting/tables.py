@@ -81,12 +81,13 @@ def sections_of_lines(
     general: Line | None = None,
     tie: str = "wrong",
     brief: bool = False,
+    edges: bool = False,
 ) -> list[Section]:
     """Gain beside forgetting, composition, general abilities, differences and ties.
 
     Differences of a line are those of its `pairs`. Gain and forgetting are read against the reference; `general`, the
     mean of general abilities, is shown beside the primary endpoint. In brief, tables fit a terminal, and some lines
-    stand for others.
+    stand for others. With `edges`, lines at the floor or at the ceiling are marked.
     """
     parts = {words: of_aspect(lines, aspect) for aspect, words in ASPECTS.items()}
     composition, abilities = parts.values()
@@ -98,7 +99,7 @@ def sections_of_lines(
     minus = [table for part in shown for table in differences([(line, pairs(line)) for line in part])]
     return [
         Section("Gain beside forgetting", [_gains(lines, general, reference), _changes(gains, compared, reference)]),
-        *(Section(words, values(part, brief=brief)) for words, part in parts.items()),
+        *(Section(words, values(part, brief=brief, edges=edges)) for words, part in parts.items()),
         Section("Differences", minus),
         Section("Ties", [ties(standing(lines, MOST_SUBSETS) if brief else lines, rule=tie)]),
     ]
@@ -134,7 +135,7 @@ def legend(
     return READING.format(intervals=intervals, adjusted=adjusted, ties=ties) + stars
 
 
-def values(lines: Sequence[Line], *, brief: bool = False) -> list[Table]:
+def values(lines: Sequence[Line], *, brief: bool = False, edges: bool = False) -> list[Table]:
     """A table for each benchmark and metric that has several lines, and one for those that are alone.
 
     In brief, the averages stand for many subsets, and only few models have intervals.
@@ -145,7 +146,7 @@ def values(lines: Sequence[Line], *, brief: bool = False) -> list[Table]:
         kinds = {(line["benchmark"], line["metric"]) for line in own}
         hidden = sum((line["benchmark"], line["metric"]) in kinds for line in lines) - len(own)
         about = [title, "percent" if all_percent(own) else "", counts(own), f"{hidden:,} {MORE}" if hidden else ""]
-        columns = {"": list(map(with_edge, labels, own))}
+        columns = {"": list(map(with_edge, labels, own)) if edges else labels}
         if any(line.get("chance") is not None for line in own):
             columns["chance"] = [decimal(line["chance"], unit_of_line(line)) for line in own]
         for key in ("items",) if brief else ("items", "images"):
@@ -321,8 +322,8 @@ def figure_of_lines(
     """Points with intervals: values of composition, and of general abilities, or of those that stand for many.
 
     The primary endpoint is the first, then its parts if there is room, whatever stands for the others.
-    With a reference, general abilities are drawn as differences to that model. The main model is drawn larger. A lead
-    stands above the others.
+    With a reference, general abilities are drawn as differences to that model. The main model is drawn larger,
+    and lines at the floor or at the ceiling are marked if there is one. A lead stands above the others.
     """
     panels, several = [], num_seeds(lines) > 1
     for aspect, words in ASPECTS.items():
@@ -343,7 +344,7 @@ def figure_of_lines(
             estimates = {
                 model: difference(line, model, compared) if compared else line["models"].get(model) for model in names
             }
-            label = with_edge(label, line)
+            label = with_edge(label, line) if main else label
             rows.append((label + (" (x 100)" if unit_of_line(line).note else ""), estimates, line["chance"]))
         axis = CHANGES.format(reference=compared) if compared else (MEANS if several else VALUES)
         panels.append(Points(", ".join(filter(None, about)), axis, rows, names, differences=bool(compared)))

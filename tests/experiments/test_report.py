@@ -184,7 +184,7 @@ def test_a_static_margin_and_human_ratings_are_answers_too():
     _, _, margin, human, _ = answer(lines, None, published)
     assert margin == (
         "What did the margin add? A gain against static-margin: +10.0 [+8.0, +12.0] points; against same-batch: +40.0 "
-        "[+37.8, +42.2] points (p <0.001). The paper's own: +0.11 against static-margin (a paper, Table 2)."
+        "[+37.8, +42.2] points (p <0.001). The paper's own: +0.11 against static-margin (Table 2)."
     )
     assert human == (
         "And with human ratings? No difference shown against static-margin-human: +0.5 [-1.5, +2.5] points; against "
@@ -195,8 +195,8 @@ def test_a_static_margin_and_human_ratings_are_answers_too():
         "negatives: same-batch minus plain",
         "method: Slipform minus static-margin",
         "method: Slipform minus same-batch",
-        "human ratings: Slipform-human minus static-margin-human",
-        "human ratings: Slipform-human minus same-batch",
+        "human: Slipform-human minus static-margin-human",
+        "human: Slipform-human minus same-batch",
     ]
     assert panel.notes[1] == "+10.0 [+8.0, +12.0], a gain" and panel.title == "Gain on sandbox: average group"
 

@@ -184,7 +184,7 @@ def result_sections(lines: Sequence[Line], average: Line | None) -> list[Section
     general = general_of(lines, average)
     return [
         section
-        for section in tables.sections_of_lines(lines, pairs, reference=reference, general=general)
+        for section in tables.sections_of_lines(lines, pairs, reference=reference, general=general, edges=True)
         if section.shown()
     ]
 
