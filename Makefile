@@ -37,7 +37,7 @@ slipform real: export OMP_NUM_THREADS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 
 
 slipform: $(INSTALLED)  ## train, evaluate and report Slipform on the built-in sandbox
 	@$(VENV)/bin/accelerate launch --num_processes 1 --num_machines 1 --mixed_precision no --dynamo_backend no \
-		recipes/slipform.py $(ARGS)
+		recipes/slipform.py --arms_at_once 2 $(ARGS)
 
 real: $(INSTALLED)  ## the same program on real photographs
 	@$(PY) recipes/slipform.py --config recipes/slipform/real.yaml $(ARGS)

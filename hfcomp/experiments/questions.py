@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hfcomp.experiments.experiment_config import SAME_BATCH
+from hfcomp.experiments.experiment_config import HUMAN, SAME_BATCH, STATIC_MARGIN
 from hfcomp.reporting.figures import Points
 from hfcomp.reporting.format import Estimate, counted, direction, has_interval, number, p_value, with_interval
 from hfcomp.reporting.lines import (
@@ -27,7 +27,7 @@ from hfcomp.reporting.lines import (
 )
 from hfcomp.statistics.summary import BASE
 
-PLAIN, STATIC, HUMAN = "plain", "static-margin", "-human"
+PLAIN = "plain"
 NEGATIVES, ADDED, WITH_HUMAN, COST = "negatives", "method", "human", "cost"
 WORDS = {1: "a gain", 0: "no difference shown", -1: "a loss", None: "not known"}
 AXIS = "points (left of 0: a loss), 95 % intervals"
@@ -75,8 +75,8 @@ def comparisons(lines: Sequence[Line], general: Line | None) -> list[Comparison]
     method, wanted = models[-1], []
     if primary is not None:
         wanted.append((NEGATIVES, SAME_BATCH, PLAIN, primary))
-        for question, suffix in ((ADDED, ""), (WITH_HUMAN, HUMAN)):
-            controls = [f"{STATIC}{suffix}", SAME_BATCH if SAME_BATCH in models else PLAIN]
+        for question, suffix in ((ADDED, ""), (WITH_HUMAN, f"-{HUMAN}")):
+            controls = [f"{STATIC_MARGIN}{suffix}", SAME_BATCH if SAME_BATCH in models else PLAIN]
             wanted += [(question, f"{method}{suffix}", other, primary) for other in controls]
     if general is not None:
         wanted += [(COST, method, other, general) for other in (SAME_BATCH, BASE)]
@@ -127,7 +127,7 @@ def _added(given: Sequence[Comparison], models: Sequence[str]) -> str:
     if SAME_BATCH not in models:
         lacking = f"There is no {SAME_BATCH} control here, so what {method} adds to its own batch is not shown."
         return f"What did {method} give? {_clauses(given)}. {lacking}" if given else lacking
-    what = "the margin" if STATIC in models else method
+    what = "the margin" if STATIC_MARGIN in models else method
     return f"What did {what} add? {_clauses(given)}."
 
 

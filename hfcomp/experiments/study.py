@@ -161,8 +161,12 @@ class Study:
             return
         for name in [*self.pending][: len(self.pending) + 1 - most]:
             self.cost(name)
+        self._note_meaning(arm)
         self.pending[arm.name] = self.workers.submit(arm, self.models[arm.start], folder)
         self.models[arm.name] = folder
+
+    def _note_meaning(self, arm: Arm) -> None:
+        self.meanings |= {arm.name: arm.description} if arm.description else {}
 
     def cost(self, name: str) -> StageSummary:
         """What an arm cost; waits for it if it is in training."""
@@ -178,7 +182,7 @@ class Study:
         cost = arm.train(self.models[arm.start], folder, self.pace, tracked_arm(self.recipe, self.folder, arm))
         self.pace.add(cost.steps, cost.seconds)
         self.models[arm.name], self.costs[arm.name] = folder, cost
-        self.meanings |= {arm.name: arm.description} if arm.description else {}
+        self._note_meaning(arm)
         if arm.checkpoints is not None:
             on_main_process(lambda: self._score_checkpoints(arm, folder, cost.steps))
         return cost
