@@ -11,7 +11,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parents[2]
 OUTSIDE = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 LEFT_OUT = re.compile(
-    r"\[([^\]]+)\]\((?:CITATION\.cff|LICENSE|(?:\.\./)?NOTICE|(?:\.\./)?(?:hfcomp|tests|model_cards)/[^)]*)\)"
+    r"\[([^\]]+)\]\((?:CITATION\.cff|LICENSE|(?:\.\./)?NOTICE|(?:\.\./)?(?:hfcomp|tests|model_cards)/[^)]*|(?:\.\./)?recipes/[^)]*\.yaml)\)"
 )
 """Links to files that are no pages: their text stays."""
 

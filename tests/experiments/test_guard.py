@@ -66,7 +66,7 @@ def test_they_are_lines_of_the_report_with_intervals_and_differences(finished):
     report = (finished / "report.md").read_text()
     alpha = results["guard"]["models"]["Slipform guarded"]["alpha"]
     guarded = next(sentence for sentence in results["verdict"] if sentence.startswith("Guarded"))
-    assert guarded.startswith(f"Guarded (alpha {alpha:g}) on this seed: sandbox: average group ")
+    assert guarded.startswith(f"Guarded (alpha {alpha:g}) on this seed: sandbox: macro of 5 subsets group ")
     assert guarded.count("against same-batch guarded") == guarded.count("against base") == 2
     assert f"**{guarded}**" in report and "(guard.png)" in report
     assert "Slipform guarded minus same-batch guarded" in report

@@ -57,7 +57,7 @@ def base() -> Embedder:
 
 
 def test_what_a_run_is_scored_on(base):
-    """As the evaluation beside the engine, which these benchmarks took the place of, had it, in its order."""
+    """In this order, with these answers of the shipped base."""
     found = lines(outcomes(sandbox_benchmarks(ITEMS, 0), base))
     assert found == LINES["sandbox_benchmarks"] and list(found) == list(LINES["sandbox_benchmarks"])
 

@@ -160,7 +160,7 @@ def test_products_follow_the_values_and_what_is_only_in_the_search_ends_with_it(
     trial, result = search.trial(values), search.result(values)
     assert repr(trial.experiment.batch_size) == repr(result.experiment.batch_size) == "12"
     assert trial.trainer_arguments["max_steps"] == 5 and result.trainer_arguments["max_steps"] == 250
-    assert search.own_values() == {"learning_rate": 2e-3, "margin": "adaptive", "warmup_steps": 20}
+    assert search.own_values() == {"learning_rate": 5e-4, "margin": "adaptive", "warmup_steps": 20}
     assert search.recipe.trainer_arguments["output_dir"] == "runs/slipform-mine"
 
 

@@ -80,8 +80,8 @@ def test_the_recipes_own_objective_is_no_other(tmp_path):
         ({"variants": {"plain": {"objective": INFO_NCE, "batch_size": 8}}}, "plain: batch_size changes the rows or"),
         ({"variants": {"plain": {"max_steps": 9}}}, "plain: max_steps changes the steps. Make it a setting."),
         (
-            {"variants": {"plain": {"control": "plain"}}},
-            "plain: control: found 'plain', expected one of",
+            {"variants": {"plain": {"control": "equal-images"}}},
+            "plain: control: found 'equal-images', expected one of",
         ),
         (
             {"variants": {"one": {"after": "plain"}, "plain": {}}},
