@@ -89,7 +89,6 @@ PHASES = {
     ),
 }
 DOSES = tuple(Phase(PAIRS, 10_000, steps, 1e-3, batch_size=96, warmup_steps=20) for steps in range(20, 201, 20))
-DOSE_WEIGHTS = None
 PROFILE: Mapping[str, tuple[float, float]] = {
     "swap_att": (0.59, 0.69),
     "swap_obj": (0.564, 0.664),
@@ -129,8 +128,7 @@ def train_phase(name: str, phase: Phase, model: nn.Module, processor: Any, folde
     def build() -> tuple[nn.Module, Any, Any]:
         if not phase.replays:
             return model, processor, pretraining_set(phase.rows, seed, places=phase.kind == PLACES)
-        weights = DOSE_WEIGHTS if phase.kind == PAIRS else None
-        return model, processor, training_set(phase.rows, OWN_SCENES + seed, kind_weights=weights)
+        return model, processor, training_set(phase.rows, OWN_SCENES + seed)
 
     replayed = pretraining_set(phase.rows, OWN_SCENES + seed, places=True) if phase.replays else None
     return train_stage(
@@ -194,10 +192,10 @@ def make_base(
             place, name = work / f"phase-{number}", f"{architecture}, phase {number + 1} of {len(phases)}"
             costs.append(train_phase(name, phase, model, processor, place, seed=seed))
             model = load_backbone(place)
-        found = list(train_doses(architecture, place, processor, work, seed=seed, doses=doses))
-        profiles = {dose.steps: profile for dose, _, _, profile in found}
-        if found:
-            chosen, place, cost, _ = min(found, key=lambda one: distance(one[3]))
+        trained = list(train_doses(architecture, place, processor, work, seed=seed, doses=doses))
+        profiles = {dose.steps: profile for dose, _, _, profile in trained}
+        if trained:
+            chosen, place, cost, _ = min(trained, key=lambda dose: distance(dose[3]))
             phases, costs, model = [*phases, chosen], [*costs, cost], load_backbone(place)
         model.half().save_pretrained(made)
         processor.save_pretrained(made)
@@ -208,7 +206,7 @@ def make_base(
             "position_scale": POSITION_SCALE,
             "phases": [vars(phase) for phase in phases],
             "profile": base_profile(made),
-            "profile_bounds": PROFILE if found else None,
+            "profile_bounds": PROFILE if trained else None,
             "doses": profiles,
             "seconds": sum(cost.seconds for cost in costs),
             "loss": costs[-1].loss,
