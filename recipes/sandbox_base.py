@@ -143,11 +143,11 @@ def train_phase(name: str, phase: Phase, model: nn.Module, processor: Any, folde
     )
 
 
-def base_profile(folder: Path) -> dict[str, float]:
-    """Caption choice of a model by subset of SugarCrepe, 0 to 1, on scenes that choose the dose."""
-    kinds = load_benchmark(sandbox_benchmarks(SCORED_ITEMS, SCORED_SCENES)[0])
-    items = Evaluator(print, [kinds])(Embedder(folder))
-    of_kind = items[items["metric"] == "caption choice"].groupby("subset")["value"].mean()
+def base_profile(folder: Path, items: int) -> dict[str, float]:
+    """Caption choice of a model by subset of SugarCrepe, 0 to 1, on `items` scenes a kind that choose the dose."""
+    kinds = load_benchmark(sandbox_benchmarks(items, SCORED_SCENES)[0])
+    table = Evaluator(print, [kinds])(Embedder(folder))
+    of_kind = table[table["metric"] == "caption choice"].groupby("subset")["value"].mean()
     groups = {group[0]: list(group) for group in AVERAGES[0].groups or ()}
     return {name: round(float(of_kind[group].mean()), 4) for name, group in groups.items()}
 
@@ -158,14 +158,14 @@ def distance(profile: Mapping[str, float]) -> float:
 
 
 def train_doses(
-    architecture: str, start: Path, processor: Any, work: Path, *, seed: int, doses: Sequence[Phase]
+    architecture: str, start: Path, processor: Any, work: Path, *, seed: int, doses: Sequence[Phase], items: int
 ) -> Iterator[tuple[Phase, Path, StageSummary, dict[str, float]]]:
     """Each dose from the same model, the smallest first, with what it scores; ends after one inside `PROFILE`."""
     for dose in doses:
         folder = work / f"pairs-{dose.steps}"
         name = f"{architecture}, a dose of {dose.steps} steps"
         cost = train_phase(name, dose, load_backbone(start), processor, folder, seed=seed)
-        profile = base_profile(folder)
+        profile = base_profile(folder, items)
         yield dose, folder, cost, profile
         if not distance(profile):
             return
@@ -178,6 +178,7 @@ def make_base(
     seed: int,
     phases: Sequence[Phase],
     doses: Sequence[Phase],
+    items: int,
     command: str,
     work: Path,
 ) -> Path:
@@ -192,7 +193,7 @@ def make_base(
             place, name = work / f"phase-{number}", f"{architecture}, phase {number + 1} of {len(phases)}"
             costs.append(train_phase(name, phase, model, processor, place, seed=seed))
             model = load_backbone(place)
-        trained = list(train_doses(architecture, place, processor, work, seed=seed, doses=doses))
+        trained = list(train_doses(architecture, place, processor, work, seed=seed, doses=doses, items=items))
         profiles = {dose.steps: profile for dose, _, _, profile in trained}
         if trained:
             chosen, place, cost, _ = min(trained, key=lambda dose: distance(dose[3]))
@@ -205,7 +206,7 @@ def make_base(
             "seed": seed,
             "position_scale": POSITION_SCALE,
             "phases": [vars(phase) for phase in phases],
-            "profile": base_profile(made),
+            "profile": base_profile(made, items),
             "profile_bounds": PROFILE if trained else None,
             "doses": profiles,
             "seconds": sum(cost.seconds for cost in costs),
@@ -228,6 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of weights and scenes")
     parser.add_argument("--no_pairs", action="store_true", help="without the dose of hard pairs: a blind base")
     parser.add_argument("--work_dir", type=Path, help="folder of the phases, where a killed run goes on; unset: none")
+    parser.add_argument("--items", type=int, default=SCORED_ITEMS, help="of each kind, that choose the dose")
     for name in ("steps", "rows"):
         parser.add_argument(f"--{name}", type=int, help="of each phase; unset: the shipped base's")
     options = parser.parse_args(arguments)
@@ -236,10 +238,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     doses = [] if options.no_pairs else [replace(one, **given) for one in (DOSES[:1] if given else DOSES)]
     words = [f"--architecture {options.architecture} --seed {options.seed}", *(f"--{k} {v}" for k, v in given.items())]
     words += ["--no_pairs"] if options.no_pairs else []
+    words += [f"--items {options.items}"] if options.items != SCORED_ITEMS else []
     how = {
         "seed": options.seed,
         "phases": phases,
         "doses": doses,
+        "items": options.items,
         "command": " ".join(["python recipes/sandbox_base.py", *words, "--output_dir <folder>"]),
     }
     folder = options.output_dir or cached_folder(how["command"])

@@ -181,13 +181,21 @@ class RecipeFile:
             values.pop("seeds", None)
         if "seeds" in overridden:
             values.pop("seed", None)
-        if "model" in overridden and "model" not in values and values.get("dataset") == SANDBOX:
+        given = overridden.get("model") if "model" not in values and values.get("dataset") == SANDBOX else None
+        if given is not None and not _is_sandbox_base(given):
             raise ValueError(
                 f"{self.path.stem} holds values for the sandbox's tiny model (learning_rate "
                 f"{values.get('learning_rate')}). For a model of your own start from another recipe: --config "
                 f"{_for_other_models(self.path)} --dataset <yours>."
             )
         return dict(sorted((values | overridden).items()))
+
+
+def _is_sandbox_base(model: str) -> bool:
+    """Whether a model is a base that `recipes/sandbox_base.py` made."""
+    from hfcomp.sandbox.bases import FACTS_FILE
+
+    return (Path(model) / FACTS_FILE).is_file()
 
 
 def read_recipe(name: str, arguments: Sequence[str] = ()) -> Recipe:

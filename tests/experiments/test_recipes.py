@@ -143,6 +143,13 @@ def test_the_working_directory_is_searched_only_for_what_is_missing(tmp_path, mo
     assert sys.path == path
 
 
+def test_another_base_of_the_sandbox_is_trained_with_the_sandboxs_values(tmp_path):
+    (tmp_path / "base.json").write_text("{}")
+    found = read_recipe("slipform", ["--model", str(tmp_path)])
+    assert found.experiment.model == str(tmp_path) and found.experiment.dataset == "sandbox"
+    assert found.experiment.primary == "sandbox: macro of 5 subsets group"
+
+
 @pytest.mark.parametrize(
     ("method", "other"),
     [

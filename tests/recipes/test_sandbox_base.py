@@ -20,7 +20,7 @@ CLASSES = {"clip": CLIPModel, "siglip": SiglipModel}
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_recipe_writes_a_half_precision_model_with_its_processor_and_how_it_was_made(tmp_path, architecture):
     folder, main = tmp_path / "base", runpy.run_path(str(SCRIPT))["main"]
-    words = f"--architecture {architecture} --seed 3 --steps 2 --rows 256 --output_dir".split()
+    words = f"--architecture {architecture} --seed 3 --steps 2 --rows 192 --items 2 --output_dir".split()
     main([*words, str(folder)])
     main([*words, str(tmp_path / "again")])
     assert weights_hash(folder) == weights_hash(tmp_path / "again")
