@@ -130,7 +130,10 @@ class ReplayedRows(DrawnRows):
         wanted = [index if isinstance(index, tuple) else (index, 0) for index in indices]
         task = [one for one in wanted if one[0] < len(self)]
         replayed = [(index - len(self), epoch) for index, epoch in wanted if index >= len(self)]
-        found = iter(_read(self.rows, task)), iter(read_replay(self.replay, replayed, len(self), self.num_negatives))
+        found = (
+            iter(_read_rows(self.rows, task)),
+            iter(read_replay(self.replay, replayed, len(self), self.num_negatives)),
+        )
         return [{**next(found[index >= len(self)]), IMAGE_ID: self._image_id(index)} for index, _ in wanted]
 
     def _image_id(self, index: int) -> str | None:
@@ -149,10 +152,10 @@ def read_replay(
         num_negatives: Negative captions read per row.
     """
     blank = {"negative_captions": [""] * num_negatives} if num_negatives else {}
-    return [{**row, **blank, "row": ReplayRow(row["row"], first)} for row in _read(rows, wanted)]
+    return [{**row, **blank, "row": ReplayRow(row["row"], first)} for row in _read_rows(rows, wanted)]
 
 
-def _read(rows: TrainingRows, wanted: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+def _read_rows(rows: TrainingRows, wanted: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
     if not wanted:
         return []
     return rows.__getitems__(list(wanted) if isinstance(rows, DrawnRows) else [index for index, _ in wanted])

@@ -97,7 +97,7 @@ def probe(model: str, dataset: str, options: ProbeOptions) -> ProbeResults:
     cache = EmbeddingCache(None if options.no_cache else default_folder())
     embedder = open_embedder(place, cache=cache, device=options.device)
     with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
-        found = _draw(_read(dataset, options), options)
+        found = _draw(_load_pairs(dataset, options), options)
         pairs = _encode(found, embedder, options)
     cache.trim()
     sizes = _fitting(options.batch_sizes, len(pairs), found)
@@ -122,7 +122,7 @@ def probe(model: str, dataset: str, options: ProbeOptions) -> ProbeResults:
     )
 
 
-def _read(dataset: str, options: ProbeOptions) -> PairSet:
+def _load_pairs(dataset: str, options: ProbeOptions) -> PairSet:
     """The set with its ratings.
 
     Raises:

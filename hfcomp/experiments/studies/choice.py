@@ -39,7 +39,7 @@ class Choice:
     Attributes:
         control: Variant that was judged.
         endpoint: Name of the primary endpoint.
-        base: The base's mean of the general lines.
+        base: The base's mean of the general lines, 0 to 1.
         candidates: All settings, in the plan's order.
         chosen: The chosen one.
         is_kept: Whether it loses at most the tolerance; if not, none does.
@@ -87,7 +87,6 @@ def choose_setting(lines: Mapping[str, Sequence[Line]], control: str, plan: Choi
         lines: Lines of each setting, one of them primary.
         control: Variant by which settings are judged.
         plan: The general lines and the tolerance.
-
     """
     first = next(iter(lines.values()))
     kept_lines = plan.keep or [line["name"] for line in subsets_of(of_aspect(first, "general"))]
