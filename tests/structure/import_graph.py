@@ -48,10 +48,7 @@ def circles(graph: nx.DiGraph) -> list[set[str]]:
 
 @cache
 def floors() -> dict[str, int]:
-    """Returns the floors of the layer contracts in pyproject.toml by module, the lowest of each contract as 0.
-
-    hfcomp as a whole has one. A package that is built in storeys declares another, with itself as the container.
-    """
+    """Returns the floors by module: of hfcomp's layer contract, and of those that packages with storeys declare."""
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     return {
         f"{container}.{name}": number

@@ -31,7 +31,6 @@ def test_no_file_imports_one_on_a_higher_floor():
 def test_every_kind_of_import_is_an_arrow(tmp_path):
     files = {
         "hfcomp/cli/main.py": "from hfcomp.data import load\n",
-        "hfcomp/data/__init__.py": "",
         "hfcomp/data/__init__.pyi": "from hfcomp.data.loading import load as load\n",
         "hfcomp/data/loading.py": "def load():\n    from hfcomp.data import columns\n",
         "hfcomp/data/columns.py": "if TYPE_CHECKING:\n    from hfcomp.data.loading import load\n",

@@ -30,25 +30,15 @@ import pandas as pd
 
 from tests.structure.import_graph import ROOT, import_graph, is_above
 
-MOST_PARTS = 5000  # of one argument that are searched for the value
-
-
-class Room(NamedTuple):
-    """A function: its file, its qualified name and its first line."""
-
-    file: str
-    name: str
-    line: int
-
 
 class Walk(NamedTuple):
-    """The rooms of a walk, in the order of their first visits, and its climbs."""
+    """The rooms of a walk, `FILE:LINE NAME`, in the order of their first visits, and its climbs."""
 
-    rooms: list[Room]
-    climbs: list[tuple[Room, Room]]
+    rooms: list[str]
+    climbs: list[tuple[str, str]]
 
     def counts(self) -> dict[str, int]:
-        files = {room.file for room in self.rooms}
+        files = {room.partition(":")[0] for room in self.rooms}
         lines = sum((ROOT / file).read_text(encoding="utf-8").count("\n") for file in files)
         return {"rooms": len(self.rooms), "climbs": len(self.climbs), "files": len(files), "lines": lines}
 
@@ -57,51 +47,47 @@ class Reached(BaseException):
     """Ends a command at the end of its walk; no `except Exception` stops it."""
 
 
-def is_higher(file: str, other: str) -> bool:
-    """Whether a file is on a higher floor than another one."""
-    graph, packages = import_graph(), [Path(one).parts[:2] for one in (file, other)]
-    if file == other or packages[0] != packages[1]:
-        return is_above(file, other)
-    return nx.has_path(graph, file, other) and not nx.has_path(graph, other, file)
+def is_higher(room: str, other: str) -> bool:
+    """Whether the file of a room is on a higher floor than the file of another one."""
+    high, low = (one.partition(":")[0] for one in (room, other))
+    if high == low or Path(high).parts[:2] != Path(low).parts[:2]:
+        return is_above(high, low)
+    return nx.has_path(import_graph(), high, low) and not nx.has_path(import_graph(), low, high)
 
 
 def follow(run: Callable[[], Any], value: str, target: Callable[..., Any], root: Path = ROOT) -> Walk:
-    """Runs a command until `target` is called with a value, given as a text that occurs nowhere else.
-
-    Raises:
-        LookupError: If the command ends without such a call.
-    """
-    known: dict[Any, Room | None] = {}  # by code object; None for the functions of others
-    opened: list[tuple[Room, bool]] = []  # calls that have not returned, and whether each was made with the value
-    trail: list[Room] = []
+    """Runs a command until `target` is called with a value, a text that occurs nowhere else."""
+    known: dict[Any, str | None] = {}  # by code object; None for the functions of others
+    opened: list[tuple[str, bool]] = []  # calls that have not returned, and whether each was made with the value
+    trail: list[str] = []
 
     def record(frame: FrameType, event: str, result: Any) -> None:
         code = frame.f_code
         if code not in known:
             ours = code.co_filename.startswith(f"{root}/hfcomp/") and not code.co_name.startswith("<")
-            place = code.co_filename.removeprefix(f"{root}/"), code.co_qualname, code.co_firstlineno
-            known[code] = Room(*place) if ours else None
+            place = f"{code.co_filename.removeprefix(f'{root}/')}:{code.co_firstlineno} {code.co_qualname}"
+            known[code] = place if ours else None
         if (room := known[code]) is None:
             return
         if event == "call":
-            opened.append((room, holds(frame.f_locals, value)))
-            trail.extend([room] if opened[-1][1] else [])
-            if opened[-1][1] and code is target.__code__:
+            held = holds(frame.f_locals, value)
+            opened.append((room, held))
+            trail.extend([room] * held)
+            if held and code is target.__code__:
                 raise Reached
         elif event == "return":
             _, held = opened.pop()
             if held or holds(result, value):
                 trail.extend([room, *[caller for caller, holding in reversed(opened) if holding][:1]])
 
-    before = sys.getprofile()
     sys.setprofile(record)
     try:
         run()
     except Reached:
-        climbs = [step for step in dict.fromkeys(pairwise(trail)) if is_higher(step[1].file, step[0].file)]
+        climbs = [(low, high) for low, high in dict.fromkeys(pairwise(trail)) if is_higher(high, low)]
         return Walk(list(dict.fromkeys([*trail, *(room for room, _ in opened)])), climbs)
     finally:
-        sys.setprofile(before)
+        sys.setprofile(None)
     raise LookupError(f"{target.__qualname__} was not called with {value}")
 
 
@@ -112,7 +98,7 @@ def holds(thing: Any, value: str) -> bool:
         if isinstance(part, str | int | float | Path):
             if value in str(part):
                 return True
-        elif id(part) not in seen and len(pending) < MOST_PARTS:
+        elif id(part) not in seen and len(pending) < 5000:  # enough for options, little of a dataset
             seen.add(id(part))
             pending.extend(_parts(part))
     return False
@@ -160,8 +146,8 @@ def evaluation_route(folder: Path) -> tuple[str, str, Callable[..., Any]]:
     from tests.evaluation import small_sugarcrepe
 
     model, data = tiny.clip(folder / "clip"), small_sugarcrepe.write(folder / "data")
-    words = f"evaluate followed={model} --benchmarks sugarcrepe --data_dir {data} --output_dir {folder}/out --no_cache"
-    return f"{words} --device cpu", "followed", render_terminal
+    words = f"evaluate followed={model} --benchmarks sugarcrepe --data_dir {data} --output_dir {folder}/out"
+    return f"{words} --device cpu --no_cache", "followed", render_terminal
 
 
 ROUTES = {"recipe": recipe_route, "builder": builder_route, "evaluation": evaluation_route}
@@ -182,7 +168,4 @@ if __name__ == "__main__":
     for title, found in {name: walk(name) for name in ROUTES}.items():
         print(f"{title}: {', '.join(f'{number:,} {unit}' for unit, number in found.counts().items())}")
         if "--rooms" in sys.argv:
-            print(*(f"  {room.file}:{room.line} {room.name}" for room in found.rooms), sep="\n")
-            print(
-                *(f"  climb: {low.file} {low.name} -> {high.file} {high.name}" for low, high in found.climbs), sep="\n"
-            )
+            print(*found.rooms, *(" -> ".join(climb) for climb in found.climbs), sep="\n")
