@@ -227,7 +227,19 @@ class TrainingRows(torch.utils.data.Dataset):
             )
         if not isinstance(dataset, Dataset):
             raise TypeError(f"expected a datasets.Dataset, found {type(dataset).__name__}.")
-        self.dataset = undecoded(dataset.select_columns([name for name in columns if name in dataset.column_names]))
+        self._whole, self._columns = dataset, [name for name in columns if name in dataset.column_names]
+        self.dataset = self._selected()
+
+    def _selected(self) -> Dataset:
+        return undecoded(self._whole.select_columns(self._columns))
+
+    # datasets cannot unpickle a selection of added columns of images alone, so another process selects again
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "dataset"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.dataset = self._selected()
 
     def __len__(self) -> int:
         return len(self.dataset)
