@@ -52,7 +52,7 @@ def contents(folder: Path, root: Path) -> dict[str, Any]:
             found[path.name] = pd.read_csv(path).to_dict("records")
         elif path.name == "items.parquet":
             found[path.name] = _items(pd.read_parquet(path))
-    return _comparable(found, {str(root): "<folder>", str(REPOSITORY): "<repository>"})
+    return comparable(found, root)
 
 
 def _items(table: pd.DataFrame) -> dict[str, Any]:
@@ -64,6 +64,11 @@ def _items(table: pd.DataFrame) -> dict[str, Any]:
         named = hashlib.sha256("\n".join(line["item"] + " " + line["image_id"]).encode()).hexdigest()[:16]
         lines[" | ".join(names)] = {"values": shown, "ties": int(line["tie"].sum()), "items and images": named}
     return {"columns": list(table.columns), "lines": lines}
+
+
+def comparable(value: Any, root: Path) -> Any:
+    """A JSON value without what differs from run to run and from machine to machine."""
+    return _comparable(value, {str(root): "<folder>", str(REPOSITORY): "<repository>"})
 
 
 def _comparable(value: Any, places: dict[str, str], key: str = "") -> Any:
