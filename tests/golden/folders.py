@@ -17,6 +17,7 @@ from typing import Any
 
 import datasets
 import pyarrow.parquet
+import safetensors
 from PIL import Image
 
 from tests.golden.record import LEFT_OUT, comparable
@@ -27,26 +28,27 @@ _PATTERNS = (
     (re.compile(r"(sha256 of the text above: )[0-9a-f]+"), rf"\1{LEFT_OUT}"),
     (re.compile(r"\b\d+(\.\d+){2,}(\.dev\d+|\+\w+)?"), LEFT_OUT),  # versions
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?"), LEFT_OUT),  # times
+    (re.compile(r"\| (platform|device|threads) \| .* \|"), rf"| \1 | {LEFT_OUT} |"),
     (re.compile(r"data:image/\w+;base64,[\w+/=]+"), "a picture"),
 )
 
 
-def everything(folder: Path, root: Path, *, painted: Collection[str] = (), skip: Collection[str] = ()) -> Any:
+def everything(folder: Path, root: Path, *, skip: Collection[str] = ()) -> Any:
     """What a folder holds, by path in it; files of several shards are one entry. Rows of `steps/` are counted.
 
     Args:
         folder: that a command wrote.
         root: above it and all that the command was given, which paths in the files begin with.
-        painted: columns of pictures that a network made, whose pixels differ from CPU to CPU.
         skip: names of files that are not read.
     """
     readers: dict[str, Callable[[Path], Any]] = {".json": _json, ".jsonl": _json_lines, ".md": _lines, ".html": page}
+    readers[".safetensors"] = _tensors
     found: dict[str, Any] = {}
     for path in sorted(path for path in folder.rglob("[!.]*") if path.is_file()):
         name = path.relative_to(folder).as_posix()
         if path.suffix == ".parquet":
             entry = found.setdefault(re.sub(r"-\d{5}-of-\d{5}", "-*", name), {"files": 0})
-            _add_rows(entry, path, painted, is_step=name.startswith("steps/"))
+            _add_rows(entry, path, is_step=name.startswith("steps/"))
         elif path.name not in skip:
             found[name] = readers[path.suffix](path) if path.suffix in readers else "a file"
     return plain(found, root)
@@ -89,7 +91,13 @@ def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def _add_rows(entry: dict[str, Any], path: Path, painted: Collection[str], *, is_step: bool) -> None:
+def _tensors(path: Path) -> dict[str, str]:
+    with safetensors.safe_open(path, "numpy") as file:
+        parts = {name: file.get_slice(name) for name in sorted(file.keys())}
+        return {name: f"{part.get_dtype()} {part.get_shape()}" for name, part in parts.items()}
+
+
+def _add_rows(entry: dict[str, Any], path: Path, *, is_step: bool) -> None:
     table = pyarrow.parquet.read_table(path)
     features = datasets.Features.from_arrow_schema(table.schema)
     entry["files"] += 1
@@ -98,21 +106,21 @@ def _add_rows(entry: dict[str, Any], path: Path, painted: Collection[str], *, is
         entry["rows"] = entry.get("rows", 0) + len(table)
         return
     for row in table.to_pylist():
-        entry.setdefault("rows", []).append({name: _cell(value, name in painted) for name, value in row.items()})
+        entry.setdefault("rows", []).append({name: _cell(value) for name, value in row.items()})
 
 
-def _cell(value: Any, is_painted: bool) -> Any:
+def _cell(value: Any) -> Any:
     if isinstance(value, dict) and isinstance(value.get("bytes"), bytes):
-        return picture(value["bytes"], is_painted)
+        return _picture(value["bytes"])
     nested = isinstance(value, dict) or (isinstance(value, list) and any(isinstance(one, list) for one in value))
     return json.dumps(value, ensure_ascii=False) if nested else value
 
 
-def picture(content: bytes, is_painted: bool = False) -> str:
-    """Format, size and pixels of a file."""
+def _picture(content: bytes) -> str:
     with Image.open(io.BytesIO(content)) as image:
-        pixels = "painted" if is_painted else hashlib.sha256(image.convert("RGBA").tobytes()).hexdigest()[:16]
-        return f"{image.format} {image.width}x{image.height} {image.mode} {pixels}"
+        facts = f"{image.format} {image.width}x{image.height} {image.mode}"
+        is_exact = image.format == "PNG"  # a JPEG's pixels are those of its decoder, and of the network that edited it
+        return f"{facts} {hashlib.sha256(image.tobytes()).hexdigest()[:16]}" if is_exact else facts
 
 
 def page(path: Path) -> dict[str, Any]:
