@@ -1,7 +1,7 @@
-"""All that lies in a folder which a command wrote, as one JSON value: rows, columns, manifests, cards, texts of pages.
+"""Everything in a folder that a command wrote, as one JSON value: rows, columns, manifests, cards, texts of pages.
 
-Of pictures there are format, size and a hash of the pixels. Hashes of files, versions of libraries, times and places on
-the disk are left out: `record.py` says which keys.
+A picture is its format and size, a PNG its pixels too, as a hash. Hashes of files, versions of libraries, times and
+places on the disk are left out, here and by `record.py`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,11 @@ def _json(path: Path) -> Any:
 def _with_short_features(value: Any) -> Any:
     """The features of a manifest's plan in one line each."""
     if isinstance(value, dict):
-        return {name: _with_short_features(inner) for name, inner in value.items()} if "_type" not in value else str(value)
+        return (
+            {name: _with_short_features(inner) for name, inner in value.items()}
+            if "_type" not in value
+            else str(value)
+        )
     return [_with_short_features(inner) for inner in value] if isinstance(value, list) else value
 
 
