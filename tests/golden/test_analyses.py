@@ -1,4 +1,4 @@
-"""What the commands leave that look at sets and models without training: files, pages, tables (about 10 s)."""
+"""What the commands leave that look at sets and models without training: files, pages, tables (about 5 s)."""
 
 from __future__ import annotations
 
@@ -70,6 +70,7 @@ def test_pairs_of_two_sets_by_models(run, root):
     check("analyze_models", {BY_MODELS: found}, write=WRITE)
 
 
+@pytest.mark.slow
 def test_the_hierarchy_of_a_set(run, root):
     magic.source(root / "captioned", per_concept=5)
     words = "--writer taxonomy --taxonomy taxonomy.yaml --encoder captions --negative_similarity -1 --shared_levels 3"
