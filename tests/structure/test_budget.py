@@ -18,7 +18,7 @@ BUDGET = {
     "analysis": 7_745,  # target: 5,200
     "annotation": 4_712,  # target: 3,000
     "cli": 2_462,
-    "data": 11_791,
+    "data": 11_803,
     "distributed": 356,
     "environment": 420,
     "evaluation": 14_494,  # target: 10,500
@@ -31,12 +31,12 @@ BUDGET = {
     "modeling": 3_387,  # target of modeling/conversion: 1,400
     "negatives": 4_684,
     "parsing": 2_709,
-    "reporting": 2_714,
+    "reporting": 2_715,
     "sandbox": 2_221,
     "statistics": 2_518,
     "trainers": 6_930,
-    "core": 67_640,  # all but RINGS; target: under 51,000
-    "all": 93_558,  # target: under 69,000
+    "core": 67_653,  # all but RINGS; target: under 51,000
+    "all": 93_571,  # target: under 69,000
 }
 COMMENTS = 0.8  # own-line comments per 100 lines of code; target: 4
 # What becomes packages around the core, which never imports them.
