@@ -18,8 +18,8 @@ from hfcomp.statistics.measures import (
     primary_measure,
     usable_averages,
 )
-from hfcomp.statistics.multiplicity import adjust, correct
 from hfcomp.statistics.outcomes import NO_SEED, Outcomes
+from hfcomp.statistics.significance import adjust, correct
 from hfcomp.statistics.summary import BASE, Contrasts, summarize
 
 Result = dict[str, Any]

@@ -8,8 +8,7 @@ from string import Template
 from typing import Any
 
 from hfcomp.parsing.word_changes import word_changes
-from hfcomp.reporting.pages.markup import text_html
-from hfcomp.reporting.pages.page import FOLDER
+from hfcomp.reporting.pages.page import FOLDER, text_html
 from hfcomp.reporting.pages.thumbnails import Cell, Thumbnail, Thumbnails
 
 CAPTION, NEGATIVE, POSITIVE = "caption", "not", "also true"

@@ -1,7 +1,8 @@
 """The frame of a page: one file with its own style, script and data, which loads nothing and sends nothing.
 
 Texts of data sets and models get into a page escaped, or as JSON that the page's script puts in as text. The page's
-policy allows its own style and script, by their hashes, and images in the page, and nothing else.
+policy allows its own style and script, by their hashes, and images in the page, and nothing else. Every text goes
+through `text_html`: captions, names and errors come from data and models.
 """
 
 from __future__ import annotations
@@ -9,20 +10,56 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any
 
+from hfcomp.parsing.word_changes import word_changes
 from hfcomp.reporting.format import visible
-from hfcomp.reporting.pages.markup import text_html
+from hfcomp.reporting.report import Table
 
 FOLDER = Path(__file__).parent
 STYLE = FOLDER / "page.css"
 """What pages have in common."""
 LIST_STYLE, LIST_SCRIPT = FOLDER / "list.css", FOLDER / "list.js"
 """A list of items that is filtered, sorted, and drawn as one scrolls: pictures, texts and scores of each."""
+_TAGS = {"removed": "del", "added": "ins"}
+
+
+def text_html(text: str) -> str:
+    """A text as HTML: escaped, its control characters written out, and of a direction of its own.
+
+    A text of another direction, or one that turns it, so turns no word around it. ASCII needs no element for that.
+    """
+    shown = escape(visible(text))
+    return shown if text.isascii() else f"<bdi>{shown}</bdi>"
+
+
+def table_html(table: Table, *, kind: str = "") -> str:
+    """A table of a report, of the class `kind`; its cells have the class `name` or `number`."""
+
+    def row(cells: Iterable[str], kind: str) -> str:
+        shown = (
+            f'<{kind} class="{"name" if index < table.labels else "number"}">{text_html(str(cell))}</{kind}>'
+            for index, cell in enumerate(cells)
+        )
+        return f"<tr>{''.join(shown)}</tr>"
+
+    title = f"<caption>{text_html(table.title)}</caption>" if table.title else ""
+    body = "".join(row(cells, "td") for cells in table.rows)
+    own = f' class="{escape(kind)}"' if kind else ""
+    return f"<table{own}>{title}<thead>{row(table.header, 'th')}</thead><tbody>{body}</tbody></table>"
+
+
+def difference_html(before: str, after: str) -> str:
+    """The second text with its new words marked, and the words that are gone struck through."""
+    parts = []
+    for kind, text in word_changes(before, after):
+        tag = _TAGS.get(kind)
+        parts.append(f"<{tag}>{text_html(text)}</{tag}>" if tag else text_html(text))
+    return " ".join(parts)
 
 
 def render_page(
