@@ -5,18 +5,16 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hfcomp.statistics.bootstrap import ImageBootstrap
-from hfcomp.statistics.measures import Averages, Measure, all_measures, search_measure
+from hfcomp.statistics.bootstrap import FEWEST_SEEDS, ImageBootstrap, difference_over_seeds
+from hfcomp.statistics.measures import Averages, Measure, all_measures
 from hfcomp.statistics.outcomes import COLUMNS, NO_SEED, Outcomes
 from hfcomp.statistics.samples import Cell, Column, Sample, Samples
-from hfcomp.statistics.seeds import FEWEST_SEEDS, difference_over_seeds
 from hfcomp.statistics.significance import correct, macro_smallest_difference
 
 logger = logging.getLogger(__name__)
@@ -220,35 +218,3 @@ def _contrast(
     value = np.average([change.mean() for change in averaged], weights=sample.weights)
     low, high = bootstrap.macro_interval(list(zip(averaged, images, strict=True)), **how, difference=True)
     return {"value": float(value), "low": low, "high": high, "seeds": len(changes)}
-
-
-@dataclass(frozen=True)
-class Score:
-    """A number.
-
-    Attributes:
-        value: mean of the lines' means, each with the same weight; a line of strata is the mean of theirs.
-        low: end of an image-clustered bootstrap interval of 95 %; NaN with one image.
-        high: the other end.
-        benchmarks: whose lines they are, as tables call them.
-    """
-
-    value: float
-    low: float
-    high: float
-    benchmarks: tuple[str, ...] = ()
-
-
-def score(outcomes: Outcomes | pd.DataFrame, measure: str) -> Score:
-    """The value of a measure, of one model.
-
-    Args:
-        outcomes: of the model.
-        measure: as in `search_measure`.
-    """
-    outcomes = Outcomes.of(outcomes)
-    chosen = search_measure(outcomes, measure)
-    (line,) = summarize(outcomes, measures=[chosen], images="measure")
-    (found,) = line["models"].values()
-    benchmarks = tuple(dict.fromkeys(benchmark for benchmark, _, _ in chosen.lines))
-    return Score(found["value"], found["low"], found["high"], benchmarks)

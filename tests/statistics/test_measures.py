@@ -9,8 +9,8 @@ import pytest
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.average import Average
 from hfcomp.statistics.measures import missing_averages, primary_measure, search_measure
-from hfcomp.statistics.run import summarize_run
-from hfcomp.statistics.summary import score, summarize
+from hfcomp.statistics.run import score, summarize_run
+from hfcomp.statistics.summary import summarize
 
 TWO_SETS = Average("mean", ((("one", "all items", "caption choice"),), (("two", "all", "caption choice"),)))
 DECLARED = {"one": [Average("all items", pooled=True)], "two": [], "a paper": [TWO_SETS]}

@@ -1,9 +1,14 @@
-"""The frame of a page and its pieces of HTML, in which no text of data becomes an element."""
+"""The frame of a page, its pieces of HTML, in which no text of data becomes an element, and its pictures."""
 
+import base64
+import io
 import json
 import re
 
-from hfcomp.reporting.pages.page import difference_html, render_page, table_html, text_html
+import numpy as np
+from PIL import Image
+
+from hfcomp.reporting.pages.page import difference_html, mask_overlay, render_page, table_html, text_html, thumbnail
 from hfcomp.reporting.report import Table
 
 
@@ -54,3 +59,31 @@ def test_a_text_of_another_direction_turns_no_word_around_it():
     assert text_html("\u2067a\x1b[2Jb\tc\n") == "<bdi>\\u2067a\\x1b[2Jb\tc\n</bdi>"
     found = table_html(Table("\u202et", ["\u202eh"], [["\u202ec"]])) + difference_html("a", "\u202ea b")
     assert "\u202e" not in found and found.count("<bdi>") == 4
+
+
+def opened(found):
+    return Image.open(io.BytesIO(base64.b64decode(found.uri.partition(",")[2])))
+
+
+def test_a_photograph_is_shrunk_to_a_jpeg_and_its_shape_is_kept():
+    found = thumbnail(Image.effect_noise((640, 480), 50).convert("RGB"), 224)
+    assert found.uri.startswith("data:image/jpeg;base64,")
+    assert (found.width, found.height) == opened(found).size == (224, 168)
+
+
+def test_a_small_drawing_keeps_its_size_and_every_pixel():
+    image = Image.new("RGB", (36, 36), "white")
+    image.paste((200, 10, 10), (5, 5, 20, 20))
+    found = thumbnail(image, 224)
+    assert found.uri.startswith("data:image/png") and found[1:] == (36, 36)
+    assert np.array_equal(np.asarray(opened(found).convert("RGB")), np.asarray(image))
+
+
+def test_a_mask_covers_its_area_alone():
+    mask = Image.new("L", (100, 50))
+    mask.paste(255, (20, 10, 60, 40))
+    found = opened(mask_overlay(mask, (200, 100))).convert("RGBA")
+    alpha = np.asarray(found)[..., 3]
+    assert found.size == (200, 100)
+    assert (alpha[30:70, 50:110] == 38).all() and not alpha[:, :30].any()
+    assert alpha[19, 60] == 255  # the line
