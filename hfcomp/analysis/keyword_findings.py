@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from hfcomp.statistics.measures import Measure
-from hfcomp.statistics.multiplicity import adjust
 from hfcomp.statistics.outcomes import Outcomes
+from hfcomp.statistics.significance import adjust
 from hfcomp.statistics.summary import BASE, summarize
 
 PLAIN = "plain"

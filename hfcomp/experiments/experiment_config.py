@@ -12,7 +12,7 @@ from hfcomp.negatives.concreteness import HOW_TO_GET
 from hfcomp.reading import expand_variables, nearest
 from hfcomp.reporting.pages.items import DEFAULT_PAGE
 from hfcomp.schemas import Strict, plain_name
-from hfcomp.statistics.seeds import FEWEST_SEEDS
+from hfcomp.statistics.bootstrap import FEWEST_SEEDS
 
 SANDBOX = "sandbox"
 SANDBOX_MODELS = {SANDBOX: "clip", "sandbox-siglip": "siglip"}  # the architectures of its bases

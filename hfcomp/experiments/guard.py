@@ -25,7 +25,7 @@ from hfcomp.experiments.prepare import declared_averages, prepare_evaluation, pr
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.study import FOLDER, Study, evaluation_scoring, read_stored
-from hfcomp.merging.models import RECORD_FILE, write_point
+from hfcomp.merging.merge import RECORD_FILE, write_point
 from hfcomp.merging.sweep import ALPHAS, Proxies, Swept, choose, few_images, find_proxies, halves
 from hfcomp.modeling.interpolation import load_interpolation
 from hfcomp.run_folders import guarded_folder, guarded_name

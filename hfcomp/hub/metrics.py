@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hfcomp.hub.refusals import one_line_refusals
+from hfcomp.hub.repositories import one_line_refusals
 from hfcomp.metrics.modules import module_path
 
 

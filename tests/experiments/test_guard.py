@@ -19,7 +19,7 @@ from hfcomp.experiments.guard import without
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.studies.plan_files import read_plan
-from hfcomp.merging.models import RECORD_FILE
+from hfcomp.merging.merge import RECORD_FILE
 from hfcomp.reporting.lines import primary_of
 from hfcomp.statistics import Outcomes
 from tests.evaluation import small_sugarcrepe

@@ -11,9 +11,7 @@ from hfcomp.analysis.audit.checks import CHECKS, Check, Example
 from hfcomp.analysis.audit.limits import Limit
 from hfcomp.analysis.audit.report import LEGEND, percent, size, summary_table
 from hfcomp.data.images import decode_image
-from hfcomp.reporting.pages.markup import difference_html, table_html, text_html
-from hfcomp.reporting.pages.page import render_page
-from hfcomp.reporting.pages.thumbnails import thumbnail
+from hfcomp.reporting.pages.page import difference_html, render_page, table_html, text_html, thumbnail
 
 SIDE = 160
 """Pixels of the longer side of a picture."""

@@ -16,8 +16,7 @@ from hfcomp.analysis.gallery.scores import ModelScores, score_rows, score_tables
 from hfcomp.data.known_names import parse_column_names
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import UrlAccess, url_access
-from hfcomp.reporting.pages.markup import table_html, text_html
-from hfcomp.reporting.pages.page import LIST_SCRIPT, LIST_STYLE, render_page
+from hfcomp.reporting.pages.page import LIST_SCRIPT, LIST_STYLE, render_page, table_html, text_html
 from hfcomp.writing import check_free_file, write_text
 
 _FILES = Path(__file__).parent

@@ -10,7 +10,7 @@ from tqdm.auto import tqdm
 
 from hfcomp.data.images import decode_image
 from hfcomp.data.loading import load_training_set, undecoded
-from hfcomp.reporting.pages.thumbnails import thumbnail
+from hfcomp.reporting.pages.page import thumbnail
 
 SIDE = 96
 """Of a thumbnail: pixels of its longer side."""

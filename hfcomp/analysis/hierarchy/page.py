@@ -13,8 +13,7 @@ from string import Template
 
 from hfcomp.analysis.hierarchy.members import Members, SetMembers
 from hfcomp.generation.magic.graph.hierarchy import Concept, Hierarchy
-from hfcomp.reporting.pages.markup import table_html, text_html
-from hfcomp.reporting.pages.page import render_page
+from hfcomp.reporting.pages.page import render_page, table_html, text_html
 from hfcomp.reporting.report import Table
 
 _FILES = Path(__file__).parent

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hfcomp.annotation.captions import editable_keywords, keywords_of
 from hfcomp.data.annotations.records import Item
-from hfcomp.reporting.pages.markup import difference_html, table_html, text_html
+from hfcomp.reporting.pages.page import difference_html, table_html, text_html
 from hfcomp.reporting.report import Lines, Report, Table
 
 SHORTCUTS: dict[str, tuple[tuple[str, str], ...]] = {

@@ -26,7 +26,7 @@ from hfcomp.reporting.pages.items import (
     PageOptions,
     ShownItem,
 )
-from hfcomp.reporting.pages.thumbnails import Cell, thumbnail
+from hfcomp.reporting.pages.page import Cell, thumbnail
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,9 +8,7 @@ from string import Template
 from typing import Any
 
 from hfcomp.parsing.word_changes import word_changes
-from hfcomp.reporting.pages.markup import text_html
-from hfcomp.reporting.pages.page import FOLDER
-from hfcomp.reporting.pages.thumbnails import Cell, Thumbnail, Thumbnails
+from hfcomp.reporting.pages.page import FOLDER, Cell, Thumbnail, Thumbnails, text_html
 
 CAPTION, NEGATIVE, POSITIVE = "caption", "not", "also true"
 """What a text of an item is: a true one, a false one, and a further true one."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.cli import builders
+from hfcomp.cli import publishing
 from hfcomp.generation.concretebatch.chain import ConcreteBatchOptions
 from hfcomp.generation.options import NegativeOptions
 
@@ -27,7 +27,7 @@ def run(monkeypatch):
         monkeypatch.setattr("hfcomp.hub.datasets.check_repository", check)
         monkeypatch.setattr("hfcomp.hub.datasets.push_built_sets", lambda *given: pushed.append(given))
         build = lambda given: built.append(given) or given["output"]  # noqa: E731
-        builders.build_and_push([*WORDS, *words], kind, build, card=CARD)
+        publishing.build_and_push([*WORDS, *words], kind, build, card=CARD)
         return built[0], pushed
 
     return run
@@ -73,5 +73,5 @@ def test_a_push_that_fails_leaves_the_set_and_the_command_that_pushes_it(monkeyp
     monkeypatch.setattr("hfcomp.hub.datasets.push_built_sets", fail)
     words = [*WORDS, "--push_to_hub", "me/set", "--private"]
     with pytest.raises(ValueError, match=r"the set is built, but .* was not pushed: 503") as raised:
-        builders.build_and_push(words, NegativeOptions, lambda given: {"a": Path("out/a")}, card=CARD)
+        publishing.build_and_push(words, NegativeOptions, lambda given: {"a": Path("out/a")}, card=CARD)
     assert "`hfcomp push-dataset a=out/a --repo me/set --private --card card.md`" in str(raised.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hfcomp.statistics.products import CELLS, WIDEST, product, tiles
+from hfcomp.statistics.clusters import CELLS, WIDEST, product, tiles
 
 
 @pytest.mark.parametrize("columns", [0, 1, 2, 11, 300])
