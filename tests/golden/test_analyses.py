@@ -16,6 +16,7 @@ from tests import tiny
 from tests.analysis.pairs import models
 from tests.generation.inpaintcoco import sets as inpaintcoco
 from tests.generation.magic import sets as magic
+from tests.golden import rows
 from tests.golden.folders import everything, page, plain
 from tests.golden.record import BY_MODELS, check
 from tests.golden.test_golden import WRITE
@@ -78,8 +79,9 @@ def test_the_hierarchy_of_a_set(run, root):
     check("analyze_magic", run("hierarchy", "analyze magic magic --thumbnails 1"), write=WRITE)
 
 
-def test_an_audit_with_a_model(run):
-    check("audit", run("audit", f"audit scenes.parquet --model base --data_dir . {MODEL}"), write=WRITE)
+def test_an_audit_with_a_model(run, root):
+    rows.sugarcrepe(root / "benchmarks")
+    check("audit", run("audit", f"audit scenes.parquet --model base --data_dir benchmarks {MODEL}"), write=WRITE)
 
 
 def test_a_page_of_pairs_and_the_set_without_dropped_rows(run, root):
