@@ -91,7 +91,9 @@ def with_image_ids(dataset: Dataset, ids: Sequence[str | None] | None = None) ->
     given = dataset.with_format(None)[IMAGE_ID][:] if IMAGE_ID in dataset.column_names else [None] * len(ids)
     if all(has_no_id(value) == (name is None) for value, name in zip(given, ids, strict=True)):
         return dataset
-    return _with_ids(dataset, ids)
+    from datasets import Value
+
+    return with_column(dataset, IMAGE_ID, ids, Value("string"))
 
 
 def with_shared_ids(dataset: Dataset) -> Dataset:
@@ -105,25 +107,27 @@ def with_shared_ids(dataset: Dataset) -> Dataset:
     return with_image_ids(dataset, ids) if there.total() > len(there) else dataset
 
 
-def _with_ids(dataset: Dataset, ids: Sequence[str | None]) -> Dataset:
-    """The dataset with these values in its column `image_id`.
+def with_column(dataset: Dataset, name: str, values: Sequence[Any], feature: Any) -> Dataset:
+    """The dataset with these values in a column; images are not copied.
 
     Args:
         dataset: any; of one that `select` made, `add_column` would write out all rows, with their images.
-        ids: of each row.
+        name: of the column, which is replaced if it exists.
+        values: one for each row.
+        feature: their type.
     """
-    from datasets import Dataset, Value
+    from datasets import Dataset
 
-    if IMAGE_ID in dataset.column_names:
-        dataset = dataset.remove_columns(IMAGE_ID)
+    if name in dataset.column_names:
+        dataset = dataset.remove_columns(name)
     if dataset._indices is None:
-        return dataset.add_column(IMAGE_ID, list(ids), feature=Value("string"))
+        return dataset.add_column(name, list(values), feature=feature)
     rows = dataset._indices.column(0).to_numpy()
-    stored: list[str | None] = [None] * len(dataset.data)
-    for row, value in zip(rows.tolist(), ids, strict=True):
+    stored: list[Any] = [None] * len(dataset.data)
+    for row, value in zip(rows.tolist(), values, strict=True):
         stored[row] = value
     whole = Dataset(dataset.data, dataset.info.copy(), dataset.split, fingerprint=dataset._fingerprint)
-    chosen = whole.add_column(IMAGE_ID, stored, feature=Value("string")).select(rows)
+    chosen = whole.add_column(name, stored, feature=feature).select(rows)
     settings = dataset.format
     columns = None if {*settings["columns"]} == {*dataset.column_names} else settings["columns"]
     chosen.set_format(settings["type"], columns, settings["output_all_columns"], **settings["format_kwargs"])
