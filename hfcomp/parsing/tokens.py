@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hfcomp.parsing.captions import caption_problem
 from hfcomp.parsing.installed import with_extra
@@ -13,6 +13,8 @@ from hfcomp.parsing.installed import with_extra
 if TYPE_CHECKING:
     from spacy.language import Language
 
+CaptionChoice = Literal["longest", "first", "all"]
+"""Which of an image's captions are used."""
 # The tokenizer peels a run of signs without a space sign by sign, which costs the square of its length. Longer runs
 # are cut, which no caption of prose reaches.
 _LONG_RUN = re.compile(r"\S{200}(?=\S)")
@@ -53,6 +55,23 @@ def longest_caption(captions: Sequence[str]) -> tuple[str, list[str]]:
     if not usable:
         return captions[0], []
     return longest_text(usable), [problem for problem in problems if problem]
+
+
+def choose_texts(texts: Sequence[str], choice: CaptionChoice) -> tuple[list[str], list[str]]:
+    """The captions of an image that are used, and the problems of those that were passed over.
+
+    Args:
+        texts: one or more, of one image.
+        choice: which of them are used. `longest` is Slipform, section 2.2: the most tokens, see `longest_text`;
+            captions with a `caption_problem` are passed over if others have none.
+
+    Raises:
+        ModuleNotFoundError: for the longest of several, if spaCy is not installed.
+    """
+    if choice == "longest":
+        caption, problems = longest_caption(texts)
+        return [caption], problems
+    return list(texts[:1] if choice == "first" else texts), []
 
 
 def token_count(text: str) -> int:

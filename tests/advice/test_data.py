@@ -22,7 +22,7 @@ from hfcomp.data.loading import TrainingRows, load_training_set, load_training_s
 from hfcomp.data.negatives.columns import rated_column
 from hfcomp.data.neighbours import NeighbourOrder, Neighbours
 from hfcomp.data.pixels.transform import PixelTransform
-from hfcomp.data.several_captions import every_caption
+from hfcomp.data.pair_table import every_caption
 from hfcomp.data.streaming import StreamedRows, check_names
 from hfcomp.data.urls import UrlAccess
 from hfcomp.parsing import load_parser
@@ -144,10 +144,8 @@ def test_drawn_captions(advice):
     check_drawn_captions(rows(caption=[["a cube", "cubes"], ["a ball"]]), ["caption"])
 
 
-@pytest.mark.follows(
-    "hfcomp/data/several_captions.py", "Leave captions out, or name the column of lists with column_names."
-)
-@pytest.mark.follows("hfcomp/data/several_captions.py", "leave such rows out with dataset_filter.")
+@pytest.mark.follows("hfcomp/data/pair_table.py", "Leave captions out, or name the column of lists with column_names.")
+@pytest.mark.follows("hfcomp/data/pair_table.py", "leave such rows out with dataset_filter.")
 def test_every_caption(advice):
     dataset = rows(texts=[["a cube", "cubes"], ["a ball"]])
     advice.of(every_caption, dataset, print)

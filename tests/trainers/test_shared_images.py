@@ -12,7 +12,7 @@ from hfcomp.data.concepts.random_spans import RandomSpans
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.negatives.shuffled import ShuffledNegatives, derangement
 from hfcomp.data.row_values import row_fields
-from hfcomp.data.several_captions import every_caption
+from hfcomp.data.pair_table import every_caption
 from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.c2lip import C2LIPTrainer
 from hfcomp.trainers.ce_clip import CEClipTrainer
