@@ -39,19 +39,7 @@ NEGATIVE_FACTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class RowSource:
-    """Where rows are read from, and how they come under the contract's names.
-
-    Attributes:
-        name: a file, a folder or a Hub id, as for `load_training_set`.
-        split: which split, or parts of some.
-        config: the configuration, if the dataset has several.
-        column_names: contract name to the dataset's own.
-        captions_file: captions that are joined by key, see `with_captions_of`.
-        key_column: the dataset's column of keys.
-        captions_columns: key and caption in `captions_file`.
-        condition: `column=value` of the rows that are kept.
-        streaming: whether rows are read while training goes on.
-    """
+    """Where rows are read from (see `load_training_set`), with captions from a file (see `with_captions_of`)."""
 
     name: str
     split: str = "train"
@@ -60,16 +48,12 @@ class RowSource:
     captions_file: str | None = None
     key_column: str | None = None
     captions_columns: str | None = None
-    condition: str | None = None
+    condition: str | None = None  # column=value of the rows that are kept
     streaming: bool = False
 
 
 def read_rows(source: RowSource, log: Log) -> Rows:
-    """Rows under the contract's names, with captions from a file if one is named.
-
-    Args:
-        source: what is read.
-        log: receives a line about the number of rows, one if a condition selects some, and those of the captions file.
+    """Rows under the contract's names; `log` receives a line about what was read, joined and left out.
 
     Raises:
         ValueError: for a split, column or file that does not fit; see `load_training_set`.
@@ -90,16 +74,7 @@ def read_rows(source: RowSource, log: Log) -> Rows:
 
 
 def rows_where(dataset: Dataset, condition: str, log: Log) -> Dataset:
-    """The rows that have a value in a column.
-
-    Args:
-        dataset: any.
-        condition: `column=value`, compared as text in lower case.
-        log: receives a line about how many they are.
-
-    Raises:
-        ValueError: for a column that the dataset does not have.
-    """
+    """The rows that have a value in a column, `column=value`, compared as text in lower case."""
     column, _, wanted = condition.partition("=")
     if column not in dataset.column_names:
         raise ValueError(
@@ -111,14 +86,9 @@ def rows_where(dataset: Dataset, condition: str, log: Log) -> Dataset:
 
 
 def complete_rows(dataset: Dataset, *, captions: bool, negatives: bool = False) -> Dataset:
-    """The rows that have a caption, or a first negative caption that is not masked.
+    """The rows that have a caption, or a first negative that is not masked, or both, as asked.
 
     They are selected last, as `Dataset.add_column` writes selected rows out, with their images.
-
-    Args:
-        dataset: in the column contract.
-        captions: whether rows without a caption are left out.
-        negatives: whether rows whose first negative is masked are left out.
     """
     keep = range(len(dataset))
     if captions:
@@ -166,7 +136,7 @@ def choose_captions(
             raise _without_text(captions, row)
         (caption, *_), skipped = choose_texts(texts, choice) if texts else ([None], [])
         chosen.append(caption)
-        others.append([*_without_one(texts, caption), *texts_of(positives[row])])
+        others.append([*(text for text in texts if text != caption), *texts_of(positives[row])])
         problems += [f"row {row}: {problem}" for problem in skipped]
     log(f"several captions per image: the {choice} is used")
     if problems:
@@ -227,13 +197,6 @@ def _without_text(captions: Any, row: int) -> ValueError:
     )
 
 
-def _without_one(texts: Sequence[str], text: str | None) -> list[str]:
-    left = list(texts)
-    if text is not None:
-        left.remove(text)
-    return left
-
-
 @dataclass(frozen=True, eq=False)
 class PairTable:
     """The texts of rows, and their pairs.
@@ -256,7 +219,7 @@ def pair_table(columns: Mapping[str, Sequence[Any]], image_ids: Sequence[str]) -
     """The captions and negatives of rows as tables.
 
     Args:
-        columns: under the contract's names, with one caption in each row (or, in a benchmark, `captions`).
+        columns: under the contract's names, with one caption in each row, or `captions` as benchmarks have.
         image_ids: the photograph of each row.
     """
     texts: list[tuple[Any, ...]] = []
@@ -292,15 +255,7 @@ def entry(row: Mapping[str, Any], column: str, place: int) -> Any:
 
 
 def check_entries(columns: Mapping[str, Sequence[Any]], place: str) -> None:
-    """Checks that captions and negatives are texts, and that every column of negatives has an entry for each.
-
-    Args:
-        columns: under the contract's names, with `caption` and `negative_captions`.
-        place: of the dataset, for errors.
-
-    Raises:
-        ValueError: naming column and row.
-    """
+    """Raises ValueError for a caption or negative that is no text, or a column without an entry for each negative."""
     for row, (caption, negatives) in enumerate(zip(columns[CAPTION], columns[NEGATIVES], strict=True)):
         if caption is not None and not isinstance(caption, str):
             raise ValueError(

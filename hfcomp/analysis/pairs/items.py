@@ -11,19 +11,17 @@ from pathlib import Path
 import pandas as pd
 from datasets import Dataset, Image, get_dataset_config_names
 
-from hfcomp.analysis.gallery.rows import is_sandbox
+from hfcomp.analysis.gallery import options as gallery_options
+from hfcomp.analysis.gallery.rows import is_sandbox, read_set
 from hfcomp.analysis.pairs.options import DataOptions
 from hfcomp.analysis.pairs.paper import config_of
 from hfcomp.data.built_sets import check_finished, configurations
-from hfcomp.data.columns import rename_columns, require_columns
+from hfcomp.data.columns import require_columns
 from hfcomp.data.image_ids import IMAGE_ID, has_no_id, photographs_or_rows
-from hfcomp.data.known_names import parse_column_names
-from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.data.pair_table import NEGATIVE_FACTS, check_entries, choose_captions, pair_table
 from hfcomp.generation.options import RENAME
 from hfcomp.negatives.concreteness import MAXIMUM, MINIMUM, ConcretenessRatings
 from hfcomp.reading import may_be_hub_id
-from hfcomp.sandbox import training_set
 
 IMAGES = ("image", "negative_image")
 MOST_SHOWN = 3
@@ -124,18 +122,15 @@ def read_pairs(name: str, place: str, options: DataOptions, ratings: Concretenes
     """
     path, _, own_config = place.partition("::")
     config = own_config or options.config
-    names, notes = parse_column_names(options.column_names), []
-    if is_sandbox(path):
-        dataset = rename_columns(training_set(options.limit or SANDBOX_ROWS, 0), names)
-    else:
-        dataset = load_training_set(path, split=options.split, config=config, column_names=names)
+    reading = gallery_options.DataOptions(split=options.split, config=config, column_names=options.column_names)
+    dataset, notes = read_set(path, reading, options.limit or SANDBOX_ROWS), []
     needed = {"needed_by": f"the analysis of {place}", "rename": RENAME}
     require_columns(dataset, ("caption", "negative_captions"), **needed)
     if options.limit is not None:
         dataset = dataset.select(range(min(options.limit, len(dataset))))
     dataset = choose_captions(dataset, options.caption_choice, notes.append, allow_missing=True)
     config = config_of(name, config, Path(path).name)
-    found = PairSet(name, place, config, undecoded(dataset), _items(dataset, name, place))
+    found = PairSet(name, place, config, dataset, _items(dataset, name, place))
     for note in notes:
         found.note(note)
     _count_left_out(found)
