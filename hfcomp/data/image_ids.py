@@ -27,11 +27,8 @@ def photograph_key(name: str) -> str:
     `COCO_val2014_000000000285.jpg`, `000000000285` and `COCO 285` are `285`; other names without the ending of an
     image file stay as they are. A bare number counts as COCO's: two sources that number their images from 0 have equal
     names in any case.
-
-    Args:
-        name: an `image_id`, or a file.
     """
-    from hfcomp.data.overlap.image_names import COCO, photograph_name  # slow to import: with it comes `datasets`
+    from hfcomp.data.overlap.image_columns import COCO, photograph_name  # slow to import: with it comes `datasets`
 
     file = _IMAGE_FILE.fullmatch(name)
     stem = file[1] if file else name
@@ -60,9 +57,6 @@ def photographs(dataset: Dataset) -> list[str | None]:
     """The photograph of each row of a dataset, by the rule of [`photograph_ids`].
 
     Embedded images are read only if their names are missing or repeated; no image is decoded, no file opened.
-
-    Args:
-        dataset: in the column contract, with or without the columns `image_id` and `image`.
     """
     given = dataset.with_format(None)[IMAGE_ID][:] if IMAGE_ID in dataset.column_names else None
     if given is not None and not any(map(has_no_id, given)):
@@ -71,11 +65,7 @@ def photographs(dataset: Dataset) -> list[str | None]:
 
 
 def photographs_or_rows(dataset: Dataset) -> list[str]:
-    """[`photographs`], with `row n` for row n if neither an id nor an image is known.
-
-    Args:
-        dataset: in the column contract.
-    """
+    """[`photographs`], with `row n` for row n if neither an id nor an image is known."""
     return [name or f"row {row}" for row, name in enumerate(photographs(dataset))]
 
 
@@ -97,11 +87,7 @@ def with_image_ids(dataset: Dataset, ids: Sequence[str | None] | None = None) ->
 
 
 def with_shared_ids(dataset: Dataset) -> Dataset:
-    """The dataset as [`with_image_ids`] returns it if two rows show one photograph, else as it is.
-
-    Args:
-        dataset: in the column contract.
-    """
+    """The dataset as [`with_image_ids`] returns it if two rows show one photograph, else as it is."""
     ids = photographs(dataset)
     there = Counter(name for name in ids if name is not None)
     return with_image_ids(dataset, ids) if there.total() > len(there) else dataset
@@ -135,11 +121,7 @@ def with_column(dataset: Dataset, name: str, values: Sequence[Any], feature: Any
 
 
 def streamed_id(row: Mapping[str, Any]) -> Any:
-    """The photograph of a row of a stream, whose other rows are not known: its `image_id`, else its bytes or place.
-
-    Args:
-        row: with the columns `image_id` and `image`, or one of them.
-    """
+    """The photograph of a row of a stream, whose other rows are not known: its `image_id`, else its bytes or place."""
     given = row.get(IMAGE_ID)
     if not has_no_id(given):
         return given
@@ -240,10 +222,6 @@ def _shortened(marks: set[str | None]) -> dict[str | None, str]:
 def image_key(value: Any, row: int) -> int:
     """A number for an image, the same in every process; below 0 for a row without an id, which no other row has.
 
-    Args:
-        value: a text or an integer; missing or empty means no id.
-        row: its index in the data set.
-
     Raises:
         ValueError: for another type.
     """
@@ -259,9 +237,6 @@ def image_key(value: Any, row: int) -> int:
 
 def shared_rows(values: Sequence[Any]) -> int:
     """How many rows have an `image_id` that another row has too.
-
-    Args:
-        values: the column.
 
     Raises:
         ValueError: for an invalid id, or one id for all rows.

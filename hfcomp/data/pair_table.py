@@ -99,9 +99,9 @@ def complete_rows(dataset: Dataset, *, captions: bool, negatives: bool = False) 
     return dataset if len(keep) == len(dataset) else dataset.select(keep)
 
 
-def has_caption_lists(dataset: Rows) -> bool:
-    """Whether the column `caption` holds lists of captions."""
-    return isinstance((dataset.features or {}).get(CAPTION), List | LargeList)
+def has_lists(features: Mapping[str, Any]) -> bool:
+    """Whether the captions of a data set are lists."""
+    return isinstance(features.get(CAPTION), List | LargeList)
 
 
 def choose_captions(
@@ -121,7 +121,7 @@ def choose_captions(
         ValueError: for a row without a caption, unless it may have none.
         ModuleNotFoundError: for the longest of several, if spaCy, whose tokens are counted, is not installed.
     """
-    if not has_caption_lists(dataset):
+    if not has_lists(dataset.features):
         return dataset
     if choice == "all":
         rows = every_caption(dataset, log, allow_missing=allow_missing)
@@ -133,7 +133,7 @@ def choose_captions(
     for row, captions in enumerate(dataset[CAPTION]):
         texts = texts_of(captions)
         if not texts and not allow_missing:
-            raise _without_text(captions, row)
+            raise without_text(captions, row)
         (caption, *_), skipped = choose_texts(texts, choice) if texts else ([None], [])
         chosen.append(caption)
         others.append([*(text for text in texts if text != caption), *texts_of(positives[row])])
@@ -162,7 +162,7 @@ def every_caption(dataset: Dataset, log: Log, *, allow_missing: bool = False) ->
     Raises:
         ValueError: for a column that holds no lists, or a row without text, unless it may have none.
     """
-    if not has_caption_lists(dataset):
+    if not has_lists(dataset.features):
         raise ValueError(
             f"captions=all: column 'caption' holds {dataset.features.get(CAPTION) or 'nothing'}, expected lists of "
             "texts. Leave captions out, or name the column of lists with column_names."
@@ -170,7 +170,7 @@ def every_caption(dataset: Dataset, log: Log, *, allow_missing: bool = False) ->
     texts = [texts_of(captions) for captions in dataset[CAPTION]]
     for row, captions in enumerate(texts):
         if not captions and not allow_missing:
-            raise _without_text(dataset[row][CAPTION], row)
+            raise without_text(dataset[row][CAPTION], row)
     named = IMAGE_ID in dataset.column_names
     names, kind = _image_names(dataset)
     images = dataset.remove_columns([CAPTION, IMAGE_ID] if named else CAPTION)
@@ -190,7 +190,8 @@ def _image_names(dataset: Dataset) -> tuple[list[Any], Any]:
     return photographs_or_rows(dataset), Value("string")
 
 
-def _without_text(captions: Any, row: int) -> ValueError:
+def without_text(captions: Any, row: int) -> ValueError:
+    """The error for a row without a caption."""
     return ValueError(
         f"column 'caption', row {row}: {captions!r} holds no text. Remove the row, give it a caption, or leave such "
         "rows out with dataset_filter."
@@ -232,7 +233,7 @@ def pair_table(columns: Mapping[str, Sequence[Any]], image_ids: Sequence[str]) -
         without += [] if captions else [number]
         texts += [(number, image_id, text) for text in (*captions, *texts_of(row.get(POSITIVES)))]
         for place, text in enumerate(listed(row.get(NEGATIVES))):
-            if not captions or not _is_text(text):
+            if not captions or not is_text(text):
                 masked += 1
                 continue
             facts = (entry(row, name, place) for name in NEGATIVE_FACTS)
@@ -286,8 +287,9 @@ def listed(value: Any) -> list[Any]:
 
 def texts_of(value: Any) -> list[str]:
     """The texts of an entry that is a text, a list of texts or nothing, without blank ones."""
-    return [one for one in listed(value) if _is_text(one)]
+    return [one for one in listed(value) if is_text(one)]
 
 
-def _is_text(value: Any) -> bool:
+def is_text(value: Any) -> bool:
+    """Whether an entry is a text with something but white space."""
     return isinstance(value, str) and bool(value.strip())

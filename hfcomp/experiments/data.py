@@ -13,7 +13,7 @@ from hfcomp.data.columns import rename_columns
 from hfcomp.data.concepts.columns import with_concepts
 from hfcomp.data.image_ids import IMAGE_ID, with_image_ids
 from hfcomp.data.loading import contract_rows
-from hfcomp.data.negatives.columns import RATINGS, with_concreteness, with_keyword_negatives
+from hfcomp.data.negatives import RATINGS, with_concreteness, with_keyword_negatives
 from hfcomp.data.overlap import COLUMNS as IMAGE_COLUMNS
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.data.pair_table import Log, Rows, RowSource, choose_captions, complete_rows, every_caption, read_rows

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.experiments.recipes import Recipe
-from hfcomp.hub.models import KIND, ModelPushOptions, push_model
-from hfcomp.hub.pushed import check_replaceable, was_pushed
+from hfcomp.hub.models import KIND, ModelPushOptions, check_replaceable, push_model, was_pushed
 from hfcomp.hub.repositories import Repository
 
 PUSH, REPOSITORY = "push_to_hub", "hub_model_id"

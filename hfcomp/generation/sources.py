@@ -14,9 +14,8 @@ from hfcomp.data.columns import require_columns
 from hfcomp.data.formats.image_files import TEXTS, check_image_files, named_image_files
 from hfcomp.data.image_ids import IMAGE_ID, photographs_or_rows, with_image_ids
 from hfcomp.data.known_names import parse_column_names, proposed_names, spelled
-from hfcomp.data.licenses import LICENSE
-from hfcomp.data.pair_table import Log, RowSource, has_caption_lists, read_rows, texts_of
-from hfcomp.data.publishing import without_local_paths
+from hfcomp.data.pair_table import Log, RowSource, has_lists, read_rows, texts_of
+from hfcomp.data.publishing import LICENSE, without_local_paths
 from hfcomp.data.sources import listing_folders
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.generation.options import RENAME, BuildOptions, CaptionOptions
@@ -112,7 +111,7 @@ def read_captioned_rows(
     if left:
         log(f"the source's own {', '.join(left)} are dropped: they describe other {options.what}")
     kept = [name for name in kept if name not in left]
-    if options.captions == "all" and has_caption_lists(dataset):
+    if options.captions == "all" and has_lists(dataset.features):
         # a row becomes several, which must be known as those of one image
         dataset = with_image_ids(dataset, photographs_or_rows(dataset))
         needed = [*needed, IMAGE_ID]

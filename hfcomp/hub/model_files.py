@@ -67,10 +67,6 @@ class ModelFolder:
     def of(cls, place: Path, model: str | None = None) -> ModelFolder:
         """The model of a run, by default its method, or the model in a folder.
 
-        Args:
-            place: of the run or the model.
-            model: its folder in that of the run.
-
         Raises:
             ValueError: for an unfinished run, or a folder without such a model.
         """
@@ -143,12 +139,7 @@ def check_model(model: ModelFolder) -> None:
 
 
 def model_files(model: ModelFolder, card: str) -> dict[str, Path | bytes]:
-    """What is sent, by its place in the repository.
-
-    Args:
-        model: of which, and with the configuration and results of its run.
-        card: the text of its README.md.
-    """
+    """What is sent, by its place in the repository."""
     files: dict[str, Path | bytes] = {name: model.folder / name for name in model.names()}
     if not model.is_adapter:
         config = AutoConfig.from_pretrained(model.folder, trust_remote_code=False)

@@ -1,22 +1,23 @@
-"""Trained models on the way to the Hub: as plain repositories, which load without hfcomp."""
+"""Trained models on the way to the Hub, as plain repositories; a record of pushes guards what others committed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from transformers import AutoConfig
 
+from hfcomp.checksums import read_checked
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.encoding.cache_files import size_text
 from hfcomp.hub.model_files import CARD, RUN_FILES, ModelFolder, check_model, is_model_file, model_files
 from hfcomp.hub.options import ModelPushOptions
-from hfcomp.hub.pushed import ADVICE, check_replaceable, record_push
-from hfcomp.hub.repositories import Repository
+from hfcomp.hub.repositories import Repository, State, one_line_refusals
 from hfcomp.reporting.cards.card import PLACE
 from hfcomp.reporting.cards.metadata import card_metadata
 from hfcomp.run_folders import METHOD_FOLDER
+from hfcomp.writing import write_json
 
 KIND = "model"
 # To which transformers' zero-shot pipeline pads the texts of every SigLIP.
@@ -25,6 +26,12 @@ LOADING = f"""from transformers import AutoModel, AutoProcessor
 
 model = AutoModel.from_pretrained("{PLACE}")
 processor = AutoProcessor.from_pretrained("{PLACE}")"""
+PUSHED_FILE = "pushed.json"
+PUSHES = "pushes"
+# What a repository has that was made but never pushed to.
+EMPTY = {".gitattributes"}
+ADVICE = "Pass --force to replace them (the history keeps them), --revision BRANCH for a branch of its own, or "
+ADVICE += "another --repo."
 Log = Callable[[str], None]
 
 
@@ -120,3 +127,71 @@ def _log_dry_run(repository: Repository, files: dict[str, Path | bytes], log: Lo
     for name, size in sorted(sizes.items(), key=lambda one: -one[1]):
         log(f"{size_text(size):>10}  {name}")
     log(f"{size_text(sum(sizes.values())):>10}  in {len(sizes)} files")
+
+
+def pushes_of(folder: Path) -> list[dict[str, str]]:
+    """The pushes from a folder: `address` and `branch` of the repository, and the `commit`.
+
+    Raises:
+        ValueError: for a damaged record.
+    """
+    path = folder / PUSHED_FILE
+    if not path.is_file():
+        return []
+    return read_checked(path, "Remove it: the next push needs --force then.")[PUSHES]
+
+
+def was_pushed(folder: Path, repository: Repository) -> bool:
+    """Whether something was pushed from a folder to the branch of an open repository."""
+    return any(_is_to(one, repository) for one in pushes_of(folder))
+
+
+def record_push(folder: Path, repository: Repository, commit: str) -> None:
+    """Records a push, by which a later one from the same folder knows that it may replace it.
+
+    Raises:
+        OSError: where the folder cannot be written to.
+    """
+    pushes = [one for one in pushes_of(folder) if not _is_to(one, repository)]
+    pushes.append({"address": repository.address, "branch": repository.branch, "commit": commit})
+    write_json(folder / PUSHED_FILE, {PUSHES: pushes})
+
+
+def check_replaceable(
+    repository: Repository,
+    state: State,
+    folder: Path | None = None,
+    files: Mapping[str, Path | bytes] | None = None,
+    *,
+    advice: str = ADVICE,
+) -> None:
+    """Checks that a repository holds nothing but what was pushed from a folder.
+
+    Args:
+        repository: which is open.
+        state: of it.
+        folder: that is pushed; None before there is one.
+        files: that are sent; a repository that has them all is as a push left it whose answer was lost.
+        advice: how to go on.
+
+    Raises:
+        ValueError: for other commits.
+    """
+    known = {one["commit"] for one in pushes_of(folder) if _is_to(one, repository)} if folder else set()
+    if state.head in known or state.is_as_main or set(state.files) <= EMPTY:
+        return
+    if files is not None and repository.has(files, state):
+        return
+    with one_line_refusals(repository.what):
+        last = repository.api.list_repo_commits(
+            repository.name, repo_type=repository.kind, revision=repository.branch
+        )[0]
+    others = sorted(set(state.files) - EMPTY)
+    raise ValueError(
+        f"{repository.what} was not pushed: its branch {repository.branch} has {len(others)} files that did not come "
+        f"from {folder or 'this run'} (last commit {last.commit_id[:8]}: {last.title!r}). {advice}"
+    )
+
+
+def _is_to(push: Mapping[str, str], repository: Repository) -> bool:
+    return (push["address"], push["branch"]) == (repository.address, repository.branch)

@@ -1,18 +1,66 @@
-"""A repository of the Hub that files go to: whether they may, and all of them in one commit at the end."""
+"""A repository of the Hub: whether files may go there, all of them in one commit, and its errors as one line."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from huggingface_hub.utils import validate_repo_id
 from huggingface_hub.utils.sha import git_hash
 
+from hfcomp.data.publishing import TOKEN
 from hfcomp.hub.options import RepositoryOptions
-from hfcomp.hub.refusals import one_line_refusals
+
+# the bases too: an unreachable Hub is an error of the HTTP client alone, a missing login an OSError alone, and an
+# upload that breaks a RuntimeError with either as its cause
+_ERRORS = (*HfHubHTTPError.__bases__, HFValidationError, RuntimeError)
+
+
+_LOGIN = "Log in with `hf auth login` and a token with write access to the namespace, then repeat the command"
+_CONNECTION = "The Hub was not reached: check the connection, HF_ENDPOINT and HF_HUB_OFFLINE, then repeat the command"
+_LATER = "The Hub was reached but did not do it: repeat the command later"
+_BUSY = 429
+_CONFLICT = "Another commit came in between: repeat the command"
+_CONFLICTS = (409, 412)
+
+
+@contextmanager
+def one_line_refusals(what: str) -> Iterator[None]:
+    """Turns every error of the Hub into one of a line.
+
+    Raises:
+        ValueError: with what the Hub said, or that it was not reached, and how to fix it.
+    """
+    try:
+        yield
+    except _ERRORS as error:
+        said = f"{error} {error.__cause__ or ''}" if isinstance(error, RuntimeError) else str(error)
+        line = " ".join(TOKEN.sub("TOKEN", said).split()).removesuffix(".")
+        # the error itself may hold the token
+        raise ValueError(f"{what} was not pushed: {line}. {_advice(error)}") from None
+
+
+def _advice(error: BaseException) -> str:
+    if isinstance(error, HFValidationError):
+        return "Choose another name."
+    is_upload = isinstance(error, RuntimeError)
+    advice = _how_to_go_on((error.__cause__ if is_upload else None) or error)
+    return f"{advice}." if advice == _LOGIN and not is_upload else f"{advice}: what was uploaded is not sent again."
+
+
+def _how_to_go_on(cause: BaseException) -> str:
+    if isinstance(cause, HfHubHTTPError):
+        status = cause.response.status_code
+        return _LATER if status >= 500 or status == _BUSY else _CONFLICT if status in _CONFLICTS else _LOGIN
+    if isinstance(cause, OSError) and not isinstance(cause, ConnectionError | TimeoutError):
+        return _LOGIN  # no token, or one of a wrong form
+    return _CONNECTION
+
 
 Kind = Literal["model", "dataset"]
 TITLES: dict[Kind, str] = {"model": "model", "dataset": "data set"}
@@ -38,16 +86,7 @@ class State:
 
 @dataclass
 class Repository:
-    """A model or data set of the Hub.
-
-    Attributes:
-        name: its id.
-        kind: model or dataset.
-        private: whether a new one is.
-        branch: that is pushed to.
-        api: a `huggingface_hub.HfApi`; by default one with the login of this machine.
-        address: once it is open.
-    """
+    """A model or data set of the Hub."""
 
     name: str
     kind: Kind

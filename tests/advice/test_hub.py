@@ -11,10 +11,10 @@ from transformers import AutoProcessor
 
 from hfcomp import cli
 from hfcomp.data.loading import load_training_set
-from hfcomp.data.negatives.columns import with_concreteness
+from hfcomp.data.negatives import with_concreteness
 from hfcomp.experiments.pushing import RunPush
 from hfcomp.experiments.recipes import read_recipe
-from hfcomp.hub.pushed import PUSHED_FILE, pushes_of
+from hfcomp.hub.models import PUSHED_FILE, pushes_of
 from tests.hub.built import built
 from tests.hub.repositories import WRITE_TOKEN, File
 from tests.hub.running import connect as connect
@@ -32,9 +32,9 @@ def logged_in(connect, monkeypatch):
 
 
 @follows(
-    "hfcomp/hub/pushed.py", "Pass --force to replace them (the history keeps them), --revision BRANCH for a branch of"
+    "hfcomp/hub/models.py", "Pass --force to replace them (the history keeps them), --revision BRANCH for a branch of"
 )
-@follows("hfcomp/hub/pushed.py", "Remove it: the next push needs --force then.")
+@follows("hfcomp/hub/models.py", "Remove it: the next push needs --force then.")
 @follows(FILES, "Give the command that started it again: it resumes.")
 @follows(
     FILES,

@@ -13,9 +13,9 @@ from hfcomp.annotation.automatic.edits import Draft, DraftMaker, SetAside
 from hfcomp.annotation.automatic.log import DraftLog
 from hfcomp.annotation.automatic.options import DraftOptions
 from hfcomp.annotation.automatic.proposals import NO_MORE, LanguageModelProposer, Proposal, Proposer, RuleProposer
+from hfcomp.data.annotations.entries import AUTOMATIC, Edit, Item
 from hfcomp.data.annotations.masks import mask_image
 from hfcomp.data.annotations.project import Project
-from hfcomp.data.annotations.records import AUTOMATIC, Edit, Item
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.identity import identity

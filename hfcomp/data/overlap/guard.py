@@ -28,16 +28,19 @@ from numpy.typing import NDArray
 from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.overlap.hash_store import FILE, RECORD, HashStore, default_folder
 from hfcomp.data.overlap.image_columns import (
+    COCO,
     OPEN,
+    SANDBOX,
     ImageColumn,
+    Name,
     ScoredImages,
     each_cell,
     kind_of,
+    photograph_name,
     scored_columns,
     training_column,
 )
 from hfcomp.data.overlap.image_hashes import file_key, hash_images, like_another, looks_alike
-from hfcomp.data.overlap.image_names import COCO, SANDBOX, Name, photograph_name
 
 COLUMNS = ("image", "negative_image")
 WAYS = ("name", "file", "pixels", "look")

@@ -142,8 +142,7 @@ class OwnData:
         """`test` where there is one, else the only split; where there are others, the error of loading names them."""
         from datasets import get_dataset_split_names
 
-        from hfcomp.data.formats.literal_paths import literal_options
-        from hfcomp.data.formats.tables import tables_of_images
+        from hfcomp.data.formats.tables import literal_options, tables_of_images
 
         path = Path(self.source)
         if path.is_file():
