@@ -82,6 +82,7 @@ class DrawnRows(TrainingRows):
         """Rows by `(index, epoch)`; an index alone is of epoch 0."""
         wanted = [index if isinstance(index, tuple) else (index, 0) for index in indices]
         read = self.rows.__getitems__(wanted if isinstance(self.rows, DrawnRows) else [row for row, _ in wanted])
+        # a generator for each row: a draw must not depend on what the worker read before
         return [
             self.draw(row, random.Random(f"{self.what} {self.seed} {epoch} {index}"))
             for row, (index, epoch) in zip(read, wanted, strict=True)

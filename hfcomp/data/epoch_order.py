@@ -101,9 +101,11 @@ class NoDuplicatesOrder(EpochSampler):
         while len(planned) < len(self):
             size = min(self.batch_size, len(self) - len(planned))
             batch = _Batch(self.keys, size)
+            # first those that wait: a frequent caption would otherwise be put off to the end of the epoch
             batch.take_waiting(waiting)
             while not batch.is_full and (row := next(rows, None)) is not None:
                 blocked = batch.add(row)
+                # a queue for each key, of which only the head is tried: a batch looks at few of the rows that wait
                 if blocked is not None:
                     waiting.setdefault(blocked, deque()).append(row)
             if not batch.is_full:
@@ -193,6 +195,7 @@ class LengthGroupedOrder(EpochSampler):
     def __iter__(self) -> Iterator[int]:
         generator = torch.Generator().manual_seed(self.seed + self.epoch)
         rows = torch.randperm(len(self), generator=generator)
+        # sorted inside a window of batches: sorting all rows would give every epoch the same batches
         whole = len(rows) - len(rows) % self.batch_size
         parts = rows[:whole].split(GROUPED_BATCHES * self.batch_size)
         batches = [

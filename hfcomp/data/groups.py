@@ -279,6 +279,7 @@ class GroupOrder(EpochSampler):
     def _others(self, anchor: int, draw: random.Random) -> list[int]:
         rivals, wanted = self.groups.rivals[anchor], self.groups_per_batch - 1
         others = draw.sample(rivals, min(len(rivals), wanted))
+        # drawn again if taken: a batch holds few of many groups, so hardly a draw is repeated
         while len(others) < wanted:
             other = draw.randrange(len(self.groups.names))
             if other != anchor and other not in others:

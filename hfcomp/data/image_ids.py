@@ -108,6 +108,7 @@ def with_column(dataset: Dataset, name: str, values: Sequence[Any], feature: Any
         dataset = dataset.remove_columns(name)
     if dataset._indices is None:
         return dataset.add_column(name, list(values), feature=feature)
+    # values by stored row, below the selection
     rows = dataset._indices.column(0).to_numpy()
     stored: list[Any] = [None] * len(dataset.data)
     for row, value in zip(rows.tolist(), values, strict=True):
@@ -136,6 +137,7 @@ def has_no_id(value: Any) -> bool:
 
 def _with_given(given: Sequence[Any] | None, files: Sequence[str | None]) -> list[str | None]:
     given = [None] * len(files) if given is None else given
+    # a row that has an id lends it to the rows without one that show the same file
     known: dict[str | None, str] = {}
     for value, file in zip(given, files, strict=True):
         if file is not None and not has_no_id(value):
@@ -201,6 +203,7 @@ def _file_keys(names: Sequence[str | None], marks: Sequence[str | None]) -> list
     of_name: dict[str | None, set[str | None]] = {}
     for name, mark in zip(names, marks, strict=True):
         of_name.setdefault(name, set()).add(mark)
+    # a file name that stands for one image is an id by itself, so that a moved folder changes no id
     short = {name: _shortened(found) for name, found in of_name.items() if name is not None and len(found) > 1}
     alone = of_name.keys() - short.keys() - {None}
     return [

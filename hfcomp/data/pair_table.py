@@ -136,6 +136,7 @@ def choose_captions(
             raise without_text(captions, row)
         (caption, *_), skipped = choose_texts(texts, choice) if texts else ([None], [])
         chosen.append(caption)
+        # negatives belong to the chosen caption; the others are still true of the image
         others.append([*(text for text in texts if text != caption), *texts_of(positives[row])])
         problems += [f"row {row}: {problem}" for problem in skipped]
     log(f"several captions per image: the {choice} is used")

@@ -58,6 +58,7 @@ def check_chain(connection: sqlite3.Connection, path: Path) -> None:
     for table in _TABLES:
         stored = connection.execute("SELECT number, hash FROM chains WHERE source = ? ORDER BY number", (table,))
         previous = ""
+        # to the end of the longer one: a row without a hash and a hash without its row are damage too
         for row, link in zip_longest(_rows(connection, table), stored):
             previous = _hash(previous, row) if row else ""
             if not row or link != (row[0], previous):

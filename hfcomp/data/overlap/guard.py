@@ -171,6 +171,7 @@ def find_overlap(
         raise TypeError("the training set is streamed, and this reads all of it. Use without_known_images.")
     own = [training_column(dataset, name) for name in columns if name in dataset.column_names]
     theirs = scored_columns(scored)
+    # rows that a sure name decides are not hashed
     matches = _by_name(own, theirs)
     hashed = _Hashing(folder or default_folder(), looks, progress)
     for ours, others in COMPARED:
@@ -179,6 +180,7 @@ def find_overlap(
             _add(matches, _by_content(here, hashed.of(theirs, others, scored=True), looks))
     rows = sorted(matches)
     by_look = [row for row in rows if matches[row].way == "look"]
+    # images that are all alike, such as X-rays, match by look without being copies: such rows are not dropped silently
     unsure = by_look if len(by_look) > max(MOST_BY_LOOK[0], MOST_BY_LOOK[1] * len(dataset)) else []
     rows = sorted(set(rows) - set(unsure))
     return Overlap(

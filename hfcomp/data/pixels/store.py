@@ -126,6 +126,7 @@ class PixelStore:
         """The place of a key, or -1 where the store does not have it."""
         if key is None:
             return -1
+        # sorted by the first half alone: 64 bits of a hash hardly ever meet, and where they do the second half decides
         high, low = np.frombuffer(key, dtype="<u8")
         place = int(np.searchsorted(self._high, high))
         while place < len(self._high) and self._high[place] == high:
@@ -303,6 +304,7 @@ class ImageReader:
         tiny, missing = [False] * len(values), {}
         for index, (value, name) in enumerate(zip(values, where, strict=True)):
             keys = ImageKeys(value, urls=self.urls)
+            # by place first, for which no file is opened
             place = self.store.find(keys.of_place())
             if place < 0:
                 place = self.store.find(keys.of_content())
