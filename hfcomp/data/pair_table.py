@@ -111,7 +111,7 @@ def choose_captions(
 
     Args:
         dataset: in the column contract, with or without `caption`.
-        choice: of the captions of a row: the longest (see `longest_caption`), the first, or all, a row for each (see
+        choice: of the captions of a row: the longest (see `choose_texts`), the first, or all, a row for each (see
             `every_caption`).
         log: receives a line about the choice, and one if captions are skipped.
         keep_others: whether the captions that are not chosen become `positive_captions`.
