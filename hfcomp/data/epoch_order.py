@@ -207,11 +207,7 @@ class LengthGroupedOrder(EpochSampler):
 
 
 def text_lengths(rows: Any, tokenizer: TextTokenizer, *, num_negatives: int) -> list[int]:
-    """The tokens of each row's longest text.
-
-    Returns:
-        One number for each row, at least 1.
-    """
+    """The tokens of each row's longest text, at least 1."""
     longest = [len(ids) for ids in _tokens(rows.column("caption"), tokenizer)]
     if num_negatives:
         for row, texts in enumerate(rows.column("negative_captions")):

@@ -209,11 +209,7 @@ def looks_alike(images: NDArray[Any], others: NDArray[Any]) -> tuple[NDArray[np.
 
 
 def like_another(images: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which images look like another of other pixels: by look none of these can be distinguished.
-
-    Returns:
-        `[n]`.
-    """
+    """Which images look like another of other pixels, `[n]`: by look none of these can be distinguished."""
     found = np.zeros(len(images), dtype=bool)
     there = np.flatnonzero(_has_contrast(images))
     rows, columns, _ = close_pairs(images["hash"][there], images["hash"][there], MOST_BITS)
