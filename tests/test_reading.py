@@ -9,8 +9,7 @@ import time
 
 import pytest
 
-from hfcomp.data.formats.caption_files import read_captions
-from hfcomp.data.formats.caption_readers import READERS
+from hfcomp.data.formats.caption_files import READERS, read_captions
 from hfcomp.evaluation.benchmarks.readers.entries import entries, line_entries
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.negatives.keywords import read_keyword_table

@@ -7,8 +7,7 @@ from datetime import datetime
 
 from hfcomp.annotation.agreement_report import agreement_report
 from hfcomp.data.annotations.decisions import Decisions
-from hfcomp.data.annotations.entries import Entry
-from hfcomp.data.annotations.records import STATES
+from hfcomp.data.annotations.entries import STATES, Entry
 from hfcomp.generation.inpaintcoco.agreement import annotation_statistics
 from hfcomp.reporting.report import Report, Section, Table
 

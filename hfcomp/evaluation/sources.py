@@ -122,7 +122,7 @@ class Pool:
 
 def _load_folder(folder: Path, options: Mapping[str, Any]) -> Dataset:
     """Rows of a folder in the layout of a data set on the Hub."""
-    from hfcomp.data.formats.literal_paths import literal_options
+    from hfcomp.data.formats.tables import literal_options
     from hfcomp.evaluation import hub
 
     return hub.load_dataset(str(folder), **literal_options(folder, options.get("name"), options))

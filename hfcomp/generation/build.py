@@ -25,7 +25,7 @@ from hfcomp.data.built_sets import (
     read_manifest,
     step_builds,
 )
-from hfcomp.data.licenses import LICENSE
+from hfcomp.data.publishing import LICENSE
 from hfcomp.data.urls import UrlAccess, set_url_access
 from hfcomp.data.views import VIEWS, read_views
 from hfcomp.evaluation.encoding.models import check_device

@@ -14,6 +14,7 @@ from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import DEFAULT_TIMEOUT
 from hfcomp.generation.executors import ExecutorName, Workers
 from hfcomp.parsing import DEFAULT_PARSER
+from hfcomp.parsing.tokens import CaptionChoice
 from hfcomp.reading import parse_json
 
 # Fields that say where, how and how far a set is built, and not what is in its rows.
@@ -110,13 +111,13 @@ class CaptionOptions(BuildOptions):
     """Captions.
 
     Attributes:
-        captions: where a row has a list of captions.
+        captions: used of a row with a list of captions.
         captions_file: captions to join by key: JSON, CSV or Parquet.
         key_column: of the source, such as json.url; by default __key__.
         captions_columns: of captions_file; by default key,caption.
     """
 
-    captions: Literal["longest", "all"] = "longest"
+    captions: CaptionChoice = "longest"
     captions_file: str | None = None
     key_column: str | None = None
     captions_columns: str | None = None

@@ -9,11 +9,7 @@ from hfcomp.metrics.modules import module_path
 
 
 def module_files(name: str) -> list[str]:
-    """What a metric's Space holds: the module of the Space's own name, its card, its page and what that needs.
-
-    Args:
-        name: one of `hfcomp.metrics.modules.MODULES`.
-    """
+    """What a metric's Space holds: the module of the Space's own name, its card, its page and what that needs."""
     return [f"{name}.py", "README.md", "app.py", "requirements.txt"]
 
 

@@ -11,7 +11,7 @@ from transformers import AutoProcessor
 
 from hfcomp import cli
 from hfcomp.data.loading import load_training_set
-from hfcomp.data.negatives.columns import with_concreteness
+from hfcomp.data.negatives import with_concreteness
 from hfcomp.experiments.pushing import RunPush
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.hub.repositories import PUSHED_FILE, pushes_of

@@ -12,8 +12,7 @@ import torch
 from PIL import Image
 
 from hfcomp.annotation.inpainter import Inpainter
-from hfcomp.data.annotations.composition import changed_outside, compose
-from hfcomp.data.annotations.masks import read_mask
+from hfcomp.data.annotations.masks import changed_outside, compose, read_mask
 from hfcomp.modeling.random_sdxl import write_tiny_sdxl
 from tests.annotation.models import inpainting
 

@@ -16,7 +16,8 @@ from transformers import AutoModel, AutoProcessor, pipeline
 
 from hfcomp import cli
 from hfcomp.checksums import read_checked
-from hfcomp.hub.models import ModelPushOptions, push_model
+from hfcomp.hub.models import push_model
+from hfcomp.hub.options import ModelPushOptions
 from hfcomp.hub.repositories import PUSHED_FILE, pushes_of
 from hfcomp.modeling import OBJECTIVE_STATE_FILE, sentence_transformers_files
 from tests import tiny

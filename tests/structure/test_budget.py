@@ -15,15 +15,15 @@ from tests.structure.import_graph import ROOT
 # change that raises one says by how much and for what.
 BUDGET = {
     ".": 2_109,
-    "analysis": 7_733,  # target: 5,200
-    "annotation": 4_704,  # target: 3,000
-    "cli": 2_448,
-    "data": 11_800,
+    "analysis": 7_653,  # target: 5,200
+    "annotation": 4_707,  # target: 3,000
+    "cli": 2_449,
+    "data": 11_214,
     "distributed": 356,
-    "evaluation": 14_494,  # target: 10,500
-    "experiments": 5_866,
-    "generation": 10_644,  # target: 8,500 with negatives/targets and negatives/substitutes
-    "hub": 1_141,
+    "evaluation": 14_492,  # target: 10,500
+    "experiments": 5_856,
+    "generation": 10_631,  # target: 8,500 with negatives/targets and negatives/substitutes
+    "hub": 1_128,
     "losses": 4_463,
     "merging": 639,
     "metrics": 1_685,
@@ -33,9 +33,9 @@ BUDGET = {
     "reporting": 2_617,
     "sandbox": 2_221,
     "statistics": 2_476,
-    "trainers": 6_932,
-    "core": 67_216,  # all but RINGS; target: under 51,000
-    "all": 93_108,  # target: under 69,000
+    "trainers": 6_927,
+    "core": 66_601,  # all but RINGS; target: under 51,000
+    "all": 92_403,  # target: under 69,000
 }
 COMMENTS = 0.8  # own-line comments per 100 lines of code; target: 4
 # What becomes packages around the core, which never imports them.

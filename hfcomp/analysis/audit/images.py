@@ -14,9 +14,8 @@ from hfcomp.analysis.audit.checks import Check, Example, share, unchecked
 from hfcomp.analysis.audit.reading import AuditSet
 from hfcomp.data.overlap import find_overlap
 from hfcomp.data.overlap.hash_store import HashStore, default_folder
-from hfcomp.data.overlap.image_columns import each_cell
+from hfcomp.data.overlap.image_columns import SANDBOX, each_cell
 from hfcomp.data.overlap.image_hashes import hash_images, like_another
-from hfcomp.data.overlap.image_names import SANDBOX
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
 from hfcomp.evaluation.encoding.cells import Crop, Fitted, MappedImages, is_missing
 from hfcomp.evaluation.evaluator import load_benchmark

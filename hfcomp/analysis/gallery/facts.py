@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hfcomp.data.pair_table import entry
+
 LONGEST = 300
 """Characters of a value that are shown."""
 _NEGATIVE = (
@@ -27,8 +29,7 @@ def negative_facts(row: Mapping[str, Any], place: int) -> str:
     """
     found = []
     for column, title in _NEGATIVE:
-        values = row.get(column) or []
-        value = values[place] if place < len(values) else None
+        value = entry(row, column, place)
         if value not in (None, ""):
             found.append(title + (f"{value:.2f}" if isinstance(value, float) else str(value)))
     return ", ".join(found)

@@ -138,7 +138,8 @@ def _about(place: str, shown: ShownRows, options: GalleryOptions) -> str:
 
 def _notes(shown: ShownRows, models: Sequence[ModelScores]) -> list[str]:
     hidden = other_images(shown.dataset, shown.images)
-    found = [f"columns of images that are not shown: {', '.join(hidden)}"] if hidden else []
+    found = list(shown.notes)
+    found += [f"columns of images that are not shown: {', '.join(hidden)}"] if hidden else []
     found += [
         f"{one.truncated:,} texts are longer than the text tower of {one.name} and are cut for it"
         for one in models

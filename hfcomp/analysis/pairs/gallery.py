@@ -14,9 +14,10 @@ from datasets import Dataset, Features, Image, Value
 
 from hfcomp.analysis.gallery.drawing import draw_gallery
 from hfcomp.analysis.pairs.images import PairImages
-from hfcomp.analysis.pairs.items import IMAGES, LISTS
+from hfcomp.analysis.pairs.items import IMAGES
 from hfcomp.analysis.pairs.summary import ScoredSet
 from hfcomp.data.features import NEGATIVE_FEATURES
+from hfcomp.data.pair_table import NEGATIVE_FACTS
 
 FEATURES = Features(
     {
@@ -105,7 +106,7 @@ def _shown(one: ScoredSet, row: int) -> dict[str, Any]:
     items = one.pairs.items[one.pairs.items["row"] == row]
     found = {column: own.get(column) for column in FEATURES}
     found["image_id"] = None if own.get("image_id") is None else str(own["image_id"])
-    for column, kind in LISTS.items():
+    for column, kind in NEGATIVE_FACTS.items():
         if column in FEATURES:
             found[column] = [None if pd.isna(value) else value for value in items[kind]]
     return found | {"negative_captions": items["negative_caption"].tolist()}

@@ -19,7 +19,7 @@ from hfcomp.analysis.pairs.items import PairSet, read_pairs
 from hfcomp.analysis.probe.options import ProbeOptions
 from hfcomp.analysis.probe.report import FIGURE, ProbeResults
 from hfcomp.analysis.probe.shares import ADAPTIVE, EncodedPairs, gradient_shares
-from hfcomp.data.text_ids import text_key
+from hfcomp.data.row_values import text_key
 from hfcomp.data.urls import UrlAccess, url_access
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import default_folder

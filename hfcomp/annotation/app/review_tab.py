@@ -14,8 +14,8 @@ from hfcomp.annotation.app.annotate_tab import ERRORS, Updates
 from hfcomp.annotation.app.files import image_file
 from hfcomp.annotation.app.sessions import Session, acting_person
 from hfcomp.annotation.studio import Studio
+from hfcomp.data.annotations.entries import QUALITIES, Edit, Item
 from hfcomp.data.annotations.masks import outline, read_mask
-from hfcomp.data.annotations.records import QUALITIES, Edit, Item
 
 BACK_REASONS = (
     "The new caption is not true of the edited image",

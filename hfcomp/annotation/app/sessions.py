@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import gradio as gr
 
-from hfcomp.data.annotations.people import is_same_person, person_name
+from hfcomp.data.annotations.entries import is_same_person, person_name
 
 
 @dataclass

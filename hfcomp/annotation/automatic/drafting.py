@@ -15,9 +15,9 @@ from hfcomp.annotation.automatic.options import DraftOptions
 from hfcomp.annotation.automatic.proposals import NO_MORE, LanguageModelProposer, Proposal, Proposer, RuleProposer
 from hfcomp.annotation.inpainter import load_inpainter
 from hfcomp.annotation.segmenter import load_segmenter
+from hfcomp.data.annotations.entries import AUTOMATIC, Edit, Item
 from hfcomp.data.annotations.masks import mask_image
 from hfcomp.data.annotations.project import Project
-from hfcomp.data.annotations.records import AUTOMATIC, Edit, Item
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.identity import identity

@@ -14,8 +14,7 @@ from hfcomp.annotation.automatic.options import DraftOptions
 from hfcomp.annotation.automatic.proposals import Proposal
 from hfcomp.annotation.inpainter import Inpainter
 from hfcomp.annotation.segmenter import Segmenter
-from hfcomp.data.annotations.composition import compose, is_changed
-from hfcomp.data.annotations.masks import Mask, above, check_mask, enlarge
+from hfcomp.data.annotations.masks import Mask, above, check_mask, compose, enlarge, is_changed
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.generation.images.checks import BLANK, SAFETY_CHECKER, is_blank
 from hfcomp.generation.images.options import ImageOptions

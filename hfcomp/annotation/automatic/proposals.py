@@ -15,7 +15,7 @@ from hfcomp.annotation.captions import (
     names,
     replacements,
 )
-from hfcomp.data.annotations.records import Item
+from hfcomp.data.annotations.entries import Item
 from hfcomp.generation.writers.making import Asker, Question, make_asker, writer_facts
 from hfcomp.generation.writers.prompts import EDITS_FILE, edit_prompt
 from hfcomp.generation.writers.reading import Refused

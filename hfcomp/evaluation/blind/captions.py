@@ -143,11 +143,13 @@ def _of_user(given: str) -> CaptionSource:
 
 
 def _of_contract(rows: Dataset, place: str) -> CaptionSource:
+    from hfcomp.data.pair_table import texts_of
+
     texts, images = [], []
     for caption, name in zip(rows["caption"], photographs(rows), strict=True):
-        for text in [caption] if isinstance(caption, str) else caption or []:
-            texts.append(text)
-            images.append(name)
+        own = texts_of(caption)
+        texts += own
+        images += [name] * len(own)
     return _source(texts, images, place)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hfcomp.data.overlap import ScoredImages
-from hfcomp.data.overlap.image_names import COCO
+from hfcomp.data.overlap.image_columns import COCO
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.readers.coco import COCO_TRAIN2014, COCO_VAL2014, COCO_VAL2017
 from hfcomp.evaluation.encoding.cells import Altered, MappedImages, PooledImages, is_missing

@@ -13,7 +13,7 @@ import pytest
 import hfcomp.annotation.app
 from hfcomp.annotation.app import markup
 from hfcomp.annotation.app.server import serving
-from hfcomp.data.annotations.records import Item
+from hfcomp.data.annotations.entries import Item
 from hfcomp.reporting.report import Lines, Report, Section, Table
 from tests.annotation.app import stand_ins
 from tests.annotation.app.browser import Visit

@@ -82,7 +82,7 @@ class OwnLevels:
             return None
         from datasets import load_dataset
 
-        from hfcomp.data.formats.literal_paths import literal_files
+        from hfcomp.data.formats.tables import literal_files
         from hfcomp.data.loading import undecoded
 
         rows = undecoded(load_dataset("parquet", data_files={"train": literal_files(files)}, split="train"))

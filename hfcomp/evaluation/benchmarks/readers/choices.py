@@ -40,7 +40,7 @@ def listed_captions(folder: Path, file: str) -> list[dict[str, Any]]:
     Raises:
         ValueError: for a column that is missing, or a text that is not a list of texts.
     """
-    from hfcomp.data.formats.listed_texts import read_list  # imports datasets, which listing benchmarks need not
+    from hfcomp.data.formats.tables import read_list  # imports datasets, which listing benchmarks need not
 
     found = []
     for line, row in csv_entries(folder / file, ("filepath", "captions")):

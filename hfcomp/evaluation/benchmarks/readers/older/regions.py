@@ -63,7 +63,7 @@ def rows(folder: Path, *, inside: str, files: Mapping[str, tuple[str, str]]) -> 
     Raises:
         ValueError: for a box that is not four whole numbers, or negatives that are no list of texts.
     """
-    from hfcomp.data.formats.listed_texts import read_list  # imports datasets, which listing benchmarks need not
+    from hfcomp.data.formats.tables import read_list  # imports datasets, which listing benchmarks need not
 
     found = []
     for subset, (file, column) in files.items():

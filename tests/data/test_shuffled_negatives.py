@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hfcomp.data.negatives.shuffled import derangement
+from hfcomp.data.negatives import derangement
 
 
 @pytest.mark.parametrize("number", [2, 3, 50])

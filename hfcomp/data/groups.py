@@ -1,18 +1,111 @@
-"""Batches of groups (CLEAR GLASS): a group of pairs of one concept with easily confused groups."""
+"""Batches of groups of pairs that share a concept, with easily confused groups beside them (CLEAR GLASS)."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from hfcomp.data.groups.report import GroupReport
+from hfcomp.data.epoch_draws import EpochSampler
 from hfcomp.data.replay import replay_places
+
+NAMED = 5
+"""Names of each kind that a line holds."""
+
+
+@dataclass(frozen=True)
+class GroupReport:
+    """What an epoch of [`GroupOrder`] is made of.
+
+    Attributes:
+        too_small: number of rows by name of the groups that are left out, as anchors and as hard negatives.
+        unknown: names in `hard_negative_groups` that no row's `group` is.
+        without_negatives: names of the groups without any hard-negative group left.
+        short_of_negatives: names of those that have some, but fewer than a batch takes.
+        random_places: places of hard-negative groups in an epoch that random other groups take.
+        repeated: names of the groups that have fewer rows than positions.
+    """
+
+    groups: int
+    rows: int
+    batches: int
+    groups_per_batch: int
+    pairs_per_group: int
+    minimum_size: int
+    without_group: int
+    too_small: Mapping[str, int]
+    unknown: Sequence[str]
+    without_negatives: Sequence[str]
+    short_of_negatives: Sequence[str]
+    random_places: int
+    repeated: Sequence[str]
+
+    @property
+    def random_share(self) -> float:
+        """Which part of the places of hard-negative groups random other groups take, 0 to 1."""
+        return self.random_places / (self.batches * (self.groups_per_batch - 1))
+
+    def summary(self) -> str:
+        """What an epoch is, in one line."""
+        return (
+            f"{self.groups:,} groups with {self.rows:,} rows: an epoch has {self.batches:,} batches of "
+            f"{self.groups_per_batch} groups with {self.pairs_per_group} pairs each."
+        )
+
+    def missing(self) -> list[str]:
+        """What is left out, filled up or repeated, a line each; empty when nothing is."""
+        wanted = self.groups_per_batch - 1
+        lines = [
+            (
+                self.without_group,
+                f"{self.without_group:,} rows have no group; they are left out.",
+            ),
+            (
+                self.too_small,
+                f"{len(self.too_small):,} groups with {sum(self.too_small.values()):,} rows in all are left out, also "
+                f"as hard negatives: each has fewer than {self.minimum_size} rows ({_first(self.too_small)}).",
+            ),
+            (
+                self.unknown,
+                f"{len(self.unknown):,} names in hard_negative_groups are not a group of the training set "
+                f"({_first(self.unknown)}); they are left out.",
+            ),
+            (
+                self.without_negatives,
+                f"{len(self.without_negatives):,} groups have no hard-negative group "
+                f"({_first(self.without_negatives)}).",
+            ),
+            (
+                self.short_of_negatives,
+                f"{len(self.short_of_negatives):,} groups have fewer hard-negative groups than the {wanted} that a "
+                f"batch takes ({_first(self.short_of_negatives)}).",
+            ),
+            (
+                self.random_places,
+                f"Random other groups take {self.random_places:,} of the {self.batches * wanted:,} places of "
+                f"hard-negative groups in an epoch ({self.random_share:.1%}).",
+            ),
+            (
+                self.repeated,
+                f"{len(self.repeated):,} groups have fewer rows than the {self.pairs_per_group} pairs that each "
+                f"shows ({_first(self.repeated)}); their rows are repeated, and the repeats masked.",
+            ),
+        ]
+        return [line for found, line in lines if found]
+
+    def __str__(self) -> str:
+        return "\n".join([self.summary(), *self.missing()])
+
+
+def _first(names: Mapping[str, int] | Sequence[str]) -> str:
+    listed = [repr(name) for name in list(names)[:NAMED]]
+    return ", ".join([*listed, "..."] if len(names) > NAMED else listed)
+
 
 GROUP_COLUMNS = ("group", "hard_negative_groups")
 
@@ -23,10 +116,7 @@ class Groups:
 
     Attributes:
         names: of the groups, in the order of their first rows.
-        rows: of each group, in their order.
         rivals: of each group, its hard-negative groups as indices of `names`, in the order of their mention.
-        minimum_size: rows that a group needs.
-        without_group: number of rows that name no group.
         too_small: number of rows by name of the groups that have fewer than `minimum_size`; they are left out, as
             groups and as rivals.
         unknown: names in `hard_negative_groups` that no row's `group` is.
@@ -123,7 +213,7 @@ def _name(value: Any, column: str, row: int) -> str:
     return str(value)
 
 
-class GroupOrder(torch.utils.data.Sampler[int]):
+class GroupOrder(EpochSampler):
     """An order of rows in which global batches consist of groups: a group, then its hard-negative groups.
 
     Position `p` of a batch belongs to its group `p // pairs_per_group`. The first is the anchor group, the others are
@@ -164,16 +254,12 @@ class GroupOrder(torch.utils.data.Sampler[int]):
                 f"the {groups_per_batch} of a batch. Lower groups_per_batch."
             )
         self.groups, self.groups_per_batch, self.pairs_per_group = groups, groups_per_batch, pairs_per_group
-        self.seed, self.epoch = seed, 0
+        self.seed = seed
         self.turns = [math.ceil(len(rows) / pairs_per_group) for rows in groups.rows]
         self.report = self._report()
 
     def __len__(self) -> int:
         return sum(self.turns) * self.groups_per_batch * self.pairs_per_group
-
-    def set_epoch(self, epoch: int) -> None:
-        """Which epoch begins."""
-        self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
         draw = random.Random(f"groups {self.seed} {self.epoch}")
@@ -193,6 +279,7 @@ class GroupOrder(torch.utils.data.Sampler[int]):
     def _others(self, anchor: int, draw: random.Random) -> list[int]:
         rivals, wanted = self.groups.rivals[anchor], self.groups_per_batch - 1
         others = draw.sample(rivals, min(len(rivals), wanted))
+        # drawn again if taken: a batch holds few of many groups, so hardly a draw is repeated
         while len(others) < wanted:
             other = draw.randrange(len(self.groups.names))
             if other != anchor and other not in others:
@@ -223,11 +310,6 @@ class GroupOrder(torch.utils.data.Sampler[int]):
 
 def rows_per_process(groups_per_batch: int, pairs_per_group: int, processes: int) -> int:
     """The per-process batch size at which every process holds whole groups of the global batch.
-
-    Args:
-        groups_per_batch: of the global batch.
-        pairs_per_group: positions of each.
-        processes: their number.
 
     Raises:
         ValueError: when the groups cannot be shared out evenly.
@@ -263,17 +345,7 @@ def group_mask(row: torch.Tensor, *, pairs_per_group: int) -> torch.Tensor:
 
 
 class BatchGroups:
-    """Where a global batch has its groups, with replay rows among them as groups of one pair.
-
-    Args:
-        groups: groups of `GroupOrder` in the batch.
-        size: positions of each.
-        replayed: replay rows, spread among the groups as `replay_places` says.
-
-    Attributes:
-        number: groups with those of one pair, `G`.
-        rows: rows of the batch, `N`.
-    """
+    """Where a global batch has its groups, with replay rows among them as groups of one pair."""
 
     def __init__(self, groups: int, size: int, replayed: int = 0) -> None:
         self.replayed, self.is_replay = replayed, torch.tensor(replay_places(groups, replayed))
@@ -294,10 +366,7 @@ class BatchGroups:
     def mask(self, row: torch.Tensor, rank: int, processes: int) -> torch.Tensor:
         """Where the groups of one process hold pairs, as `group_mask`: `[G / processes, size]` bool.
 
-        Args:
-            row: `[N / processes]` long, the process's key `row` of the batch.
-            rank: number of the process.
-            processes: their number; each holds equally many groups of either kind.
+        `row` is the process's key `[N / processes]`; each process holds equally many groups of either kind.
         """
         if not self.replayed:
             return group_mask(row, pairs_per_group=self.size)

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from hfcomp.data.draws.crops import ASPECT, CROP_BOX, DrawnCrops, draw_box, without_crops
-from hfcomp.data.draws.epochs import EpochOrder
-from hfcomp.data.draws.negatives import DrawnNegatives
+from hfcomp.data.epoch_draws import ASPECT, CROP_BOX, DrawnCrops, DrawnNegatives, EpochOrder, draw_box, without_crops
 from hfcomp.data.loading import TrainingRows
 from tests import tiny
 

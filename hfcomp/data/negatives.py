@@ -1,12 +1,19 @@
-"""Columns of negatives that are made when a data set is loaded: keyword negatives, and concreteness ratings."""
+"""Negatives that are made when rows are loaded: by keyword, with ratings, or those of another row."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 from datasets import Dataset, Image
+from numpy.typing import NDArray
 
+from hfcomp.data.epoch_draws import columns_by_caption
 from hfcomp.data.features import NEGATIVE_FEATURES
+from hfcomp.data.loading import TrainingRows
+from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS
+from hfcomp.fields import FIELDS, columns_of
 from hfcomp.negatives.concreteness import ConcretenessRatings, concreteness_column
 from hfcomp.negatives.keywords import PAPER, PAPER_TABLE, KeywordTable, Matching, negative_columns
 from hfcomp.parsing.captions import caption_problem
@@ -27,16 +34,6 @@ def with_keyword_negatives(
     log: Callable[[str], None],
 ) -> Dataset:
     """The rows with keyword negatives; the negatives they had are removed with all columns that describe them.
-
-    Args:
-        dataset: with one caption per row; where it is None or has a `caption_problem`, all negatives are masked.
-        concepts: as in `negative_columns`.
-        num_negatives: likewise.
-        seed: likewise.
-        matching: likewise.
-        table: likewise.
-        others: the log's words for captions without a keyword.
-        log: receives a line about what was made and what was removed.
 
     Raises:
         ValueError: as `negative_columns`.
@@ -68,11 +65,6 @@ def with_keyword_negatives(
 def with_concreteness(dataset: Dataset, path: str, log: Callable[[str], None]) -> Dataset:
     """The rows with the concreteness of their negatives' keywords as `negative_concreteness`.
 
-    Args:
-        dataset: with `negative_rated_words`, the entries of the ratings that a build found, or `negative_keywords`.
-        path: of the ratings, see `ConcretenessRatings.from_file`.
-        log: receives a line about what was found.
-
     Raises:
         ValueError: for rows without keywords, or a file of ratings that cannot be read.
     """
@@ -87,9 +79,6 @@ def with_concreteness(dataset: Dataset, path: str, log: Callable[[str], None]) -
 def rated_column(names: Sequence[str]) -> str:
     """The column whose words are looked up in the ratings: `negative_rated_words` where it is there, else keywords.
 
-    Args:
-        names: of the data set's columns.
-
     Raises:
         ValueError: where neither is there.
     """
@@ -101,3 +90,67 @@ def rated_column(names: Sequence[str]) -> str:
         f"{', '.join(names)}. Set keyword_negatives (object, color, location, size), map the column with "
         "column_names, or leave concreteness_ratings out."
     )
+
+
+def derangement(photographs: Sequence[Any], seed: int) -> NDArray[np.int64]:
+    """A random permutation of rows that gives each the number of another row, of another photograph if possible.
+
+    If one photograph has more than half of the rows, some of them get rows of their own photograph.
+    """
+    order = np.random.default_rng(seed).permutation(len(photographs))
+    places: dict[Any, int] = {}
+    group = np.array([places.setdefault(photographs[row], len(places)) for row in order])
+    order = order[np.argsort(group, kind="stable")]
+    # rows of a photograph now stand together: a shift by the most that one has leaves each of them
+    most = min(int(np.bincount(group).max()), len(order) - 1)
+    partners = np.empty(len(order), dtype=np.int64)
+    partners[order] = np.roll(order, most)
+    return partners
+
+
+def is_negative(column: str) -> bool:
+    """Whether a column describes negatives or neighbours; the mask is of the negative image."""
+    return column.startswith("negative_") or column in ("mask", "neighbour_ids")
+
+
+class ShuffledNegatives(TrainingRows):
+    """Training rows whose negatives are another row's, missing ones too; nothing is copied."""
+
+    def __init__(self, dataset: Dataset, partners: NDArray[np.int64]) -> None:
+        columns = [*dict.fromkeys((*columns_of(FIELDS), *NEIGHBOUR_COLUMNS))]
+        super().__init__(dataset, [name for name in columns if not is_negative(name)])
+        self.negatives = TrainingRows(dataset, [name for name in columns if is_negative(name)])
+        self.partners = partners
+        self.by_caption = columns_by_caption(self.negatives.features)
+
+    @property
+    def features(self) -> dict[str, Any]:
+        """The type of each column."""
+        return {**super().features, **self.negatives.features}
+
+    def column(self, name: str) -> list[Any]:
+        """A column of all rows, of the partners where it is of negatives."""
+        if not is_negative(name):
+            return super().column(name)
+        values = self.negatives.column(name)
+        shuffled = [values[partner] for partner in self.partners]
+        if name not in self.by_caption:
+            return shuffled
+        return [_fitted(one, captions) for one, captions in zip(shuffled, super().column("caption"), strict=True)]
+
+    def number_of_entries(self, name: str) -> int:
+        """How many rows have something in a column: as many as their partners."""
+        return self.negatives.number_of_entries(name) if is_negative(name) else super().number_of_entries(name)
+
+    def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
+        """Rows by index, each with the negatives of its partner."""
+        own = super().__getitems__(indices)
+        others = self.negatives.__getitems__(self.partners[indices].tolist())
+        for row, other in zip(own, others, strict=True):
+            other |= {name: _fitted(other[name], row["caption"]) for name in self.by_caption}
+        return [{**other, **row} for row, other in zip(own, others, strict=True)]
+
+
+def _fitted(values: list[Any] | None, captions: list[str]) -> list[Any] | None:
+    """Negatives of each caption of the partner, for as many captions as the row has: repeated where it has more."""
+    return [values[place % len(values)] for place in range(len(captions))] if values else values

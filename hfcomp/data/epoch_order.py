@@ -1,4 +1,4 @@
-"""Batches in which no text and no image is twice, so that no row is a false negative of another."""
+"""Orders of rows: batches without a text or an image twice, and batches of texts of like length."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from hfcomp.data.epoch_draws import EpochSampler
 from hfcomp.data.image_ids import image_key
-from hfcomp.data.text_ids import text_key
+from hfcomp.data.row_values import text_key
+from hfcomp.data.tokenizing import TextTokenizer
 
 _Key = tuple[str, int]
 
@@ -58,18 +60,12 @@ def _text_keys(texts: Any) -> set[_Key]:
     return {("text", text_key(texts))} if isinstance(texts, str) and texts.strip() else set()
 
 
-class NoDuplicatesOrder(torch.utils.data.Sampler[int]):
+class NoDuplicatesOrder(EpochSampler):
     """An order of rows in which those of a global batch have different captions and show different images.
 
     A row that shares something with a batch waits for a later one. What is still waiting when all rows were taken is
     left out of the epoch where no batch is left for it; other rows are repeated in the places that are free then. The
     order depends on `seed`, the epoch and the order of rows alone; if no two rows share anything it is that order.
-
-    Args:
-        order: of the rows, with `set_epoch` if epochs differ.
-        keys: of each row.
-        batch_size: rows of a global batch.
-        seed: of the repeated rows.
 
     Attributes:
         left_out: rows that the last epoch planned has not.
@@ -80,15 +76,11 @@ class NoDuplicatesOrder(torch.utils.data.Sampler[int]):
         self, order: torch.utils.data.Sampler[int], keys: Sequence[RowKeys], *, batch_size: int, seed: int
     ) -> None:
         self.order, self.keys, self.batch_size, self.seed = order, keys, batch_size, seed
-        self.epoch = self.left_out = self.repeated = 0
+        self.left_out = self.repeated = 0
         self._planned: tuple[int, list[int]] = (-1, [])
 
     def __len__(self) -> int:
         return len(self.order)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Which epoch begins."""
-        self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.plan(self.epoch))
@@ -109,9 +101,11 @@ class NoDuplicatesOrder(torch.utils.data.Sampler[int]):
         while len(planned) < len(self):
             size = min(self.batch_size, len(self) - len(planned))
             batch = _Batch(self.keys, size)
+            # first those that wait: a frequent caption would otherwise be put off to the end of the epoch
             batch.take_waiting(waiting)
             while not batch.is_full and (row := next(rows, None)) is not None:
                 blocked = batch.add(row)
+                # a queue for each key, of which only the head is tried: a batch looks at few of the rows that wait
                 if blocked is not None:
                     waiting.setdefault(blocked, deque()).append(row)
             if not batch.is_full:
@@ -176,3 +170,51 @@ class _Batch:
                 waiting[key].popleft()
             if not waiting[key]:
                 del waiting[key]
+
+
+GROUPED_BATCHES = 16
+"""Batches that are sorted together."""
+
+
+class LengthGroupedOrder(EpochSampler):
+    """An order of rows in which batches hold texts of like length, and are as random as that allows.
+
+    Rows are shuffled; those of 16 batches at a time are sorted by length and cut into batches, and all batches of the
+    epoch are shuffled. A row meets others of about its length, drawn anew in each epoch. Which rows make no whole
+    batch is random too: they come last. The order depends on seed and epoch alone.
+    """
+
+    def __init__(self, lengths: Sequence[int], *, batch_size: int, seed: int) -> None:
+        self.lengths = torch.as_tensor(lengths)
+        self.batch_size = batch_size
+        self.seed = seed
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(self.seed + self.epoch)
+        rows = torch.randperm(len(self), generator=generator)
+        # sorted inside a window of batches: sorting all rows would give every epoch the same batches
+        whole = len(rows) - len(rows) % self.batch_size
+        parts = rows[:whole].split(GROUPED_BATCHES * self.batch_size)
+        batches = [
+            batch for part in parts for batch in part[self.lengths[part].argsort(stable=True)].split(self.batch_size)
+        ]
+        for index in torch.randperm(len(batches), generator=generator).tolist():
+            yield from batches[index].tolist()
+        yield from rows[whole:].tolist()
+
+
+def text_lengths(rows: Any, tokenizer: TextTokenizer, *, num_negatives: int) -> list[int]:
+    """The tokens of each row's longest text, at least 1."""
+    longest = [len(ids) for ids in _tokens(rows.column("caption"), tokenizer)]
+    if num_negatives:
+        for row, texts in enumerate(rows.column("negative_captions")):
+            ids = _tokens(texts[:num_negatives], tokenizer)
+            longest[row] = max(longest[row], *(len(one) for one in ids))
+    return longest
+
+
+def _tokens(texts: Sequence[str | None], tokenizer: TextTokenizer) -> list[list[int]]:
+    return tokenizer([text or "" for text in texts])[0]
