@@ -41,7 +41,7 @@ def read_items(data: Path, number: int):
     if number:
         from dataclasses import replace
 
-        from hfcomp.evaluation.encoding.cells import PooledImages
+        from hfcomp.evaluation.cells import PooledImages
 
         rows = np.linspace(0, len(items.rows) - 1, number).astype(int)
         images = {"image": PooledImages(items.images["image"], rows)}

@@ -148,7 +148,7 @@ def _write_pairs(path: Path, overwrite: bool, options: Mapping[str, Any]) -> boo
     """Writes the pairs that benchmarks need; whether one could not be read."""
     from hfcomp.data.urls import UrlAccess, url_access
     from hfcomp.evaluation.evaluate import choose_benchmarks, load_benchmarks
-    from hfcomp.evaluation.pairs.pair_files import write_pairs
+    from hfcomp.evaluation.pairs.score_files import write_pairs
     from hfcomp.evaluation.spec import data_folders
     from hfcomp.evaluation.stored import FAILED
     from hfcomp.writing import check_free_file

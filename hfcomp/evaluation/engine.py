@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 
 from hfcomp.data.image_ids import photograph_ids
 from hfcomp.data.images import DamagedImage
-from hfcomp.evaluation.encoding.cells import Altered, PooledImages, is_missing
-from hfcomp.evaluation.encoding.damaged import DAMAGED, damaged_images
+from hfcomp.evaluation.cells import DAMAGED, Altered, PooledImages, damaged_images, is_missing
 from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems, TextTable
-from hfcomp.evaluation.items.columns import column_values
-from hfcomp.evaluation.spec import ASPECTS, EMPTY_CAPTION, NO_IMAGE, Benchmark, BenchmarkData, Measured
+from hfcomp.evaluation.spec import ASPECTS, EMPTY_CAPTION, NO_IMAGE, Benchmark, BenchmarkData, Measured, column_values
 
 if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports this module
     import pandas as pd
@@ -64,7 +62,7 @@ class Report:
         pairs: of an image and a text that were scored, where that is how the model works; then `computed` counts
             distinct ones of these.
         prior: outcomes of what the model chooses without the image, where they were asked for and there are such.
-        scores: of `hfcomp.evaluation.items.item_scores`, where they are kept.
+        scores: of `hfcomp.evaluation.item_scores`, where they are kept.
     """
 
     items: pd.DataFrame
@@ -109,7 +107,7 @@ def run_benchmark(
     """
     import pandas as pd
 
-    from hfcomp.evaluation.items.item_scores import item_scores
+    from hfcomp.evaluation.item_scores import item_scores
     from hfcomp.evaluation.pairs.items import score_pairs
 
     start = time.perf_counter()

@@ -30,7 +30,7 @@ from hfcomp.evaluation.encoding.models import check_device, named_models, open_e
 from hfcomp.evaluation.engine import Encoder
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.evaluator import Evaluator
-from hfcomp.evaluation.items.item_scores import joined, of_model
+from hfcomp.evaluation.item_scores import joined, of_model
 from hfcomp.evaluation.items.shown_items import ItemImages
 from hfcomp.evaluation.pairs.score_files import ScoreFile
 from hfcomp.evaluation.spec import Benchmark, Folders, data_folders

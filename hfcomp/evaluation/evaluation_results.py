@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from hfcomp._help import OwnHelp
-from hfcomp.evaluation.blind.report import blind_section
-from hfcomp.evaluation.blind.results import BLIND_FILE, BlindResults, read_blind, write_blind
-from hfcomp.evaluation.items.item_scores import SCORES_FILE, read_scores, write_scores
+from hfcomp.evaluation.blind.results import BLIND_FILE, BlindResults, blind_section, read_blind, write_blind
+from hfcomp.evaluation.item_scores import SCORES_FILE, read_scores, write_scores
 from hfcomp.evaluation.published.comparison import READING, compare_with_published, published_section
-from hfcomp.evaluation.stored import BLIND_PATH, FAILED, averages_of_lines, model_facts, read_evaluation
-from hfcomp.evaluation.unshared import shared_lines, unshared_notes
+from hfcomp.evaluation.stored import (
+    BLIND_PATH,
+    FAILED,
+    averages_of_lines,
+    model_facts,
+    read_evaluation,
+    shared_lines,
+    unshared_notes,
+)
 from hfcomp.reading import nearest
 from hfcomp.reporting import tables
 from hfcomp.reporting.lines import Line

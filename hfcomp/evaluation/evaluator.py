@@ -18,8 +18,7 @@ from hfcomp.data.images import SKIP_ADVICE, DamagedImage
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.distributed import fail_together, first_process_first, gather_objects, rank
 from hfcomp.evaluation.benchmarks.own import OwnData
-from hfcomp.evaluation.encoding.cells import is_missing
-from hfcomp.evaluation.encoding.damaged import DAMAGED
+from hfcomp.evaluation.cells import DAMAGED, is_missing
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.engine import (
     DamagedProbeImage,
@@ -32,10 +31,9 @@ from hfcomp.evaluation.engine import (
     validate,
     without_damaged,
 )
-from hfcomp.evaluation.items.columns import column_values
-from hfcomp.evaluation.items.item_scores import joined
+from hfcomp.evaluation.item_scores import joined
 from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import NAMES, NO_IMAGE, PART, Benchmark, BenchmarkData, Folders, Unavailable
+from hfcomp.evaluation.spec import NAMES, NO_IMAGE, PART, Benchmark, BenchmarkData, Folders, Unavailable, column_values
 from hfcomp.evaluation.stored import FAILED
 from hfcomp.statistics import Outcomes
 
@@ -119,7 +117,7 @@ class InFull:
 
     Attributes:
         items: one row per item and metric, with the columns of `hfcomp.evaluation.engine.Report.items`.
-        scores: texts and cosines behind them, of `hfcomp.evaluation.items.item_scores`, where they are kept.
+        scores: texts and cosines behind them, of `hfcomp.evaluation.item_scores`, where they are kept.
         prior: the same rows of what the model chooses without the image; none where that was not asked for.
     """
 

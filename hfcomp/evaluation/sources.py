@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hfcomp.data.formats.archives import COUNT, check_archive, numbered_archives
-from hfcomp.evaluation.encoding.cells import PooledImages, files_of
+from hfcomp.evaluation.cells import PooledImages, files_of
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Data, Folders, Origin, Unavailable
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.items.columns import column_values
 from hfcomp.reading import expand_variables, nearest
 from hfcomp.statistics.average import Average
 
@@ -239,6 +238,8 @@ class ScoringProtocol(ABC):
         needs_images: whether a row without an image cannot be scored at all.
         all_pairs: whether it can be scored from the scores of all images with all texts, without embeddings.
         beyond_pairs: which of its metrics `pairs` do not give.
+        metric_names: every metric that `score` may give; empty where that is not declared, and then no published
+            number fits.
     """
 
     images: ClassVar[tuple[str, ...]] = ("image",)
@@ -247,6 +248,7 @@ class ScoringProtocol(ABC):
     needs_images: ClassVar[bool] = True
     all_pairs: ClassVar[bool] = False
     beyond_pairs: ClassVar[str] = ""
+    metric_names: Sequence[str] = ()
 
     def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
         """Columns of images and of texts whose scores, row by row, are enough for its metrics; by default none.
@@ -254,11 +256,6 @@ class ScoringProtocol(ABC):
         A model that scores pairs one by one, or a file of scores, can do such a benchmark. `score` then gets a
         `hfcomp.evaluation.pairs.items.PairedItems`.
         """
-        return ()
-
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        """Every metric that `score` may give; empty where that is not declared, and then no published number fits."""
         return ()
 
     def prompts(self, items: BenchmarkData) -> list[str]:
@@ -326,3 +323,21 @@ class Benchmark:
         parts = [part for average in self.averages for part in average.parts]
         declared = (*(average.name for average in self.averages), *parts, *self.subsets)
         return tuple(dict.fromkeys(declared)) or (ALL_ITEMS,)
+
+
+def column_values(rows: Dataset, name: str) -> list[Any]:
+    """All values of a column, which are those of `rows[name][:]`.
+
+    `datasets` copies the description of all columns for each one that is read so: milliseconds, where the texts of a
+    thousand rows take one. Images and rows in another order are left to it.
+
+    Args:
+        rows: the data set, unformatted or not.
+        name: of a column that it has.
+    """
+    from datasets.features.features import require_decoding
+
+    feature = (rows.info.features or {}).get(name)
+    if feature is None or require_decoding(feature) or rows.format["type"] is not None or rows._indices is not None:
+        return rows[name][:]
+    return rows.data.column(name).to_pylist()

@@ -40,7 +40,7 @@ from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.evaluator import Evaluator
-from hfcomp.evaluation.items.item_scores import SCORES_FILE, joined, of_model, read_scores, write_scores
+from hfcomp.evaluation.item_scores import SCORES_FILE, joined, of_model, read_scores, write_scores
 from hfcomp.experiments.arm import Arm, Scoring
 from hfcomp.experiments.experiment_config import RANDOM_MODELS, SANDBOX, SANDBOX_MODELS
 from hfcomp.experiments.prepare import base_model

@@ -13,10 +13,9 @@ import hfcomp
 from hfcomp import cli
 from hfcomp.analysis.audit.audit import audit
 from hfcomp.analysis.audit.options import AuditOptions
-from hfcomp.evaluation.encoding.cells import Crop
-from hfcomp.evaluation.encoding.damaged import CellsWithout, damaged_images
-from hfcomp.evaluation.probes.lbfgs import fit_lbfgs
-from hfcomp.evaluation.protocols.linear_probe import Probe
+from hfcomp.evaluation.cells import CellsWithout, Crop, damaged_images
+from hfcomp.evaluation.probes.fits import fit_lbfgs
+from hfcomp.evaluation.protocols.classification import Probe
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Origin
 from tests import tiny
 from tests.evaluation import small_sugarcrepe

@@ -30,7 +30,7 @@ def test_the_same_rows_are_compared_under_one_title(run, tmp_path):
     assert any("are both data/negatives" in note for note in results.notes)
 
 
-@pytest.mark.follows("hfcomp/evaluation/own_titles.py", "on the same rows: --benchmarks")
+@pytest.mark.follows("hfcomp/evaluation/compare.py", "on the same rows: --benchmarks")
 def test_other_rows_of_it_are_named_with_the_split_to_evaluate(run, tmp_path):
     match = r"3 images of data/negatives and .* has 4: .*--benchmarks data/negatives --split 'train\[90%:\]'"
     with pytest.raises(ValueError, match=match):

@@ -18,7 +18,7 @@ from hfcomp.data.overlap.image_columns import each_cell
 from hfcomp.data.overlap.image_hashes import hash_images, like_another
 from hfcomp.data.overlap.image_names import SANDBOX
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
-from hfcomp.evaluation.encoding.cells import Crop, Fitted, MappedImages, is_missing
+from hfcomp.evaluation.cells import Crop, Fitted, MappedImages, is_missing
 from hfcomp.evaluation.evaluator import load_benchmark
 from hfcomp.evaluation.items.scored_images import scored_images
 from hfcomp.evaluation.spec import Folders, Unavailable

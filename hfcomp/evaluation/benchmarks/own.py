@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hfcomp.evaluation.encoding.cells import is_missing
-from hfcomp.evaluation.protocols.pair_retrieval import PairsAndNegatives
+from hfcomp.evaluation.cells import is_missing
+from hfcomp.evaluation.protocols.retrieval import PairsAndNegatives
 from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Folders, Origin
 from hfcomp.reading import may_be_hub_id
 

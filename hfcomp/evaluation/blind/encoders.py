@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.encoding.cells import is_missing
-from hfcomp.evaluation.encoding.content import image_key, text_key
+from hfcomp.evaluation.cells import image_key, is_missing, text_key
 
 if TYPE_CHECKING:
     from hfcomp.evaluation.encoding.embed import Indexed

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hfcomp.evaluation.blind.captions import FOLDER, CaptionSource, read_caption_source
 from hfcomp.evaluation.blind.results import BlindResults, blind_outcomes
 from hfcomp.evaluation.blind.rules import BIGRAM, BIGRAM_SENTENCE, BIGRAMS, text_scores
-from hfcomp.evaluation.encoding.cells import is_missing
+from hfcomp.evaluation.cells import is_missing
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.encoding.embedded import EmbeddedItems
 from hfcomp.evaluation.engine import embed, score_items

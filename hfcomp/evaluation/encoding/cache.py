@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save
 
+from hfcomp.evaluation.cells import KEY_BYTES
 from hfcomp.evaluation.encoding.cache_files import (
     DAY,
     FINGERPRINT,
@@ -42,7 +43,6 @@ from hfcomp.writing import remove_unfinished, write_bytes
 
 logger = logging.getLogger(__name__)
 
-KEY_BYTES = 16
 FLUSH_VECTORS = 8192
 FLUSH_SECONDS = 30.0
 LENGTH_TOLERANCE = 1e-3  # vectors normalised in fp32 are off by at most 1e-6

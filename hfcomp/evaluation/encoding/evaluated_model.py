@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +18,9 @@ from numpy.typing import NDArray
 from torch import nn
 from tqdm.auto import tqdm
 
+from hfcomp.data.tokenizing import vocabulary
 from hfcomp.distributed import fail_together, gather_objects, rank, world_size
+from hfcomp.evaluation.cells import digest
 from hfcomp.evaluation.encoding.cache import EmbeddingCache, VectorStore
 from hfcomp.evaluation.encoding.identity import identity
 
@@ -215,3 +218,13 @@ def free_device() -> str:
     if not torch.cuda.is_available():
         return "cpu"
     return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+
+
+def processor_facts(processor: Any) -> dict[str, Any]:
+    """How images become pixels and texts tokens, apart from lengths and padding, which are hfcomp's."""
+    settings = json.loads(processor.image_processor.to_json_string())
+    words = digest(vocabulary(processor.tokenizer).encode()).hex()
+    return {
+        "pixels": {"class": type(processor.image_processor).__name__, **settings},
+        "tokenizer": {"class": type(processor.tokenizer).__name__, "vocabulary": words},
+    }

@@ -1,4 +1,4 @@
-"""Models as users give them: their names in tables and figures, and the encoders that score them."""
+"""Models as users give them: their kinds and names, and the encoders that score them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,40 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers import AutoConfig
+from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import Encoder
 from hfcomp.evaluation.pairs.items import PairScorer
-from hfcomp.evaluation.pairs.kinds import kind_of, pair_model
-from hfcomp.evaluation.pairs.model import PairModel
+from hfcomp.evaluation.pairs.models import BlipMatcher, PairModel, VQAScorer
+from hfcomp.modeling import base_of_adapter
 from hfcomp.reading import check_place
+
+_MATCHER = "BlipForImageTextRetrieval"
+
+
+def pair_model(place: str | Path) -> type[PairModel] | None:
+    """What scores the model of a Hub id or folder pair by pair; `None` for any other, such as a dual encoder.
+
+    Only the configuration is read: `architectures`, and where it names none `model_type`. Remote code is never run.
+    """
+    folder = Path(place)
+    if (folder.is_dir() and not (folder / "config.json").is_file()) or base_of_adapter(place) is not None:
+        return None
+    return kind_of(AutoConfig.from_pretrained(place, trust_remote_code=False))
+
+
+def kind_of(config: Any) -> type[PairModel] | None:
+    """As `pair_model`, of a configuration."""
+    names = set(getattr(config, "architectures", None) or ())
+    known = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    if _MATCHER in names:
+        return BlipMatcher
+    if names & set(known.values()) or (not names and known.get(getattr(config, "model_type", "")) is not None):
+        return VQAScorer
+    return None
 
 
 def named_models(given: Sequence[Any] | Mapping[str, Any], *, taken: Collection[str] = ()) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from hfcomp.data.overlap import ScoredImages
 from hfcomp.data.overlap.image_names import COCO
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.readers.coco import COCO_TRAIN2014, COCO_VAL2014, COCO_VAL2017
-from hfcomp.evaluation.encoding.cells import Altered, MappedImages, PooledImages, is_missing
+from hfcomp.evaluation.cells import Altered, MappedImages, PooledImages, is_missing
 from hfcomp.evaluation.evaluator import Loaded, load_benchmark
 from hfcomp.evaluation.spec import Benchmark, data_folders
 

@@ -11,9 +11,8 @@ import pandas as pd
 
 from hfcomp.data.images import Unreadable
 from hfcomp.data.urls import is_url
-from hfcomp.evaluation.encoding.cells import Crop, Fitted, is_missing
-from hfcomp.evaluation.encoding.content import decoded
-from hfcomp.evaluation.items.item_scores import CLASS
+from hfcomp.evaluation.cells import Crop, Fitted, decoded, is_missing
+from hfcomp.evaluation.item_scores import CLASS
 from hfcomp.metrics.units import HEADLINE_METRIC
 from hfcomp.reporting.pages.items import (
     CAPTION,

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.encoding.content import distinct, image_key
+from hfcomp.evaluation.cells import distinct, image_key
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems, TextColumn, TextTable
-from hfcomp.evaluation.items.columns import column_values
-from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Unavailable
+from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Unavailable, column_values
 
 MOST_PAIRS = 10_000
 """Scores that a model computes where all images meet all texts; about as many as SugarCrepe has."""

@@ -1,4 +1,4 @@
-"""Two images and their two captions: all four comparisons right? (Winoground)."""
+"""Several images beside their captions: is every comparison of a group, or of a set of images, right?"""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hfcomp.evaluation.encoding.embedded import ScoredItems
-from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
-from hfcomp.evaluation.protocols.parts import concatenated
-from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
+from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems
+from hfcomp.evaluation.protocols.caption_choice import CaptionChoice, concatenated
+from hfcomp.evaluation.spec import ROWS_AT_A_TIME, BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics import group
-
-CHANCE = group.CHANCE
+from hfcomp.metrics.choice import choose, pair_scores
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class GroupMatch(ScoringProtocol):
         parts = [group.group_score(*(scored.scores(*pair, rows) for pair in pairs)) for rows in scored.parts()]
         for metric in self.metrics:
             outcome = concatenated([getattr(part, metric) for part in parts])
-            yield Measured(metric, outcome.correct, outcome.tie, CHANCE[metric])
+            yield Measured(metric, outcome.correct, outcome.tie, group.CHANCE[metric])
 
 
 @dataclass(frozen=True)
@@ -75,3 +74,42 @@ class GroupAndCaption(GroupMatch):
         for one in super().score(scored):
             yield replace(one, value=one.value[rows], tie=one.tie[rows], rows=rows)
         yield from CaptionChoice().score(scored)
+
+
+@dataclass(frozen=True)
+class ImageChoice(ScoringProtocol):
+    """Columns `image`, `candidates` and `caption`: the caption's own image against the others of its set.
+
+    The images of a set are those of the rows with the same name in `candidates`, each distinct one counted once. A row
+    without a caption is a candidate only.
+    """
+
+    metric_names = ("image choice",)
+    optional_texts = ("caption",)
+
+    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+        """The metric "image choice"; chance is 1/K among K images."""
+        found, columns = embedded.images["image"], embedded.items.rows
+        rivals = _rivals(columns["candidates"][:], found.index)
+        asked = np.array([bool(text) for text in columns["caption"]])
+        rows = np.flatnonzero(asked & (rivals >= 0).any(axis=1))
+        outcomes = []
+        for start in range(0, len(rows), ROWS_AT_A_TIME):
+            part = rows[start : start + ROWS_AT_A_TIME]
+            text, mask = embedded.text("caption", part), rivals[part] >= 0
+            other = found.vectors[np.where(mask, rivals[part], 0)]
+            outcomes.append(choose(pair_scores(text, embedded.image("image", part)), pair_scores(text, other), mask))
+        outcome = concatenated(outcomes)
+        chance = 1 / (1 + (rivals[rows] >= 0).sum(axis=1))
+        yield Measured("image choice", outcome.correct, outcome.tie, chance, rows=rows)
+
+
+def _rivals(names: list[str], image: NDArray[np.integer]) -> NDArray[np.integer]:
+    """`[n, K]`, the other images of each row's set; -1 where it has fewer than K."""
+    of_set = np.unique(np.asarray(names, dtype=object), return_inverse=True)[1]
+    members = [np.unique(image[of_set == number]) for number in range(int(of_set.max(initial=-1)) + 1)]
+    found = np.full((len(names), max(1, *map(len, members))), -1)
+    for row, number in enumerate(of_set):
+        others = members[number][members[number] != image[row]]
+        found[row, : len(others)] = others
+    return found

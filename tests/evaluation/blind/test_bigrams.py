@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from hfcomp.evaluation.blind.bigrams import WEIGHT, CountedCaptions, words_of_text
+from hfcomp.evaluation.blind.rules import WEIGHT, CountedCaptions, words_of_text
 
 CAPTIONS = ["A dog runs.", "a dog sits on the grass", "The cat sits, a dog runs", "grass"]
 TEXTS = ["a dog sits", "dog a sits", "A zebra sits.", "", "the the the grass"]

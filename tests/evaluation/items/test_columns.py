@@ -5,7 +5,7 @@ from __future__ import annotations
 import datasets
 from PIL import Image
 
-from hfcomp.evaluation.items.columns import column_values
+from hfcomp.evaluation.spec import column_values
 from tests import tiny
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import hfcomp
 from hfcomp.evaluation.evaluation_results import evaluation_items
-from hfcomp.evaluation.items.item_scores import read_scores
+from hfcomp.evaluation.item_scores import read_scores
 from hfcomp.evaluation.items.shown_items import ItemImages, choose_items, item_browser
 from hfcomp.reporting.pages.items import CAPTION, NEGATIVE, PageOptions
 from tests import tiny

@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import AutoProcessor, BlipForImageTextRetrieval
 
-from hfcomp.evaluation.pairs.blip import BlipMatcher
-from hfcomp.evaluation.pairs.kinds import pair_model
+from hfcomp.evaluation.encoding.models import pair_model
+from hfcomp.evaluation.pairs.models import BlipMatcher
 from tests import tiny, tolerances
 from tests.evaluation.pairs import readers
 from tests.evaluation.pairs.asked import asked

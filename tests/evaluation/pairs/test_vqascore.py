@@ -11,8 +11,8 @@ from transformers import AutoProcessor, CLIPConfig, LlavaForConditionalGeneratio
 
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import cached_models
-from hfcomp.evaluation.pairs.kinds import kind_of, pair_model
-from hfcomp.evaluation.pairs.vqascore import VQAScorer
+from hfcomp.evaluation.encoding.models import kind_of, pair_model
+from hfcomp.evaluation.pairs.models import VQAScorer
 from tests import tiny, tolerances
 from tests.evaluation.pairs import readers
 from tests.evaluation.pairs.asked import asked

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from hfcomp.evaluation.published.files import PublishedModel, read_source
-from hfcomp.evaluation.published.scores import read_scores
+from hfcomp.evaluation.published.scores import PublishedModel, read_scores, read_source
 
 LINE = {"benchmark": "sugarcrepe", "subset": "add_obj", "metric": "caption choice"}
 MODELS = {"CLIP": PublishedModel()}

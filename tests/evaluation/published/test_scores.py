@@ -11,8 +11,7 @@ import yaml
 from hfcomp.cli.reproduce import BENCHMARKS, MODELS
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
 from hfcomp.evaluation.published import scores
-from hfcomp.evaluation.published.files import PublishedModel
-from hfcomp.evaluation.published.scores import published_model, published_models, published_scores
+from hfcomp.evaluation.published.scores import PublishedModel, published_model, published_models, published_scores
 
 
 def test_every_number_has_a_model_a_source_and_a_place():

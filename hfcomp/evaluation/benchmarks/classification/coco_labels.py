@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hfcomp.evaluation.benchmarks.classification.linear_probes import FITS
 from hfcomp.evaluation.benchmarks.readers.coco import COCO_VAL2017
-from hfcomp.evaluation.protocols.linear_probe import Probe
+from hfcomp.evaluation.protocols.classification import Probe
 from hfcomp.evaluation.sources import HubData, Pool, with_images
 from hfcomp.evaluation.spec import GENERAL, Benchmark, BenchmarkData, Folders, Origin, Unavailable
 from hfcomp.reading import read_json

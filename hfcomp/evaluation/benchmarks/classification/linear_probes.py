@@ -7,9 +7,8 @@ from hfcomp.evaluation.benchmarks.classification.zero_shot_sets import (
     IMAGENET_PAPER,
     IMAGENET_REVISION,
 )
-from hfcomp.evaluation.probes.adamw10 import fit_adamw10
-from hfcomp.evaluation.probes.lbfgs import fit_lbfgs
-from hfcomp.evaluation.protocols.linear_probe import Fit, Probe
+from hfcomp.evaluation.probes.fits import fit_adamw10, fit_lbfgs
+from hfcomp.evaluation.protocols.classification import Fit, Probe
 from hfcomp.evaluation.spec import GENERAL, Benchmark
 from hfcomp.evaluation.webdataset import WebDatasetData
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from hfcomp.evaluation.encoding.cells import PooledImages
-from hfcomp.evaluation.probes.lbfgs import fit_lbfgs
+from hfcomp.evaluation.cells import PooledImages
+from hfcomp.evaluation.probes.fits import fit_lbfgs
 from hfcomp.evaluation.probes.linear import VTAB_IMAGES, vtab_1k
-from hfcomp.evaluation.protocols.linear_probe import Fit, Probe
+from hfcomp.evaluation.protocols.classification import Fit, Probe
 from hfcomp.evaluation.sources import Adapted, HubData
 from hfcomp.evaluation.spec import GENERAL, Average, Benchmark, BenchmarkData, Data, Folders
 from hfcomp.evaluation.webdataset import WebDatasetData

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hfcomp.evaluation.protocols.zero_shot import ZeroShot
+from hfcomp.evaluation.protocols.classification import ZeroShot
 from hfcomp.evaluation.spec import GENERAL, Benchmark, Data
 from hfcomp.evaluation.webdataset import WebDatasetData
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hfcomp.evaluation.benchmarks.readers.sets.hard_positives import FILES, rows
 from hfcomp.evaluation.benchmarks.readers.visual_genome import VISUAL_GENOME, cropped
-from hfcomp.evaluation.protocols.brittleness import Brittleness
+from hfcomp.evaluation.protocols.caption_choice import Brittleness
 from hfcomp.evaluation.sources import Adapted, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hfcomp.evaluation.benchmarks.readers.queries import caption_rows, image_rows, query_files
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
-from hfcomp.evaluation.protocols.image_choice import ImageChoice
+from hfcomp.evaluation.protocols.group_match import ImageChoice
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
 
 REPO, REVISION = "wjpoom/SPEC", "694dfdc74fe72acdc932fd5fc919b6b0268f7a07"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hfcomp.evaluation.benchmarks.readers.sets.sugarcrepe import SUBSETS_PP as SUBSETS
 from hfcomp.evaluation.benchmarks.readers.sets.sugarcrepe import rows_pp, with_photographs
-from hfcomp.evaluation.protocols.two_positive_choice import TwoPositiveChoice
+from hfcomp.evaluation.protocols.caption_choice import TwoPositiveChoice
 from hfcomp.evaluation.sources import Adapted, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from hfcomp.evaluation.benchmarks.readers.sets.whatsup import COCO_SPATIAL, CONTROLLED_IMAGES, GQA_SPATIAL
-from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
-from hfcomp.evaluation.protocols.joint_choice import JointChoice
+from hfcomp.evaluation.protocols.caption_choice import CaptionChoice, JointChoice
 from hfcomp.evaluation.sources import RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
 

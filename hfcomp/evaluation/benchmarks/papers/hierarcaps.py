@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.evaluation.benchmarks.readers.coco import COCO_VAL2017
-from hfcomp.evaluation.encoding.cells import Fitted, MappedImages
+from hfcomp.evaluation.cells import Fitted, MappedImages
 from hfcomp.evaluation.protocols import level_choice as level
-from hfcomp.evaluation.protocols.hierarchy import Hierarchy
+from hfcomp.evaluation.protocols.retrieval import Hierarchy
 from hfcomp.evaluation.sources import Adapted, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Folders
 from hfcomp.metrics.hierarchy import LEVELS

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hfcomp.data.image_ids import photograph_ids
 from hfcomp.evaluation.benchmarks.readers.coco import COCO2017_CAPTIONS
 from hfcomp.evaluation.benchmarks.readers.flickr30k import ALL_CAPTIONS
-from hfcomp.evaluation.encoding.cells import PooledImages, is_missing
-from hfcomp.evaluation.protocols.keyword_ranking import KeywordRanking
+from hfcomp.evaluation.cells import PooledImages, is_missing
+from hfcomp.evaluation.protocols.caption_choice import KeywordRanking
 from hfcomp.evaluation.sources import Adapted, HubData, Pool, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, EMPTY_CAPTION, NO_IMAGE, Benchmark, BenchmarkData, Data, Folders
 from hfcomp.negatives.keywords import all_keyword_permutations

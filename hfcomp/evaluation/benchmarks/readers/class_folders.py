@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hfcomp.evaluation.encoding.cells import Inset, MappedImages
+from hfcomp.evaluation.cells import Inset, MappedImages
 from hfcomp.evaluation.spec import BenchmarkData, Folders, Origin, Unavailable
 from hfcomp.evaluation.webdataset import CLASSES, IMAGE_ENDINGS, TEMPLATES, class_names, class_templates
 from hfcomp.reading import read_json

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hfcomp.evaluation.encoding.cells import Crop, MappedImages
+from hfcomp.evaluation.cells import Crop, MappedImages
 from hfcomp.evaluation.sources import Pool, with_images
 from hfcomp.evaluation.spec import BenchmarkData, Folders
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hfcomp.evaluation.benchmarks.readers.coco import COCO_VAL2014
 from hfcomp.evaluation.benchmarks.readers.sets import eccv
-from hfcomp.evaluation.protocols.repaired_retrieval import RepairedRetrieval
+from hfcomp.evaluation.protocols.retrieval import RepairedRetrieval
 from hfcomp.evaluation.sources import RawFiles
 from hfcomp.evaluation.spec import GENERAL, Benchmark
 

@@ -12,7 +12,7 @@ import pytest
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
-from hfcomp.evaluation.protocols.linear_probe import labels
+from hfcomp.evaluation.protocols.classification import labels
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders, Unavailable
 from tests.evaluation.webdatasets import TEST, TRAIN, FirstPixelEncoder, encoded, means

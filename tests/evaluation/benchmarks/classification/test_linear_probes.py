@@ -12,7 +12,7 @@ from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
-from hfcomp.evaluation.protocols.linear_probe import labels, number_of_classes
+from hfcomp.evaluation.protocols.classification import labels, number_of_classes
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import BenchmarkData, Folders, Origin, Unavailable
 from tests.evaluation.webdatasets import check_known_encoders, class_encoders, means, write_set

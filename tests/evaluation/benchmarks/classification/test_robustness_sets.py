@@ -14,7 +14,7 @@ from hfcomp.evaluation import hub
 from hfcomp.evaluation.benchmarks import find_benchmarks, suite
 from hfcomp.evaluation.benchmarks.classification.robustness_sets import IMAGENETS, OBJECTNET
 from hfcomp.evaluation.benchmarks.readers.class_folders import OTHER_CLASS
-from hfcomp.evaluation.encoding.content import decoded
+from hfcomp.evaluation.cells import decoded
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.sources import load_items

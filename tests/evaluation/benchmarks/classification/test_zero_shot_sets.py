@@ -16,7 +16,7 @@ from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
 from hfcomp.evaluation.benchmarks.classification.zero_shot_sets import ZERO_SHOT
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
-from hfcomp.evaluation.protocols.zero_shot import ZeroShot
+from hfcomp.evaluation.protocols.classification import ZeroShot
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import GENERAL
 from tests.evaluation.webdatasets import CLASS_NAMES, check_known_encoders, class_encoders, means, write_set

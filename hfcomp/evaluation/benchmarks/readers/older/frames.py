@@ -12,7 +12,7 @@ import numpy as np
 
 from hfcomp.evaluation.benchmarks.readers.entries import entries
 from hfcomp.evaluation.benchmarks.readers.groups import BOTH
-from hfcomp.evaluation.encoding.cells import MappedImages
+from hfcomp.evaluation.cells import MappedImages
 from hfcomp.evaluation.sources import Adapted, RawFiles
 from hfcomp.evaluation.spec import BenchmarkData, Folders
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.items.columns import column_values
+from hfcomp.evaluation.spec import column_values
 from hfcomp.writing import write_parquet
 
 if TYPE_CHECKING:
