@@ -36,8 +36,7 @@ def main(arguments: Sequence[str]) -> None:
         return
 
     from hfcomp.evaluation.evaluate import evaluate
-    from hfcomp.evaluation.evaluation_results import FILES, print_evaluation
-    from hfcomp.evaluation.published.page import reproduction_report
+    from hfcomp.evaluation.evaluation_results import FILES, print_evaluation, reproduction_report
     from hfcomp.reporting.saving import render_markdown
     from hfcomp.writing import check_free_file, check_free_folder, write_text
 

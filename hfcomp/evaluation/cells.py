@@ -48,34 +48,41 @@ Altered = Crop | Fitted | Inset
 """Cells that are changed when they are decoded; `cell` is the whole image."""
 
 
-class PooledImages(Sequence[Any]):
-    """Cells of a column by row; `None` where the row is."""
+class LazyCells(Sequence[Any]):
+    """A column of images, each read when it is asked for: by file name, by row of another set, out of an archive.
 
-    def __init__(self, column: Sequence[Any], rows: Sequence[int | None] | NDArray[np.integer]) -> None:
-        self._column = column
-        self._rows = rows
+    Args:
+        length: of the column.
+        read: the cell of a row; `None` for a missing image.
+    """
+
+    def __init__(self, length: int, read: Callable[[int], Any]) -> None:
+        self._rows = range(length)
+        self._read = read
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __getitem__(self, index: Any) -> Any:
-        row = self._rows[index]
-        return None if row is None else self._column[int(row)]
+        return self._read(self._rows[index])
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._read, self._rows)
 
 
-class MappedImages(Sequence[Any]):
+def pick_cells(column: Sequence[Any], rows: Sequence[int | None] | NDArray[np.integer]) -> LazyCells:
+    """Cells of a column by row; `None` where the row is."""
+    return LazyCells(len(rows), lambda row: None if rows[row] is None else column[int(rows[row])])
+
+
+def map_cells(cells: Sequence[Any], change: Callable[[Any, int], Any]) -> LazyCells:
     """Cells that are changed when they are read, by a function of the cell and its row; missing ones stay `None`."""
 
-    def __init__(self, cells: Sequence[Any], change: Callable[[Any, int], Any]) -> None:
-        self._cells = cells
-        self._change = change
+    def read(row: int) -> Any:
+        cell = cells[row]
+        return None if is_missing(cell) else change(cell, row)
 
-    def __len__(self) -> int:
-        return len(self._cells)
-
-    def __getitem__(self, index: Any) -> Any:
-        cell = self._cells[index]
-        return None if is_missing(cell) else self._change(cell, index)
+    return LazyCells(len(cells), read)
 
 
 def files_of(folder: Path, names: Sequence[str], parts: Sequence[str] = ()) -> list[str | None]:

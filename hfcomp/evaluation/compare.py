@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hfcomp.evaluation.blind.results import Compared, combine_blind, read_blind
+from hfcomp.evaluation.blind.results import combine_blind, read_blind
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.item_scores import joined, of_model
 from hfcomp.evaluation.stored import Stored, averages_of_lines, listed, model_facts, read_stored, stated_items
@@ -62,7 +62,7 @@ def compare(
     models = {one.name: {**model_facts(one.results, one.model), "results": str(one.folder)} for one in stored}
     lines = [line for one in stored for line in one.results.get("results") or () if line["benchmark"] in titles]
     outcomes = Outcomes.concat(own.assign(arm=one.name) for one, own in zip(stored, aligned, strict=True))
-    compared = [Compared(one.name, one.model, one.folder) for one in stored]
+    compared = {one.name: (one.folder, one.model) for one in stored}
     folders_read = {one.folder: one.results for one in stored}
     blind = {folder: read_blind(folder, results) for folder, results in folders_read.items()}
     return EvaluationResults(

@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hfcomp.data.image_ids import photograph_ids
 from hfcomp.data.images import DamagedImage
-from hfcomp.evaluation.cells import DAMAGED, Altered, PooledImages, damaged_images, is_missing
-from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems, TextTable
+from hfcomp.evaluation.cells import DAMAGED, Altered, damaged_images, is_missing, pick_cells
+from hfcomp.evaluation.encoding.embedded import EmbeddedItems, Encoder, ScoredItems, TextTable
 from hfcomp.evaluation.spec import ASPECTS, EMPTY_CAPTION, NO_IMAGE, Benchmark, BenchmarkData, Measured, column_values
 
 if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports this module
@@ -35,14 +35,25 @@ class DamagedProbeImage(DamagedImage):
     """A damaged image among those that a probe is fitted on, which cannot be left out."""
 
 
-class Encoder(Protocol):
-    """What a benchmark asks of a model: [`hfcomp.Embedder`], a blind one, or one of yours."""
+class NoModel:
+    """An encoder that reads nothing and gives all images and texts one vector; it keeps the texts that it gets."""
+
+    texts: Sequence[str] = ()
 
     def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
-        """Embeddings of distinct images, each an `Image` cell; `None` gets the index -1."""
+        """A vector for each image that is there."""
+        return self._index(np.array([is_missing(image) for image in images], dtype=bool))
 
     def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
-        """Embeddings of distinct texts."""
+        """A vector for each text."""
+        self.texts = texts
+        return self._index(np.zeros(len(texts), dtype=bool))
+
+    def _index(self, missing: NDArray[np.bool_]) -> Indexed:
+        from hfcomp.evaluation.encoding.embed import Indexed  # with torch, which listing benchmarks need not
+
+        vectors = np.ones((max(1, len(missing)), 1), dtype=np.float32)
+        return Indexed(vectors, np.where(missing, -1, np.arange(len(missing))), 0, 0)
 
 
 @dataclass(frozen=True)
@@ -76,6 +87,14 @@ class Report:
     pairs: int = 0
     prior: pd.DataFrame | None = None
     scores: pa.Table | None = None
+
+    @property
+    def counts(self) -> str:
+        """How much was encoded or scored, and how much of it was cached."""
+        inputs = f"{self.images:,} images and {self.texts:,} texts"
+        if self.pairs:
+            return f"{self.pairs:,} pairs of {inputs}, {self.computed:,} scored now"
+        return f"{inputs}, {self.images + self.texts - self.computed:,} of them cached"
 
 
 def run_benchmark(
@@ -236,7 +255,7 @@ def select_rows(items: BenchmarkData, rows: NDArray[np.intp]) -> BenchmarkData:
     """
     if len(rows) == len(items.rows):
         return items
-    images = {name: PooledImages(cells, rows) for name, cells in items.images.items()}
+    images = {name: pick_cells(cells, rows) for name, cells in items.images.items()}
     return replace(items, rows=items.rows.select(rows), images=images)
 
 

@@ -15,10 +15,10 @@ from rich.console import Console
 from hfcomp._help import OwnHelp
 from hfcomp.evaluation.blind.results import BLIND_FILE, BlindResults, blind_section, read_blind, write_blind
 from hfcomp.evaluation.item_scores import SCORES_FILE, read_scores, write_scores
-from hfcomp.evaluation.published.comparison import READING, compare_with_published, published_section
+from hfcomp.evaluation.published.comparison import READING, TITLE, compare_with_published, published_section
+from hfcomp.evaluation.spec import FAILED
 from hfcomp.evaluation.stored import (
     BLIND_PATH,
-    FAILED,
     averages_of_lines,
     model_facts,
     read_evaluation,
@@ -51,6 +51,7 @@ FILES = (files.RESULTS_FILE, files.ITEMS_FILE, SCORES_FILE, BLIND_FILE, REPORT_F
 """The files that `write_evaluation` writes."""
 COMMIT_DIGITS = 12
 MOST_NAMED = 4  # models in a title
+REPRODUCTION = (TITLE, "Data", "Models", "How it was made")
 SYNTHETIC = "Synthetic: benchmarks of the sandbox are drawn by hfcomp."
 
 
@@ -315,6 +316,14 @@ def evaluation_report(evaluation: EvaluationResults, *, brief: bool) -> Report:
     blind = [] if facts is None else [blind_section(facts, evaluation._sighted, brief=brief)]
     sections = [Section("", [figure]), *shown, *blind, *published, *_facts(evaluation, brief=brief)]
     return Report(names, caveat, (), sections, how, evaluation._every_note)
+
+
+def reproduction_report(results: EvaluationResults) -> Report:
+    """Published numbers beside measured ones, what was read, and how it was made; of results with `published`."""
+    report = evaluation_report(results, brief=False)
+    sections = [section for section in report.sections if section.title in REPRODUCTION]
+    legend = [line for line in report.legend if line == READING]  # none where nothing is compared
+    return replace(report, title="Reproduced numbers", sections=sections, legend=legend)
 
 
 def _facts(evaluation: EvaluationResults, *, brief: bool) -> Iterator[Section]:

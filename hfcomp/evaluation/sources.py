@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hfcomp.data.formats.archives import COUNT, check_archive, numbered_archives
-from hfcomp.evaluation.cells import PooledImages, files_of
+from hfcomp.evaluation.cells import files_of, pick_cells
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Data, Folders, Origin, Unavailable
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Pool:
             raise Unavailable(f"Its images in {error.reason}", self.obtain) from error
         require(rows, (self.image, self.key), self.repo)
         place = {name: row for row, name in enumerate(rows[self.key])}
-        return PooledImages(rows[self.image], [place.get(name) for name in names]), origin
+        return pick_cells(rows[self.image], [place.get(name) for name in names]), origin
 
     def folder(self, folders: Folders, beside: Path | None) -> Path | None:
         """The folder that holds the images, if there is one."""
@@ -129,7 +129,7 @@ def _load_folder(folder: Path, options: Mapping[str, Any]) -> Dataset:
 
 
 @dataclass(frozen=True)
-class HubData:
+class HubData(Data):
     """A data set on the Hub as files that need no script, or a folder in that layout.
 
     Attributes:
@@ -220,7 +220,7 @@ class HubData:
 
 
 @dataclass(frozen=True)
-class RawFiles:
+class RawFiles(Data):
     """A benchmark's own files as its authors give them.
 
     Attributes:
@@ -252,7 +252,7 @@ class RawFiles:
     def remote(self, folders: Folders) -> BenchmarkData:
         """The items from the Hub or the authors' repository, images from their pool."""
         if self.web is None and self.repo is None:
-            raise Unavailable("", "")
+            return super().remote(folders)
         from hfcomp.evaluation import hub
 
         if self.repo is not None:
@@ -270,7 +270,7 @@ class RawFiles:
 
 
 @dataclass(frozen=True)
-class Adapted:
+class Adapted(Data):
     """A form of data with its items transformed before use.
 
     Attributes:
@@ -315,7 +315,7 @@ def with_images(
     if len(columns) > 1:  # one after another, so that the pool is read once
         number = len(items.rows)
         images = {
-            column: PooledImages(cells, range(place * number, (place + 1) * number))
+            column: pick_cells(cells, range(place * number, (place + 1) * number))
             for place, column in enumerate(columns)
         }
     rows = items.rows if "image_id" in items.rows.column_names else items.rows.rename_column(columns[0], "image_id")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,8 @@ ALL_ITEMS = "all"
 """The subset of a benchmark that has no subsets."""
 PART = " (part)"
 """What the title of a benchmark ends in of which images are missing, so that its scores are of a part."""
+FAILED = "failed: "
+"""What the reason of a benchmark begins with that could not be scored though its data is there."""
 EMPTY_CAPTION, NO_IMAGE = "empty caption", "image missing"
 
 
@@ -177,14 +179,16 @@ def parse_folders(entries: Iterable[str], *, option: str) -> dict[str, str]:
     return own
 
 
-class Data(Protocol):
-    """A form of a benchmark's data.
+class Data:
+    """A form of a benchmark's data; by default one that no folder holds and that is not on the Hub.
 
     Attributes:
         layout: in words, for errors.
+        is_own: whether it is the user's own, so that something wrong in it is always an error.
     """
 
     layout: str
+    is_own: ClassVar[bool] = False
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
         """The items, when the folder holds this form, else `None`; images may be in other `folders`.
@@ -192,6 +196,7 @@ class Data(Protocol):
         Raises:
             ValueError: when the folder holds this form and something in it is wrong.
         """
+        return None
 
     def remote(self, folders: Folders) -> BenchmarkData:
         """The items from the Hub or the authors' repository.
@@ -199,6 +204,7 @@ class Data(Protocol):
         Raises:
             Unavailable: when it does not have them.
         """
+        raise Unavailable("", "")
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,6 @@ FEWEST = 2
 ARMS_SINCE = 5
 BLIND_PATH = "blind"
 """The path of a blind scorer among the models of results."""
-FAILED = "failed: "
-"""What the reason of a benchmark begins with that could not be scored though its data is there."""
 
 
 @dataclass(frozen=True)

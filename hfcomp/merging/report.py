@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hfcomp.evaluation.encoding.points import point_name
+from hfcomp.evaluation.points import point_name
 from hfcomp.merging.sweep import BASE_POINT, Swept
 from hfcomp.reporting.figures import Figure, Paths, Stop
 from hfcomp.reporting.format import decimal, with_interval

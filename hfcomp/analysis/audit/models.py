@@ -22,7 +22,7 @@ from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import default_folder
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.embedded import indexed_cosines
-from hfcomp.evaluation.encoding.models import open_embedder
+from hfcomp.evaluation.models import open_embedder
 
 NAMES = ("embedding_probe", "image_probe", "true_negatives")
 NO_MODEL = "it needs a dual encoder: --model ID"

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hfcomp.evaluation.benchmarks.papers.keywords import KeywordItems
@@ -65,7 +64,7 @@ NOVEL_KINDS = ("swap_att", "replace_att", "replace_obj")
 
 
 @dataclass(frozen=True)
-class SandboxData:
+class SandboxData(Data):
     """Rows that a function of `hfcomp.sandbox` draws, each an item by the name of its scene.
 
     Attributes:
@@ -83,10 +82,6 @@ class SandboxData:
     reshape: Callable[[Dataset], Dataset] | None = None
 
     layout = "nothing: it is drawn"
-
-    def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
-        """Nothing: no folder holds it."""
-        return None
 
     def remote(self, folders: Folders) -> BenchmarkData:
         """The rows."""

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hfcomp.data.image_ids import photograph_key, photographs
-from hfcomp.evaluation.benchmarks.readers.coco import COCO2017_CAPTIONS, COCO_VAL2017
-from hfcomp.evaluation.benchmarks.readers.entries import entries
+from hfcomp.evaluation.benchmarks.readers.files import entries
+from hfcomp.evaluation.benchmarks.readers.pools import COCO2017_CAPTIONS, COCO_VAL2017
 from hfcomp.evaluation.blind.rules import BigramModel, CountedCaptions, words_of_text
 from hfcomp.evaluation.sources import HubData
 from hfcomp.evaluation.spec import BenchmarkData, Folders, Origin, Unavailable

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from hfcomp.evaluation.blind.captions import FOLDER, CaptionSource, read_caption_source
 from hfcomp.evaluation.blind.results import BlindResults, blind_outcomes
 from hfcomp.evaluation.blind.rules import BIGRAM, BIGRAM_SENTENCE, BIGRAMS, text_scores
-from hfcomp.evaluation.cells import is_missing
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.encoding.embedded import EmbeddedItems
-from hfcomp.evaluation.engine import embed, score_items
+from hfcomp.evaluation.engine import NoModel, embed, score_items
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailable
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ class BlindRules:
     def _score(
         self, title: str, benchmark: Benchmark, items: BenchmarkData, source: CaptionSource | None
     ) -> list[pd.DataFrame]:
-        listing = _Listing()
+        listing = NoModel()
         embedded = embed(benchmark, items, listing)
         bigrams = None
         if source is not None:
@@ -140,20 +139,6 @@ def prior_outcomes(benchmark: Benchmark, embedded: EmbeddedItems) -> pd.DataFram
         name: replace(one, vectors=vector, index=np.minimum(one.index, 0)) for name, one in embedded.images.items()
     }
     return score_items(choice, replace(embedded, images=images))
-
-
-class _Listing:
-    """An encoder that reads no image and keeps the texts that it is asked for."""
-
-    texts: Sequence[str] = ()
-
-    def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
-        index = np.array([-1 if is_missing(image) else 0 for image in images], dtype=np.int64)
-        return Indexed(np.ones((1, 1), dtype=np.float32), index, 0, 0)
-
-    def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
-        self.texts = texts
-        return _ranked(np.zeros(len(texts)))
 
 
 def _ranked(scores: NDArray[np.float64]) -> Indexed:

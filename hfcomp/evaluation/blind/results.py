@@ -21,6 +21,8 @@ from hfcomp.statistics.outcomes import COLUMNS, LINE, read_table
 ITEM = [*LINE, "item"]
 BLIND_FILE = "blind.parquet"
 DECIDED = ("right", "wrong", "undecided")
+TITLE = "Blind baselines"
+NONE_LEFT = "none left"
 UNSOLVED = "solved by no blind rule"
 """The subset of the items that are left."""
 
@@ -172,33 +174,17 @@ def blind_outcomes(tables: Sequence[pd.DataFrame]) -> Outcomes:
     return Outcomes(pd.concat(there, ignore_index=True) if there else pd.DataFrame(columns=list(COLUMNS)))
 
 
-OF_RULE = ["arm", *ITEM]
-NONE_THERE = "{folder}: its results have no blind baselines; those of other folders are shown"
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A model of a folder.
-
-    Attributes:
-        name: among those compared.
-        model: its name in the folder.
-        folder: where its results are.
-    """
-
-    name: str
-    model: str
-    folder: Path
-
-
 def combine_blind(
-    read: Mapping[Path, BlindResults | None], models: Sequence[Compared], items: Outcomes, notes: list[str]
+    read: Mapping[Path, BlindResults | None],
+    models: Mapping[str, tuple[Path, str]],
+    items: Outcomes,
+    notes: list[str],
 ) -> BlindResults | None:
     """The rules of all folders on the items that are compared, and the priors of the models.
 
     Args:
         read: of each folder what `read_blind` found there.
-        models: that are compared.
+        models: that are compared, by name: the folder of each and its name there.
         items: their outcomes.
         notes: receives what the folders do not agree on, and which have none.
 
@@ -209,11 +195,16 @@ def combine_blind(
     there = {folder: one for folder, one in read.items() if one is not None}
     if not there:
         return None
-    notes += [NONE_THERE.format(folder=folder) for folder in read if folder not in there]
+    missing = [folder for folder in read if folder not in there]
+    notes += [f"{folder}: its results have no blind baselines; those of other folders are shown" for folder in missing]
     # without the items that only one of the folders has
     own = {folder: one.on_items_of(items).outcomes.table for folder, one in there.items()}
     rules = _agreed({folder: table[~_is_prior(table)] for folder, table in own.items()}, there, notes)
-    priors = [_prior_of(own[one.folder], one) for one in models if one.folder in own]
+    priors = [
+        own[folder][own[folder]["arm"] == prior_of(model)].assign(arm=prior_of(name))
+        for name, (folder, model) in models.items()
+        if folder in own
+    ]
     outcomes = blind_outcomes([*rules, *priors])
     arms, titles = set(outcomes.table["arm"]), set(items.table["benchmark"])
     skipped = {name: reason for one in there.values() for name, reason in one.skipped.items() if name not in arms}
@@ -229,10 +220,6 @@ def combine_blind(
 
 def _is_prior(table: pd.DataFrame) -> pd.Series:
     return table["arm"].str.startswith(f"{PRIOR} of ")
-
-
-def _prior_of(table: pd.DataFrame, one: Compared) -> pd.DataFrame:
-    return table[table["arm"] == prior_of(one.model)].assign(arm=prior_of(one.name))
 
 
 def _agreed(
@@ -253,7 +240,8 @@ def _agreed(
 
 def _differing(one: pd.DataFrame, other: pd.DataFrame) -> int:
     """How many items a rule chooses otherwise, or has in one of the two alone."""
-    both = one[[*OF_RULE, "value", "tie"]].merge(other[[*OF_RULE, "value", "tie"]], on=OF_RULE, how="outer")
+    keys = ["arm", *ITEM]
+    both = one[[*keys, "value", "tie"]].merge(other[[*keys, "value", "tie"]], on=keys, how="outer")
     return int(((both["value_x"] != both["value_y"]) | (both["tie_x"] != both["tie_y"])).sum())
 
 
@@ -280,10 +268,6 @@ def _captions(there: Mapping[Path, BlindResults], titles: set[str]) -> dict[str,
             if title in titles:
                 found.setdefault(title, parts)
     return found
-
-
-TITLE = "Blind baselines"
-NONE_LEFT = "none left"
 
 
 def blind_section(blind: Mapping[str, Any], models: Sequence[str], *, brief: bool) -> Section:

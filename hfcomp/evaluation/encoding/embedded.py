@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,16 @@ def indexed_cosines(
         part = there[start : start + ROWS]
         found[part] = pair_scores(first[rows[part]], second[others[part]])
     return found
+
+
+class Encoder(Protocol):
+    """What a benchmark asks of a model: [`hfcomp.Embedder`], a blind one, or one of yours."""
+
+    def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
+        """Embeddings of distinct images, each an `Image` cell; `None` gets the index -1."""
+
+    def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
+        """Embeddings of distinct texts."""
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,7 @@ import pytest
 from datasets import Dataset
 
 import hfcomp
-from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUGARCREPE, rows
-from hfcomp.evaluation.benchmarks.composition.sugarcrepe_pp import SUGARCREPE_PP
-from hfcomp.evaluation.benchmarks.readers.sets.sugarcrepe import rows_pp
+from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUGARCREPE, SUGARCREPE_PP, rows, rows_pp
 from hfcomp.evaluation.blind.outcomes import BlindRules
 from hfcomp.evaluation.blind.results import BLIND_FILE, UNSOLVED, BlindResults, read_blind
 from hfcomp.evaluation.blind.rules import BIGRAM, BIGRAM_SENTENCE, CONSTANT, FULL_STOP, SHORTER, prior_of

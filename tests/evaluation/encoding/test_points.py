@@ -12,8 +12,8 @@ from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUGARCREPE
 from hfcomp.evaluation.benchmarks.sandbox import sandbox_benchmarks
 from hfcomp.evaluation.encoding import embed
-from hfcomp.evaluation.encoding.points import PointsEmbedder, point_name
 from hfcomp.evaluation.evaluator import Evaluator
+from hfcomp.evaluation.points import PointsEmbedder, point_name
 from hfcomp.evaluation.spec import Folders
 from hfcomp.modeling.interpolation import load_interpolation
 from tests import tiny
@@ -65,7 +65,7 @@ def test_images_are_decoded_and_texts_tokenised_once_for_all_points(evaluator, e
     monkeypatch.setattr(
         TextTokenizer, "__call__", lambda self, texts: tokenised.update(texts) or tokenise(self, texts)
     )
-    embedder.score(evaluator.of_titles(["SugarCrepe"]))
+    embedder.score(evaluator.select_benchmarks(["SugarCrepe"]))
     assert len(decoded) == 20 and set(decoded.values()) == {1}
     assert len(tokenised) > 20 and set(tokenised.values()) == {1}
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoProcessor, BlipForImageTextRetrieval
 
-from hfcomp.evaluation.encoding.models import pair_model
+from hfcomp.evaluation.models import pair_model
 from hfcomp.evaluation.pairs.models import BlipMatcher
 from tests import tiny, tolerances
 from tests.evaluation.pairs import readers

@@ -15,7 +15,7 @@ from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.evaluator import load_benchmark
 from hfcomp.evaluation.pairs.items import list_pairs
-from hfcomp.evaluation.pairs.score_files import ScoreFile
+from hfcomp.evaluation.score_files import ScoreFile
 from hfcomp.evaluation.spec import data_folders
 from hfcomp.metrics.choice import pair_scores
 from tests import tiny

@@ -11,7 +11,7 @@ from transformers import AutoProcessor, CLIPConfig, LlavaForConditionalGeneratio
 
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import cached_models
-from hfcomp.evaluation.encoding.models import kind_of, pair_model
+from hfcomp.evaluation.models import kind_of, pair_model
 from hfcomp.evaluation.pairs.models import VQAScorer
 from tests import tiny, tolerances
 from tests.evaluation.pairs import readers

@@ -12,10 +12,9 @@ import pytest
 import hfcomp
 from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUBSETS, SUGARCREPE
 from hfcomp.evaluation.benchmarks.sandbox import sandbox_benchmarks
-from hfcomp.evaluation.evaluation_results import evaluation_report, evaluation_to_json
+from hfcomp.evaluation.evaluation_results import evaluation_report, evaluation_to_json, reproduction_report
 from hfcomp.evaluation.published import comparison
 from hfcomp.evaluation.published.comparison import PublishedComparison
-from hfcomp.evaluation.published.page import reproduction_report
 from hfcomp.evaluation.published.scores import PublishedScore
 from hfcomp.reporting.saving import render_markdown
 from hfcomp.sandbox.bases import base_folder

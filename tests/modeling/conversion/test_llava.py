@@ -17,7 +17,7 @@ from transformers import (
 
 from hfcomp import cli
 from hfcomp.checksums import read_checked
-from hfcomp.evaluation.encoding.models import pair_model
+from hfcomp.evaluation.models import pair_model
 from hfcomp.evaluation.pairs.models import VQAScorer
 from hfcomp.modeling.conversion import export_llava
 from tests import tiny

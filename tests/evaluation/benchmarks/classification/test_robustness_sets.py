@@ -12,13 +12,13 @@ from PIL import Image
 
 from hfcomp.evaluation import hub
 from hfcomp.evaluation.benchmarks import find_benchmarks, suite
-from hfcomp.evaluation.benchmarks.classification.robustness_sets import IMAGENETS, OBJECTNET
-from hfcomp.evaluation.benchmarks.readers.class_folders import OTHER_CLASS
+from hfcomp.evaluation.benchmarks.classification.zero_shot_sets import IMAGENETS, OBJECTNET
 from hfcomp.evaluation.cells import decoded
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders, Unavailable
+from hfcomp.evaluation.webdataset import OTHER_CLASS
 from tests import tolerances
 from tests.evaluation.webdatasets import CLASS_NAMES, FirstPixelEncoder, class_encoders, encoded, means, write_set
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hfcomp.evaluation.benchmarks.composition.coco_caption_choice import COCO_CAPTION_CHOICE
+from hfcomp.evaluation.benchmarks.retrieval.retrieval import COCO_CAPTION_CHOICE
 from tests.evaluation.benchmarks.oracle import constant, knowing, means, photo, random, run
 
 IMAGES = 40

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from hfcomp.evaluation import hub
-from hfcomp.evaluation.benchmarks.composition.coco_counterfactuals import COCO_COUNTERFACTUALS, REPO, REVISION
+from hfcomp.evaluation.benchmarks.composition.image_pairs import (
+    COCO_COUNTERFACTUALS,
+    COUNTERFACTUALS_AT,
+    COUNTERFACTUALS_REPO,
+)
 from hfcomp.evaluation.engine import NO_IMAGE
 from tests.evaluation.benchmarks import groups
 from tests.evaluation.encoders import check_chance, check_known_scorers, items
@@ -34,18 +38,18 @@ def test_a_random_scorer_is_at_chance():
 
 
 def test_from_the_hub_at_the_pinned_commit(tmp_path, monkeypatch):
-    groups.packed(raw(tmp_path / REVISION / "data"))
+    groups.packed(raw(tmp_path / COUNTERFACTUALS_AT / "data"))
     asked = {}
 
     def download(repo, **how):
         asked.update(how, repo=repo)
-        return str(tmp_path / REVISION)
+        return str(tmp_path / COUNTERFACTUALS_AT)
 
     monkeypatch.setattr(hub, "snapshot_download", download)
     rows = items(COCO_COUNTERFACTUALS, None)
-    assert (asked["repo"], asked["revision"]) == (REPO, REVISION)
+    assert (asked["repo"], asked["revision"]) == (COUNTERFACTUALS_REPO, COUNTERFACTUALS_AT)
     assert {"data/examples.jsonl", "data/images.zip"} <= set(asked["allow_patterns"])
-    assert rows.origin.commit == REVISION
+    assert rows.origin.commit == COUNTERFACTUALS_AT
     check_known_scorers(COCO_COUNTERFACTUALS, rows, TRUE)
 
 

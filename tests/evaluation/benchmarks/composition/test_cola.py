@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.evaluation.benchmarks.composition.cola import COLA, FILE, WEB
+from hfcomp.evaluation.benchmarks.composition.image_pairs import COLA, COLA_FILE, COLA_WEB
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Unavailable
@@ -30,7 +30,7 @@ ADDRESS = "https://example.org/vg_gqa_images/{}.jpg"
 
 def write(folder: Path, entries: list) -> Path:
     folder.mkdir(exist_ok=True)
-    (folder / FILE).write_text(json.dumps(entries))
+    (folder / COLA_FILE).write_text(json.dumps(entries))
     return folder
 
 
@@ -60,9 +60,9 @@ def test_the_paper_s_score_comes_first_and_asks_for_the_image_of_each_caption(fo
 
 
 def test_the_file_of_the_repository_and_a_folder_of_photographs(folder, monkeypatch):
-    asked = repositories(monkeypatch, {WEB: folder})
+    asked = repositories(monkeypatch, {COLA_WEB: folder})
     images = (folder / "visual_genome").rename(folder.with_name("photographs"))
-    assert len(items(COLA, None, visual_genome=images).rows) == 3 and asked == [(WEB, (FILE,))]
+    assert len(items(COLA, None, visual_genome=images).rows) == 3 and asked == [(COLA_WEB, (COLA_FILE,))]
     with pytest.raises(Unavailable, match="The folder visual_genome of images is missing"):
         load_items(COLA)
 

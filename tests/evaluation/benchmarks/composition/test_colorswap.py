@@ -8,7 +8,7 @@ import datasets
 import pytest
 
 from hfcomp.evaluation import hub
-from hfcomp.evaluation.benchmarks.composition.colorswap import COLORSWAP
+from hfcomp.evaluation.benchmarks.composition.image_pairs import COLORSWAP
 from hfcomp.evaluation.engine import EMPTY_CAPTION
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Unavailable

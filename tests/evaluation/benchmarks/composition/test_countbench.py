@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hfcomp.evaluation.benchmarks.composition.countbench import COUNTBENCH
-from hfcomp.evaluation.benchmarks.readers.numbers import NO_NUMBER
+from hfcomp.evaluation.benchmarks.composition.countbench import COUNTBENCH, NO_NUMBER
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
 from tests.evaluation.benchmarks import oracle
 from tests.evaluation.encoders import Sighted, check_chance, check_known_scorers, hub_folder, items, scores

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hfcomp.evaluation import hub
-from hfcomp.evaluation.benchmarks.composition.mmvp_vlm import MMVP_VLM
+from hfcomp.evaluation.benchmarks.composition.image_pairs import MMVP_VLM
 from hfcomp.evaluation.engine import NO_IMAGE, run_benchmark
 from tests.evaluation.benchmarks import groups, oracle
 from tests.evaluation.encoders import Sighted, check_chance, check_known_scorers, items, photos, scores

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.evaluation.benchmarks.composition.sugarcrepe_pp import SUBSETS, SUGARCREPE_PP
+from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUBSETS_PP, SUGARCREPE_PP
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import EMPTY_CAPTION, run_benchmark
 from tests.evaluation.benchmarks import oracle
@@ -25,7 +25,7 @@ from tests.evaluation.encoders import (
     scores,
 )
 
-NUMBERS = {subset: place + 1 for place, subset in enumerate(SUBSETS)}
+NUMBERS = {subset: place + 1 for place, subset in enumerate(SUBSETS_PP)}
 TRUE = {number: [f"true {number}", f"also true {number}"] if number else [] for number in range(6)}
 WEB = "https://raw.githubusercontent.com/Sri-Harsha/scpp/c083bbf039a5ca215acaf25e7ee736d2ea6f3864/data"
 VAL2017 = "lmms-lab/COCO-Caption2017"
@@ -77,7 +77,7 @@ def test_the_text_task_needs_no_images_at_all(folder, tmp_path, monkeypatch):
     asked = repositories(monkeypatch, {WEB: folder})
     (folder / "val2017").rename(tmp_path / "away")
     rows = items(SUGARCREPE_PP, None)
-    assert asked == [(WEB, tuple(f"{subset}.json" for subset in SUBSETS))]
+    assert asked == [(WEB, tuple(f"{subset}.json" for subset in SUBSETS_PP))]
     assert rows.texts_alone == 15 and rows.origin.pools == ()
     report = run_benchmark(SUGARCREPE_PP, rows, Sighted(oracle.knowing(TRUE)))
     assert set(report.items["metric"]) == {"text only"} and report.items["value"].all()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.evaluation.benchmarks.composition.vismin import VISMIN
+from hfcomp.evaluation.benchmarks.composition.image_pairs import VISMIN
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
 from tests.evaluation.benchmarks import oracle
 from tests.evaluation.encoders import (

@@ -8,7 +8,7 @@ import datasets
 import pytest
 
 from hfcomp.evaluation import hub
-from hfcomp.evaluation.benchmarks.composition.winoground import WINOGROUND
+from hfcomp.evaluation.benchmarks.composition.image_pairs import WINOGROUND
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
 from hfcomp.evaluation.sources import load_items

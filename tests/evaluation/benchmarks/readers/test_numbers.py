@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hfcomp.evaluation.benchmarks.readers.numbers import other_numbers
+from hfcomp.evaluation.benchmarks.composition.countbench import other_numbers
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,16 @@ from pathlib import Path
 import pytest
 
 from hfcomp.evaluation import hub
-from hfcomp.evaluation.benchmarks.readers.descriptions import rejoined, whole
-from hfcomp.evaluation.benchmarks.retrieval.dci import DCI
-from hfcomp.evaluation.benchmarks.retrieval.docci import DOCCI, DOCCI_FULL
-from hfcomp.evaluation.benchmarks.retrieval.imageinwords import IMAGEINWORDS, IMAGEINWORDS_FULL
-from hfcomp.evaluation.benchmarks.retrieval.urban1k import URBAN1K
+from hfcomp.evaluation.benchmarks.retrieval.descriptions import (
+    DCI,
+    DOCCI,
+    DOCCI_FULL,
+    IMAGEINWORDS,
+    IMAGEINWORDS_FULL,
+    URBAN1K,
+    rejoined,
+    whole,
+)
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import NO_IMAGE
 from hfcomp.evaluation.evaluator import Evaluator

@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 from hfcomp.evaluation.benchmarks import find_benchmarks, suite
-from hfcomp.evaluation.benchmarks.readers.descriptions import sentences
-from hfcomp.evaluation.benchmarks.retrieval.docci import DOCCI
-from hfcomp.evaluation.benchmarks.retrieval.imageinwords import IMAGEINWORDS, IMAGEINWORDS_400
+from hfcomp.evaluation.benchmarks.retrieval.descriptions import DOCCI, IMAGEINWORDS, IMAGEINWORDS_400, sentences
 from hfcomp.evaluation.benchmarks.retrieval.retrieval import COCO2017_RETRIEVAL, COCO_RETRIEVAL, FLICKR8K, FLICKR30K
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, validate

@@ -1,12 +1,16 @@
-"""Entries of a benchmark's JSON files, with errors that say where something is missing."""
+"""A benchmark's JSON, CSV and zip files, read with errors that name the place."""
 
 from __future__ import annotations
 
 import zipfile
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hfcomp.evaluation.cells import LazyCells
+from hfcomp.evaluation.sources import RawFiles
+from hfcomp.evaluation.spec import BenchmarkData, Folders, Origin
 from hfcomp.reading import parse_json
 from hfcomp.text_tables import open_table
 
@@ -100,3 +104,59 @@ def _validate(entry: Any, keys: Sequence[str], where: str) -> dict[str, Any]:
     if absent:
         raise ValueError(f"{where}: has no {', '.join(map(repr, absent))}; it has {', '.join(map(repr, entry))}.")
     return entry
+
+
+def open_archive(path: Path) -> zipfile.ZipFile:
+    """A zip archive.
+
+    Raises:
+        ValueError: for a file that is none, or not all of one.
+    """
+    try:
+        return zipfile.ZipFile(path)
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{path} is not a whole zip archive ({error}). Download it again.") from error
+
+
+def member(path: Path, file: str) -> zipfile.Path:
+    """A file of a zip archive, in whatever folder it is there.
+
+    Raises:
+        ValueError: for an archive without it.
+    """
+    archive = open_archive(path)
+    found = [name for name in archive.namelist() if f"/{name}".endswith(f"/{file}") and "__MACOSX" not in name]
+    if not found:
+        raise ValueError(f"{path}: has no {file}. Download it again.")
+    return zipfile.Path(archive, min(found, key=len))
+
+
+def zipped_images(path: Path, names: Sequence[str | None]) -> LazyCells:
+    """Images of an archive by the names of its members; `None` for one that is not there."""
+    # it stays open: its directory, of tens of thousands of names, is read once and not with every image
+    archive = open_archive(path)
+    there = set(archive.namelist())
+
+    def read(row: int) -> Any:
+        name = names[row]
+        return {"bytes": archive.read(name), "path": name} if name in there else None
+
+    return LazyCells(len(names), read)
+
+
+@dataclass(frozen=True)
+class ZippedFiles(RawFiles):
+    """A benchmark's own files, with its images in an archive: the rows name its members.
+
+    Attributes:
+        archive: its name, one of `required_files`.
+        images: the columns of images.
+    """
+
+    archive: str = "images.zip"
+    images: tuple[str, ...] = ("image",)
+
+    def _items(self, folder: Path, origin: Origin, folders: Folders) -> BenchmarkData:
+        items = super()._items(folder, origin, folders)
+        cells = {column: zipped_images(folder / self.archive, items.rows[column][:]) for column in self.images}
+        return replace(items, rows=items.rows.remove_columns(list(cells)), images=cells)
