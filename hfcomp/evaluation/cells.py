@@ -88,10 +88,7 @@ def map_cells(cells: Sequence[Any], change: Callable[[Any, int], Any]) -> LazyCe
 def files_of(folder: Path, names: Sequence[str], parts: Sequence[str] = ()) -> list[str | None]:
     """Paths of files by name, `None` for one that is not there.
 
-    Args:
-        folder: where they are.
-        names: of the files; one of `parts` in front of a name says where the file may be, and it may be elsewhere.
-        parts: sub-folders that files may be in as well, no two of which have files of one name.
+    One of `parts`, sub-folders that files may be in as well, may stand in front of a name, and the file be elsewhere.
     """
     names = [name.partition("/")[2] if name.partition("/")[0] in parts else name for name in names]
     places = [place for place in (folder, *(folder / part for part in parts)) if place.is_dir()]
@@ -205,10 +202,7 @@ THREADS = 8
 def damaged_images(cells: Sequence[Any], column: str, *, progress: bool = False) -> dict[int, str]:
     """Decodes each distinct image of a column once; no more images are in memory than threads decode.
 
-    Args:
-        cells: as `decode_image` takes them, parts of images too; an empty one is not damaged, a missing file is.
-        column: its name, for reasons.
-        progress: whether to show a bar.
+    An empty cell is not damaged, a missing file is.
 
     Returns:
         By row why its image cannot be decoded, in the order of rows.

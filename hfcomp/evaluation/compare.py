@@ -82,12 +82,10 @@ def compare(
 
 
 def _scores_of(one: Stored) -> pa.Table:
-    """The scores of one model, by its name among those compared."""
     return of_model(one.scores.filter(pc.equal(one.scores["arm"], one.model)), one.name)
 
 
 def _reference(wanted: str | None, stored: Sequence[Stored]) -> str:
-    """The name of the model that the others are compared to."""
     if wanted is None:
         return stored[0].name
     for key in ("name", "argument", "model"):
@@ -138,7 +136,6 @@ def _commits(data: Mapping[str, Any] | None) -> Iterator[tuple[str, str | None]]
 
 
 def _titles(stored: Sequence[Stored], wanted: Sequence[str], notes: list[str]) -> list[str]:
-    """The benchmarks that are compared, by title."""
     has = [list(one.table["benchmark"].unique()) for one in stored]
     every = list(dict.fromkeys(title for own in has for title in own))
     if wanted:
@@ -248,10 +245,6 @@ RECIPE_NAME, RECIPE_TITLE = "evaluation", "own"
 
 def unify_own_titles(stored: Sequence[Stored], notes: list[str]) -> list[Stored]:
     """Gives a recipe's own set the title that an evaluation of the same dataset has.
-
-    Args:
-        stored: The models that are compared.
-        notes: Receives a line for each renamed benchmark.
 
     Raises:
         ValueError: If both read the same dataset, but other rows of it.

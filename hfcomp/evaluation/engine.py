@@ -15,7 +15,16 @@ from hfcomp.data.image_ids import photograph_ids
 from hfcomp.data.images import DamagedImage
 from hfcomp.evaluation.cells import DAMAGED, Altered, damaged_images, is_missing, pick_cells
 from hfcomp.evaluation.encoding.embedded import EmbeddedItems, Encoder, ScoredItems, TextTable
-from hfcomp.evaluation.spec import ASPECTS, EMPTY_CAPTION, NO_IMAGE, Benchmark, BenchmarkData, Measured, column_values
+from hfcomp.evaluation.spec import (
+    ASPECTS,
+    EMPTY_CAPTION,
+    NO_IMAGE,
+    Benchmark,
+    BenchmarkData,
+    Measured,
+    column_values,
+    with_columns,
+)
 
 if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports this module
     import pandas as pd
@@ -205,13 +214,7 @@ def validate(benchmark: Benchmark, items: BenchmarkData, *, texts_suffice: bool 
 
 
 def find_damaged(benchmark: Benchmark, items: BenchmarkData, *, progress: bool = False) -> dict[int, str]:
-    """Items with an image that cannot be decoded, and why; each distinct image is decoded once.
-
-    Args:
-        benchmark: whose images are decoded.
-        items: of `validate`.
-        progress: whether to show a bar.
-    """
+    """Items with an image that cannot be decoded, and why; each distinct image is decoded once."""
     found: dict[int, str] = {}
     for column in benchmark.protocol.images:
         reasons = damaged_images(items.cells(column), column, progress=progress)
@@ -221,11 +224,6 @@ def find_damaged(benchmark: Benchmark, items: BenchmarkData, *, progress: bool =
 
 def without_damaged(benchmark: Benchmark, items: BenchmarkData, damaged: Mapping[int, str]) -> BenchmarkData:
     """The items without damaged ones, which are counted, with the first of them in a note.
-
-    Args:
-        benchmark: of the items.
-        items: of `validate`.
-        damaged: of `find_damaged`.
 
     Raises:
         ValueError: if no item is left.
@@ -247,12 +245,7 @@ def without_damaged(benchmark: Benchmark, items: BenchmarkData, damaged: Mapping
 
 
 def select_rows(items: BenchmarkData, rows: NDArray[np.intp]) -> BenchmarkData:
-    """Some of the rows, with their images.
-
-    Args:
-        items: the data.
-        rows: their numbers, ascending.
-    """
+    """Some of the rows, with their images."""
     if len(rows) == len(items.rows):
         return items
     images = {name: pick_cells(cells, rows) for name, cells in items.images.items()}
@@ -334,14 +327,10 @@ def _with_names(items: BenchmarkData) -> BenchmarkData:
     unnamed = [f"{subset}/{item}" for subset, item in zip(columns["subset"], columns["item"], strict=True)]
     columns["image_id"] = [name or own for name, own in zip(photographs, unnamed, strict=True)]
     changed = [name for name in columns if not _has_texts(rows, name) or (name == "image_id" and photographs != given)]
-    kept = rows.remove_columns([name for name in changed if name in rows.column_names])
-    for name in changed:
-        kept = kept.add_column(name, columns[name])
-    return replace(items, rows=kept)
+    return replace(items, rows=with_columns(rows, {name: columns[name] for name in changed}))
 
 
 def _has_texts(rows: Dataset, name: str) -> bool:
-    """Whether a column has a text in each row."""
     return (
         name in rows.column_names
         and getattr(rows.info.features[name], "dtype", None) == "string"

@@ -21,17 +21,14 @@ from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.blind.encoders import BLIND
 from hfcomp.evaluation.blind.outcomes import BlindRules, prior_outcomes
 from hfcomp.evaluation.blind.rules import prior_of
-from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.cache_files import default_folder, parse_size
-from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.evaluation.encoding.cache import open_cache
 from hfcomp.evaluation.encoding.embedded import Encoder
 from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel
-from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.evaluator import DetailedScores, Evaluator
 from hfcomp.evaluation.item_scores import of_model
 from hfcomp.evaluation.items.shown_items import ItemImages
-from hfcomp.evaluation.models import check_device, named_models, open_encoder, place_of
+from hfcomp.evaluation.models import check_device, describe_model, named_models, open_encoder, place_of, text_notes
 from hfcomp.evaluation.score_files import ScoreFile
 from hfcomp.evaluation.spec import Benchmark, Folders, data_folders
 from hfcomp.evaluation.stored import BLIND_PATH
@@ -121,13 +118,13 @@ def evaluate(
     folders = data_folders(data, data_dir, option="data")
     request = _read_request(models, scores or {}, reference, _listed(blind), blind_captions, folders)
     check_device(device)
-    embedding_cache = _embedding_cache(cache, cache_limit)
+    embedding_cache = open_cache(cache, cache_limit)
     settings = {"batch_size": batch_size, "device": _join_processes(device), "cache": embedding_cache, "split": True}
     bars = sys.stderr.isatty() if progress is None else progress
     access = UrlAccess.asked(allow_urls, DEFAULT_TIMEOUT if url_timeout is None else url_timeout)
     with fail_together(), url_access(access):  # a process that fails alone ends all
         encoders = {name: open_encoder(model, **settings) for name, model in request.models.items()}
-        evaluator = load_benchmarks(chosen, folders, log, _text_notes(encoders), skip_damaged=skip_damaged)
+        evaluator = load_benchmarks(chosen, folders, log, text_notes(encoders), skip_damaged=skip_damaged)
         for note in (note for one in request.files.values() for note in one.check(evaluator.loaded)):
             evaluator.note(note)
         # the blind rules first: before anything can be lost
@@ -221,15 +218,6 @@ def choose_benchmarks(
     return list({one.name: one for one in chosen}.values())
 
 
-def _text_notes(encoders: Mapping[str, Any]) -> list[str]:
-    """How texts are prepared, with the models of each way."""
-    names: dict[str, list[str]] = {}
-    for name, encoder in encoders.items():
-        if isinstance(encoder, Embedder):
-            names.setdefault(encoder.tokenizer.preparation, []).append(name)
-    return [f"texts are {preparation}: {', '.join(own)}" for preparation, own in names.items()]
-
-
 def load_benchmarks(
     benchmarks: Sequence[Benchmark],
     folders: Folders,
@@ -239,13 +227,6 @@ def load_benchmarks(
     skip_damaged: bool = False,
 ) -> Evaluator:
     """The benchmarks with their data; what is wrong with it shows before anything is encoded.
-
-    Args:
-        benchmarks: which.
-        folders: of their data.
-        log: receives what is noted.
-        notes: what is noted first.
-        skip_damaged: as for [`Evaluator`].
 
     Raises:
         ValueError: for data that is there and wrong, or a folder of `data` that none needs.
@@ -302,26 +283,14 @@ def _facts(name: str, model: Any, encoder: Any) -> dict[str, Any]:
         return {"path": BLIND_PATH, "weights": BLIND[name][0]}
     if rank() > 0:
         return {}
-    if isinstance(encoder, ScoreFile):
-        return encoder.facts
-    weights = identity(model) if isinstance(model, str | Path) else f"of a {type(model).__name__} in memory"
-    tokenizer = getattr(encoder, "tokenizer", None)
-    texts = {} if tokenizer is None else {"texts": tokenizer.preparation}
-    return {"path": place_of(model), "weights": weights, **texts, **getattr(encoder, "facts", {})}
+    return encoder.facts if isinstance(encoder, ScoreFile) else describe_model(model, encoder)
 
 
 def _reference(given: str | None, models: Mapping[str, Any]) -> str:
-    """The name of the model that differences refer to, given by its name or place."""
     for name, model in models.items():
         if given in (None, name, place_of(model)):
             return name
     raise ValueError(f"reference: found {given!r}, expected one of the models {', '.join(models)}.")
-
-
-def _embedding_cache(cache: str | Path | bool, limit: str | None) -> EmbeddingCache:
-    size = None if limit is None else parse_size(limit, "cache_limit")
-    folder = (default_folder() if cache else None) if isinstance(cache, bool) else Path(cache)
-    return EmbeddingCache(folder, limit=size)
 
 
 def _join_processes(device: str | None) -> str | None:

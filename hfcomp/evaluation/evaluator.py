@@ -269,13 +269,7 @@ class Evaluator:
         self.skipped.append({"benchmark": benchmark.name, "reason": reason, "how_to_fix": how_to_fix})
 
     def note_inputs(self, name: str, counts: Mapping[str, int], tower: str = "") -> None:
-        """Notes how many texts of a benchmark were cut, and how many images are tiny, where there are such.
-
-        Args:
-            name: of the benchmark.
-            counts: with the names of [`Report`].
-            tower: what a note calls the text tower; by default that.
-        """
+        """Notes how many texts of a benchmark were cut, and how many images are tiny, where there are such."""
         if counts["truncated"]:
             merged = f", {counts['merged']:,} of them to the tokens of another text" if counts["merged"] else ""
             texts = f"{counts['truncated']:,} texts are longer than {tower or 'the text tower'}"
@@ -291,7 +285,7 @@ def _load(benchmark: Benchmark, folders: Folders, strict: bool) -> Loaded | tupl
     except Unavailable as error:
         return error.reason, error.how_to_fix or benchmark.obtain
     except ValueError as error:
-        own = benchmark.data[0].is_own
+        own = getattr(benchmark.data[0], "is_own", False)  # a form of the user's may be any class
         if strict or own or folders.of(benchmark.name) or (benchmark.folder and folders.of(benchmark.folder)):
             raise
         return f"{FAILED}{error}", benchmark.obtain

@@ -74,7 +74,6 @@ def _unreachable(place: str, error: Exception) -> str:
 
 
 def _gate_reason(repo: str) -> str:
-    """Why a gated data set is unavailable, and how to get it."""
     return f"{repo} is gated: accept its terms at https://huggingface.co/datasets/{repo} and run `hf auth login`."
 
 

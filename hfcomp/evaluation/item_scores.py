@@ -33,10 +33,6 @@ def item_scores(benchmark: str, scored: ScoredItems) -> pa.Table:
     | `image_of` | the column of images, such as `negative_image` |
     | `texts` | a list; "" where there is none |
     | `cosines` | one for each text, float32; NaN where there is no text or image; null for classes |
-
-    Args:
-        benchmark: by its title.
-        scored: the rows and their scores.
     """
     import pyarrow as pa
 

@@ -15,6 +15,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.embedded import Encoder
+from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.pairs.items import PairScorer
 from hfcomp.evaluation.pairs.models import BlipMatcher, PairModel, VQAScorer
 from hfcomp.modeling import base_of_adapter
@@ -131,6 +132,23 @@ def _open(place: str | Path, kind: Callable[[str | Path], type[PairModel] | None
     except OSError as error:  # transformers' own words on what is not on the Hub, gated or no model's folder
         where = "" if os.path.isdir(place) else "is not a local folder, and as a Hub id: "
         raise ValueError(f"{place} {where}{error}") from error
+
+
+def describe_model(model: Any, encoder: Any) -> dict[str, Any]:
+    """What `results.json` says of a model: where it is, its weights, and how it reads texts or scores pairs."""
+    weights = identity(model) if isinstance(model, str | Path) else f"of a {type(model).__name__} in memory"
+    tokenizer = getattr(encoder, "tokenizer", None)
+    texts = {} if tokenizer is None else {"texts": tokenizer.preparation}
+    return {"path": place_of(model), "weights": weights, **texts, **getattr(encoder, "facts", {})}
+
+
+def text_notes(encoders: Mapping[str, Any]) -> list[str]:
+    """How texts are prepared, with the models of each way."""
+    names: dict[str, list[str]] = {}
+    for name, encoder in encoders.items():
+        if isinstance(encoder, Embedder):
+            names.setdefault(encoder.tokenizer.preparation, []).append(name)
+    return [f"texts are {preparation}: {', '.join(own)}" for preparation, own in names.items()]
 
 
 def check_device(device: Any) -> None:

@@ -62,12 +62,7 @@ class PointsEmbedder(Embedder):
         return np.concatenate(found, axis=1)
 
     def score(self, evaluator: Evaluator, *, progress: bool = False) -> pd.DataFrame:
-        """The outcomes of every point, which is their `arm`, on loaded benchmarks.
-
-        Args:
-            evaluator: of the benchmarks; it receives notes on texts that were cut and tiny images.
-            progress: whether to show bars, of what is not synthetic.
-        """
+        """The outcomes of every point, which is their `arm`, on loaded benchmarks."""
         tables, width = [], super()._width()
         for one in evaluator.loaded:
             embedded = embed(one.benchmark, one.data, self, progress=progress and not one.benchmark.synthetic)

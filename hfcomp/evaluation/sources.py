@@ -80,11 +80,6 @@ class Pool:
     def cells(self, names: Sequence[str], folders: Folders, beside: Path | None) -> tuple[Sequence[Any], Origin]:
         """The images of these names, `None` for one that is not there.
 
-        Args:
-            names: of files.
-            folders: local data folders.
-            beside: a benchmark's own folder, which may hold the images' folder.
-
         Raises:
             Unavailable: when there is no such folder and the Hub does not have them, unless texts suffice.
         """
@@ -121,7 +116,6 @@ class Pool:
 
 
 def _load_folder(folder: Path, options: Mapping[str, Any]) -> Dataset:
-    """Rows of a folder in the layout of a data set on the Hub."""
     from hfcomp.data.formats.literal_paths import literal_options
     from hfcomp.evaluation import hub
 

@@ -244,6 +244,7 @@ class ScoringProtocol(ABC):
         needs_images: whether a row without an image cannot be scored at all.
         all_pairs: whether it can be scored from the scores of all images with all texts, without embeddings.
         beyond_pairs: which of its metrics `pairs` do not give.
+        row_pairs: what `pairs` gives where it is the same for all items.
         metric_names: every metric that `score` may give; empty where that is not declared, and then no published
             number fits.
     """
@@ -254,6 +255,7 @@ class ScoringProtocol(ABC):
     needs_images: ClassVar[bool] = True
     all_pairs: ClassVar[bool] = False
     beyond_pairs: ClassVar[str] = ""
+    row_pairs: ClassVar[Sequence[tuple[str, str]]] = ()
     metric_names: Sequence[str] = ()
 
     def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
@@ -262,7 +264,7 @@ class ScoringProtocol(ABC):
         A model that scores pairs one by one, or a file of scores, can do such a benchmark. `score` then gets a
         `hfcomp.evaluation.pairs.items.PairedItems`.
         """
-        return ()
+        return self.row_pairs
 
     def prompts(self, items: BenchmarkData) -> list[str]:
         """Texts to encode besides those of the rows, such as class prompts; by default none."""
@@ -331,15 +333,19 @@ class Benchmark:
         return tuple(dict.fromkeys(declared)) or (ALL_ITEMS,)
 
 
+def with_columns(rows: Dataset, columns: Mapping[str, Sequence[Any]], drop: Sequence[str] = ()) -> Dataset:
+    """Rows whose columns of these names are replaced, or added at the end; those in `drop` are gone."""
+    rows = rows.remove_columns([name for name in (*columns, *drop) if name in rows.column_names])
+    for name, values in columns.items():
+        rows = rows.add_column(name, values)
+    return rows
+
+
 def column_values(rows: Dataset, name: str) -> list[Any]:
     """All values of a column, which are those of `rows[name][:]`.
 
     `datasets` copies the description of all columns for each one that is read so: milliseconds, where the texts of a
     thousand rows take one. Images and rows in another order are left to it.
-
-    Args:
-        rows: the data set, unformatted or not.
-        name: of a column that it has.
     """
     from datasets.features.features import require_decoding
 

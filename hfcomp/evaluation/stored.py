@@ -188,11 +188,6 @@ def unshared_notes(outcomes: Outcomes, shared: Outcomes, models: Sequence[str]) 
     """What was scored for some of the models alone, with who was scored and who was not.
 
     A benchmark that has no shared line is named once, else each of its metrics.
-
-    Args:
-        outcomes: of all models.
-        shared: their `shared_lines`.
-        models: in the order in which they are named.
     """
     shown = set(shared.table["benchmark"])
     found: dict[tuple[str, tuple[str, ...]], None] = {}

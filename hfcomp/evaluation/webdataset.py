@@ -264,7 +264,6 @@ class ClassFolders(Data):
         return {name for name, label in label_of.items() if label in imagenet}
 
     def _named(self, folder: Path) -> Path:
-        """The folder with names and prompts."""
         if (folder / CLASSES).is_file() or (folder / TEMPLATES).is_file():
             return folder
         from hfcomp.evaluation import hub

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hfcomp.evaluation.cells import is_missing
 from hfcomp.evaluation.protocols.retrieval import PairsAndNegatives
-from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Data, Folders, Origin
+from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Data, Folders, Origin, with_columns
 from hfcomp.reading import may_be_hub_id
 
 if TYPE_CHECKING:
@@ -118,10 +118,7 @@ class OwnData(Data):
         notes.append(f"{len(rows):,} rows of {place}, {count:,} with a negative")
         columns = {"image_id": photographs_or_rows(rows)}
         columns |= {"negative_captions": negatives} if count else {}
-        rows = rows.remove_columns([name for name in columns if name in rows.column_names])
-        for name, values in columns.items():
-            rows = rows.add_column(name, values)
-        return BenchmarkData(rows, Origin(self.source), notes=tuple(notes))
+        return BenchmarkData(with_columns(rows, columns), Origin(self.source), notes=tuple(notes))
 
     def _load(self, split: str) -> Dataset:
         from hfcomp.data.sources import load_source

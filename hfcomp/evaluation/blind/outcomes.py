@@ -66,9 +66,6 @@ class BlindRules:
         """Outcomes with the columns of [`hfcomp.evaluation.engine.Report.items`] and the rule as `arm`.
 
         A benchmark whose items cannot be scored is skipped by name.
-
-        Args:
-            loaded: benchmarks with their data.
         """
         pairs = [(one.title, text_choice_of(one.benchmark, one.data), one.data) for one in loaded]
         self.not_applicable = [title for title, benchmark, _ in pairs if benchmark is None]
@@ -83,11 +80,7 @@ class BlindRules:
         return found
 
     def results(self, tables: Sequence[pd.DataFrame]) -> BlindResults:
-        """What rules and priors made of the items.
-
-        Args:
-            tables: of `score`, and outcomes of priors.
-        """
+        """What rules and priors made of the items."""
         return BlindResults(blind_outcomes(tables), self.skipped, self.captions, self.not_applicable)
 
     def _source(self, applicable: Sequence[tuple[str, Benchmark, BenchmarkData]]) -> CaptionSource | None:
@@ -122,10 +115,6 @@ class BlindRules:
 
 def prior_outcomes(benchmark: Benchmark, embedded: EmbeddedItems) -> pd.DataFrame | None:
     """What a model chooses without the image: each text is scored with the mean image vector of the benchmark.
-
-    Args:
-        benchmark: that the items are of.
-        embedded: by the model.
 
     Returns:
         Outcomes as `score_items` gives them; `None` where no metric is a choice among texts of an item.

@@ -98,10 +98,6 @@ class BlindResults:
     def unsolved(self, outcomes: Outcomes, models: Sequence[str]) -> list[dict[str, Any]]:
         """A line per benchmark and metric: each model on the items that no blind rule solves, over all subsets.
 
-        Args:
-            outcomes: of the models.
-            models: in the order of columns.
-
         Returns:
             Lines as of `summarize`, with `of`, the number of items before; where none is left, `items` is 0 and
             `models` is empty.
@@ -148,10 +144,6 @@ def write_blind(folder: Path, blind: BlindResults | None) -> None:
 
 def read_blind(folder: Path, results: Mapping[str, Any]) -> BlindResults | None:
     """What `write_blind` wrote; `None` where an earlier hfcomp, or a run without blind rules, wrote the results.
-
-    Args:
-        folder: of the results.
-        results: what `results.json` holds.
 
     Raises:
         ValueError: for a file that is missing, damaged or of other results.
@@ -271,13 +263,7 @@ def _captions(there: Mapping[Path, BlindResults], titles: set[str]) -> dict[str,
 
 
 def blind_section(blind: Mapping[str, Any], models: Sequence[str], *, brief: bool) -> Section:
-    """Scores of the rules, models on the items that no rule solves, and in full what each rule decides.
-
-    Args:
-        blind: the entry `blind` of `results.json`.
-        models: in the order of columns.
-        brief: for the terminal: only the first line of each benchmark's metric.
-    """
+    """Scores of the rules, models on the items that no rule solves, and in full what each rule decides."""
     shown = [line for part in grouped(blind["lines"], "benchmark", "metric") for line in (part[:1] if brief else part)]
     parts: list[Part] = [_scores(shown, list(blind["rules"])), _unsolved(blind["unsolved"], models)]
     if not brief:
@@ -330,7 +316,6 @@ def _about(rules: Mapping[str, str]) -> list[str]:
 
 
 def _skipped(reasons: Mapping[str, str]) -> list[str]:
-    """A line for each reason, with all that it is the reason of."""
     of_reason: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         of_reason.setdefault(reason, []).append(name)

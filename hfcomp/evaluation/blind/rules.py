@@ -48,11 +48,7 @@ class CountedCaptions:
         self._caption = np.repeat(np.arange(len(rows)), lengths)
 
     def model(self, kept: NDArray[np.bool_]) -> BigramModel:
-        """The model of some of the captions.
-
-        Args:
-            kept: `[n]`, which of them.
-        """
+        """The model of some of the captions."""
         own = kept[self._caption]
         return BigramModel(self._number, self._before[own], self._after[own])
 

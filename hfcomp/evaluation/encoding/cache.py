@@ -31,10 +31,12 @@ from hfcomp.evaluation.encoding.cache_files import (
     DAY,
     FINGERPRINT,
     LIMIT_VARIABLE,
+    default_folder,
     default_limit,
     evict,
     holds,
     mark_used,
+    parse_size,
     remove,
     size_text,
     vector_files,
@@ -153,6 +155,13 @@ class EmbeddingCache:
         self._evicted = (self._evicted[0] + number, self._evicted[1] + size)
         if number:
             logger.warning(f"{self.folder} was over {size_text(self.limit)}: {number} old files were removed.")
+
+
+def open_cache(cache: str | Path | bool, limit: str | None) -> EmbeddingCache:
+    """The cache that a user asks for: whether there is one on disk, or its folder, and its size such as `5GB`."""
+    size = None if limit is None else parse_size(limit, "cache_limit")
+    folder = (default_folder() if cache else None) if isinstance(cache, bool) else Path(cache)
+    return EmbeddingCache(folder, limit=size)
 
 
 def _name(fingerprint: Mapping[str, Any]) -> str:

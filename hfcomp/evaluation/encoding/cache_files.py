@@ -110,7 +110,6 @@ def cached_models(folder: Path) -> list[CachedModel]:
 
 
 def _kind(facts: Mapping[str, Any]) -> str:
-    """What a fingerprint is of."""
     if "scoring" in facts:
         return "pairs"
     return "images" if "pixels" in facts else "texts" if facts else "unknown"

@@ -144,13 +144,7 @@ class ScoredItems(ABC):
 
     @abstractmethod
     def scores(self, image: str, text: str, rows: slice | NDArray[np.integer]) -> NDArray[np.floating]:
-        """`[b]`, of each row's image with its text; of a column of lists the first text that is not empty.
-
-        Args:
-            image: a column of images.
-            text: a column of texts.
-            rows: which.
-        """
+        """`[b]`, of each row's image with its text; of a column of lists the first text that is not empty."""
 
     @abstractmethod
     def list_scores(

@@ -113,14 +113,7 @@ class EvaluatedModel(ABC):
     def look_up(
         self, kind: str, keys: list[bytes], width: int, *, unit: bool = True
     ) -> tuple[VectorStore, Found, list[int]]:
-        """The store, what it holds of the keys, and which have to be encoded: what any process lacks, so all agree.
-
-        Args:
-            kind: of the fingerprints.
-            keys: distinct ones.
-            width: of what is stored.
-            unit: whether that are vectors of length 1.
-        """
+        """The store, what it holds of the keys, and which have to be encoded: what any process lacks, so all agree."""
         if self.cache is None:
             store = VectorStore()
         else:

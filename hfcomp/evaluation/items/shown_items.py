@@ -149,13 +149,6 @@ def choose_items(
 
     Items on which the pair differs come first, then those on which other models do, then all others; of each kind as
     many of every subset as there are, as far as there is room.
-
-    Args:
-        outcomes: with the columns of `Outcomes`.
-        models: whose differences count.
-        pair: of models.
-        most: items.
-        seed: of the draw within a subset.
     """
     entries = outcomes[ENTRY].drop_duplicates(ignore_index=True)
     total = len(entries)
@@ -191,7 +184,6 @@ def _differ(outcomes: pd.DataFrame, models: Iterable[str], entries: pd.DataFrame
 
 
 def _outcomes_of(kept: pd.DataFrame) -> dict[Entry, tuple[str, dict[str, dict[str, ItemOutcome]]]]:
-    """The image of each item and its outcomes by metric and model."""
     found: dict[Entry, tuple[str, dict[str, dict[str, ItemOutcome]]]] = {}
     columns = (*ENTRY, "image_id", "metric", "arm", "value", "tie")
     for *entry, image, metric, arm, value, tie in zip(*(kept[name] for name in columns), strict=True):

@@ -124,12 +124,7 @@ class PairModel(EvaluatedModel, ABC):
         return backbone
 
     def score_pairs(self, pairs: PairList, *, progress: bool = False) -> PairScores:
-        """The probability of each pair.
-
-        Args:
-            pairs: of a benchmark.
-            progress: whether to show a bar of the pairs.
-        """
+        """The probability of each pair."""
         if self.cache is not None and not self._fingerprints:
             self._fingerprints = {"pairs": self._fingerprint()}
         with self.together():

@@ -59,10 +59,7 @@ class CaptionChoice(ScoringProtocol):
 
     metric_names = ("caption choice",)
     texts = ("caption", "negative_captions")
-
-    def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
-        """The image with its caption and its negatives."""
-        return CHOICE_PAIRS
+    row_pairs = CHOICE_PAIRS
 
     def text_choice(self, items: BenchmarkData) -> CaptionChoice:
         """All of it."""
@@ -120,7 +117,6 @@ class JointChoice(CaptionChoice):
 
 
 def _rows_of(items: BenchmarkData, column: str) -> dict[tuple[str, str], list[int]]:
-    """The rows of each group, by subset and name."""
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row, name in enumerate(zip(items.rows["subset"][:], items.rows[column][:], strict=True)):
         found[name].append(row)
@@ -136,6 +132,7 @@ class KeywordRanking(ScoringProtocol):
     """
 
     texts = ("caption", "negative_captions")
+    row_pairs = CHOICE_PAIRS
 
     metrics: tuple[str, ...] = ("top-1", "reciprocal rank")
 
@@ -143,10 +140,6 @@ class KeywordRanking(ScoringProtocol):
     def metric_names(self) -> tuple[str, ...]:
         """The names of its metrics."""
         return self.metrics
-
-    def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
-        """The image with its caption and with all others."""
-        return CHOICE_PAIRS
 
     def text_choice(self, items: BenchmarkData) -> KeywordRanking | None:
         """The metric "top-1", where it is reported."""
@@ -182,10 +175,7 @@ class Brittleness(ScoringProtocol):
 
     metric_names = tuple(METRICS.values())
     texts = ("caption", "positive_captions", "negative_captions")
-
-    def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
-        """The image with each of the three."""
-        return [("image", column) for column in self.texts]
+    row_pairs = (*CHOICE_PAIRS[:1], ("image", "positive_captions"), *CHOICE_PAIRS[1:])
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
         """[`hfcomp.metrics.brittleness.brittleness`] of every row."""
@@ -213,12 +203,9 @@ class TwoPositiveChoice(ScoringProtocol):
 
     metric_names = ("image-to-text", "text only")
     texts = ("caption", "positive_captions", "negative_captions")
+    row_pairs = (*CHOICE_PAIRS[:1], ("image", "positive_captions"), *CHOICE_PAIRS[1:])
     needs_images = False
     beyond_pairs = "text only"
-
-    def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
-        """The image with each of the three."""
-        return [("image", column) for column in self.texts]
 
     def text_choice(self, items: BenchmarkData) -> ScoringProtocol:
         """The metric "image-to-text"; the other one is about texts alone."""
@@ -228,7 +215,7 @@ class TwoPositiveChoice(ScoringProtocol):
         """Both comparisons of every row, strict as in `hfcomp.metrics.two_positive`; "text only" needs embeddings."""
         seen = np.flatnonzero(scored.seen("image"))
         if len(seen):
-            pairs = self.pairs(scored.items)
+            pairs = self.row_pairs
             parts = [[scored.scores(*pair, rows) for pair in pairs] for rows in scored.parts()]
             outcome = concatenated([two_positive.image_to_text(*part) for part in parts])
             yield Measured("image-to-text", outcome.correct[seen], outcome.tie[seen], two_positive.CHANCE, rows=seen)

@@ -17,11 +17,7 @@ from hfcomp.metrics.classification import Scores, class_scores, top_k
 
 
 def accuracy_names(top: Sequence[int]) -> tuple[str, ...]:
-    """The names of the metrics of `accuracies`.
-
-    Args:
-        top: of top-k accuracy.
-    """
+    """The names of the metrics of `accuracies`."""
     names = tuple("accuracy" if k == 1 else f"top-{k} accuracy" for k in top)
     return (*names, *(("mean per class",) if 1 in top else ()))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +25,9 @@ class GroupMatch(ScoringProtocol):
 
     images = ("image", "negative_image")
     texts = ("caption", "negative_captions")
+    row_pairs = tuple(
+        (image, text) for text in ("caption", "negative_captions") for image in ("image", "negative_image")
+    )
 
     metrics: tuple[str, ...] = ("group", "text", "image")
 
@@ -33,18 +36,15 @@ class GroupMatch(ScoringProtocol):
         """The names of its metrics."""
         return self.metrics
 
-    def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
-        """Both images with both captions."""
-        return [(image, text) for text in self.texts for image in self.images]
-
     def text_choice(self, items: BenchmarkData) -> ScoringProtocol | None:
         """The metric "text", where it is reported: each caption is false of one image, so no blind rule solves it."""
         return replace(self, metrics=("text",)) if "text" in self.metrics else None
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
         """The strict comparisons of `hfcomp.metrics.group` of every row."""
-        pairs = self.pairs(scored.items)
-        parts = [group.group_score(*(scored.scores(*pair, rows) for pair in pairs)) for rows in scored.parts()]
+        parts = [
+            group.group_score(*(scored.scores(*pair, rows) for pair in self.row_pairs)) for rows in scored.parts()
+        ]
         for metric in self.metrics:
             outcome = concatenated([getattr(part, metric) for part in parts])
             yield Measured(metric, outcome.correct, outcome.tie, group.CHANCE[metric])

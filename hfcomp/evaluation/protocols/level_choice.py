@@ -322,7 +322,6 @@ def _candidates(items: BenchmarkData, column: str, images: Sequence[Hashable]) -
 
 
 def _rivals(count: Count) -> int:
-    """How many distractors a choice needs."""
     return 1 if count == ALL else count - 1
 
 

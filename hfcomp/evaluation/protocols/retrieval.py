@@ -26,10 +26,6 @@ def same_image_or_caption(images: Sequence[str], captions: Sequence[str]) -> NDA
     A caption is right for every image that has it in some row; so the rows that share an image or a caption are right
     for each other, and a copy of a right image is never a wrong one.
 
-    Args:
-        images: name of each row's image.
-        captions: of each row.
-
     Returns:
         `[n, n]`: row i's caption for row j's image. It takes n * n bytes.
     """
@@ -198,12 +194,7 @@ class Queries:
 
 
 def queries(wanted: Sequence[Sequence[str]], keys: Sequence[str]) -> Queries:
-    """The queries among texts or images.
-
-    Args:
-        wanted: for each text or image the names of its right keys; without any it is not a query.
-        keys: names of all keys that are there.
-    """
+    """The queries among texts or images."""
     number = {name: place for place, name in enumerate(keys)}
     there = [np.array([number[name] for name in names if name in number], dtype=np.intp) for names in wanted]
     asked = [place for place, found in enumerate(there) if len(found)]

@@ -285,7 +285,6 @@ def published_model(*names: str | None) -> str | None:
 
 @cache
 def _owners() -> dict[str, str]:
-    """The models by each of their names and ids."""
     models = published_models()
     return {_key(word): name for name, one in models.items() for word in (name, *one.aliases, *one.hub)}
 

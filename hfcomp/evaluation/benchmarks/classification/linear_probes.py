@@ -18,7 +18,17 @@ from hfcomp.evaluation.probes.fits import fit_adamw10, fit_lbfgs
 from hfcomp.evaluation.probes.linear import VTAB_IMAGES, vtab_1k
 from hfcomp.evaluation.protocols.classification import Fit, Probe
 from hfcomp.evaluation.sources import Adapted, HubData, Pool, with_images
-from hfcomp.evaluation.spec import GENERAL, Average, Benchmark, BenchmarkData, Data, Folders, Origin, Unavailable
+from hfcomp.evaluation.spec import (
+    GENERAL,
+    Average,
+    Benchmark,
+    BenchmarkData,
+    Data,
+    Folders,
+    Origin,
+    Unavailable,
+    with_columns,
+)
 from hfcomp.evaluation.webdataset import WebDatasetData
 from hfcomp.reading import read_json
 
@@ -206,9 +216,6 @@ def _as_part(name: str, thousand: bool, items: BenchmarkData, folders: Folders, 
     """A task's items as a subset of VTAB; of the training images a seeded sample of 1,000 where that is asked for."""
     numbers = items.rows["item"][:] if "item" in items.rows.column_names else range(len(items.rows))
     own = {"subset": [name] * len(items.rows), "image_id": [f"{name}/{number}" for number in numbers]}
-    rows = items.rows.remove_columns([column for column in own if column in items.rows.column_names])
-    for column, values in own.items():
-        rows = rows.add_column(column, values)
     train = items.train
     if thousand:
         if len(train.rows) < VTAB_IMAGES:
@@ -219,7 +226,7 @@ def _as_part(name: str, thousand: bool, items: BenchmarkData, folders: Folders, 
         chosen, _ = vtab_1k(len(train.rows))
         images = {column: pick_cells(cells, chosen) for column, cells in train.images.items()}
         train = replace(train, rows=train.rows.select(chosen), images=images)
-    return replace(items, rows=rows, train=train)
+    return replace(items, rows=with_columns(items.rows, own), train=train)
 
 
 def _tasks(prefix: str, title: str, fit: Fit, thousand: bool) -> tuple[Benchmark, ...]:

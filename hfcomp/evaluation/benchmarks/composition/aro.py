@@ -13,7 +13,7 @@ from hfcomp.evaluation.benchmarks.readers.files import entries
 from hfcomp.evaluation.benchmarks.readers.pools import BOX, box_of, cropped
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.sources import Adapted, HubData, RawFiles
-from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkData, Folders
+from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkData, Folders, with_columns
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -31,7 +31,7 @@ SHUFFLED = ("hard_text_1", "hard_text_2", "hard_text_3", "hard_text_4")
 def in_one_list(rows: Dataset) -> Dataset:
     """Rows of a set of word order with their four shuffled captions in one list."""
     lists = [list(texts) for texts in zip(*(rows[name] for name in SHUFFLED), strict=True)]
-    return rows.remove_columns(list(SHUFFLED)).add_column("negative_captions", lists)
+    return with_columns(rows, {"negative_captions": lists}, drop=SHUFFLED)
 
 
 def symmetric(subsets: list[str]) -> list[str]:
@@ -69,10 +69,7 @@ def boxed(
         "negative_captions": [[text] for text in items.rows["negative_captions"]],
         "left_out": left_out(subsets),
     }
-    rows = items.rows.remove_columns(["subset", "negative_captions"])
-    for name, values in columns.items():
-        rows = rows.add_column(name, values)
-    return cropped(replace(items, rows=rows))
+    return cropped(replace(items, rows=with_columns(items.rows, columns)))
 
 
 PAPER = "Yuksekgonul et al. 2023, arXiv:2210.01936"

@@ -23,10 +23,6 @@ def other_numbers(text: str, number: int) -> list[str]:
     The first mention as a word is replaced, else the first in digits, by one in the same form: digits, lower case,
     capitalised or capitals.
 
-    Args:
-        text: the caption.
-        number: that it counts, 2 to 10.
-
     Returns:
         Eight captions in the order of their numbers; none for a caption that does not mention its number.
 

@@ -17,7 +17,7 @@ from hfcomp.evaluation.benchmarks.readers.files import (
 from hfcomp.evaluation.benchmarks.readers.pools import VISUAL_GENOME, both_photographs
 from hfcomp.evaluation.protocols.group_match import GroupMatch
 from hfcomp.evaluation.sources import Adapted, HubData, RawFiles
-from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
+from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, with_columns
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -38,7 +38,7 @@ def columns_from(first: int, **more: str) -> dict[str, str]:
 def one_negative(rows: Dataset) -> Dataset:
     """Rows whose other caption is a list of one."""
     lists = [[text] for text in rows["negative_captions"]]
-    return rows.remove_columns("negative_captions").add_column("negative_captions", lists)
+    return with_columns(rows, {"negative_captions": lists})
 
 
 def example_rows(
@@ -46,10 +46,7 @@ def example_rows(
 ) -> list[dict[str, Any]]:
     """The items of `examples.jsonl`, whose images are in a folder or an archive next to it, by their stems.
 
-    Args:
-        folder: that holds them.
-        columns: contract name to the key in the file.
-        photograph: what items of one name are made from, by the name of the first image; by default the image.
+    `photograph` names what items are made from, by the name of the first image; by default the image.
     """
     places = _places(folder)
     found = []
@@ -125,7 +122,7 @@ BIVLC_COLUMNS |= {"negative_captions": "negative_caption", "type": "type", "subt
 def in_subsets(rows: Dataset) -> Dataset:
     """Rows under the names of SugarCrepe's subsets, such as `replace_obj`."""
     names = [f"{kind}_{part}".lower() for kind, part in zip(rows["type"][:], rows["subtype"][:], strict=True)]
-    return one_negative(rows.remove_columns(["type", "subtype"]).add_column("subset", names))
+    return one_negative(with_columns(rows, {"subset": names}, drop=("type", "subtype")))
 
 
 BIVLC = Benchmark(

@@ -19,14 +19,7 @@ KEYS = ("query", "keys", "label")
 
 
 def caption_rows(folder: Path, subsets: Sequence[str], file: str, archive: str | None = None) -> list[dict[str, Any]]:
-    """Images, each with texts to choose from.
-
-    Args:
-        folder: that holds the folders of the subsets, or the archive.
-        subsets: their names.
-        file: of the questions, in each.
-        archive: a zip archive of the folders, if they are in one.
-    """
+    """Images, each with texts to choose from; `archive` is a zip archive of the subsets, if they are in one."""
     return [
         {
             "subset": subset,

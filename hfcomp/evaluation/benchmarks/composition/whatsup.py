@@ -41,13 +41,7 @@ def controlled_rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def spatial_rows(folder: Path, *, files: Mapping[str, str], name: str) -> list[dict[str, Any]]:
-    """The items of some files of an image's number, a true and a false caption.
-
-    Args:
-        folder: that holds them.
-        files: by subset.
-        name: of an image, with its number to be filled in.
-    """
+    """The items of some files of an image's number, a true and a false caption."""
     return [
         {
             "subset": subset,

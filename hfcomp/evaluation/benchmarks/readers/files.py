@@ -57,10 +57,6 @@ def listed_entries(file: Path, keys: Sequence[str]) -> Named:
 def object_in(file: Path, keys: Sequence[str]) -> dict[str, Any]:
     """The one object of a JSON file.
 
-    Args:
-        file: in UTF-8.
-        keys: what it has to have.
-
     Raises:
         ValueError: as [`entries`], naming the file.
     """

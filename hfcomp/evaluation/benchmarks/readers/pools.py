@@ -11,7 +11,7 @@ from typing import Any
 from hfcomp.evaluation.benchmarks.readers.files import entries
 from hfcomp.evaluation.cells import Crop, LazyCells, map_cells
 from hfcomp.evaluation.sources import HubData, Pool, RawFiles, with_images
-from hfcomp.evaluation.spec import BenchmarkData, Folders, Unavailable
+from hfcomp.evaluation.spec import BenchmarkData, Folders, Unavailable, with_columns
 
 SWIG = Pool("swig", obtain="Get images_512 of github.com/allenai/swig and pass the folder as --data swig=FOLDER.")
 
@@ -21,12 +21,7 @@ def with_images_of(
 ) -> BenchmarkData:
     """Items with the images of every available pool; those of the others are left out, with the pool's name.
 
-    Args:
-        items: with file names in `image`, and maybe reasons in `left_out`.
-        pools: that the files are in.
-        names: of the pool of each row.
-        folders: local data folders.
-        beside: the benchmark's own folder.
+    `names` are the pools that the rows' files are in.
 
     Raises:
         Unavailable: when no pool is available.
@@ -55,10 +50,9 @@ def with_images_of(
 
     if not origins:
         raise Unavailable(" ".join(error.reason for error in missing), " ".join(error.how_to_fix for error in missing))
-    rows = rows.remove_columns([name for name in ("image", "left_out") if name in rows.column_names])
     return replace(
         items,
-        rows=rows.add_column("left_out", reasons),
+        rows=with_columns(rows, {"left_out": reasons}, drop=("image",)),
         origin=replace(items.origin, pools=tuple(origins)),
         images={"image": LazyCells(len(places), read)},
         notes=tuple(map(str, missing)),
@@ -134,8 +128,8 @@ def cropped(items: BenchmarkData, folders: Folders | None = None, beside: Path |
         reasons.append(NO_AREA if min(width, height) < 1 else reason)
     cells = items.images["image"] if "image" in items.images else items.rows["image"]
     images = map_cells(cells, lambda cell, row: cell if edges[row] is None else Crop(cell, edges[row]))
-    rows = items.rows.remove_columns([name for name in ("box", "left_out") if name in items.rows.column_names])
-    return replace(items, rows=rows.add_column("left_out", reasons), images={"image": images})
+    rows = with_columns(items.rows, {"left_out": reasons}, drop=("box",))
+    return replace(items, rows=rows, images={"image": images})
 
 
 def both_photographs(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:

@@ -45,14 +45,7 @@ def _pieces(description: str) -> list[str]:
 
 
 def annotated(folder: Path, file: str, images: str = "", only: str = "") -> list[dict[str, Any]]:
-    """Images and sentences of one of FLAIR's `test_annotations.json`.
-
-    Args:
-        folder: holds the file and the images.
-        file: from there.
-        images: from there.
-        only: how the names of the wanted images begin.
-    """
+    """Images and sentences of one of FLAIR's `test_annotations.json`."""
     captions: dict[str, list[str]] = defaultdict(list)
     for _, one in entries(folder / file, ("image", "caption"), inside="annotations"):
         if one["image"].startswith(only):

@@ -37,10 +37,6 @@ def karpathy_texts(folder: Path) -> dict[str, str]:
 def rows(folder: Path, *, texts: Callable[[Path], Mapping[str, str]]) -> list[dict[str, Any]]:
     """The 5,000 images, each with its five captions, and what is right for those that are queries.
 
-    Args:
-        folder: that holds the files.
-        texts: captions by number, from one of its files.
-
     Raises:
         ValueError: for a caption of the gallery that is not among them.
     """
