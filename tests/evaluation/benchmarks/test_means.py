@@ -20,8 +20,8 @@ from hfcomp.experiments.recipes import read_recipe
 from hfcomp.statistics.summary import summarize
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
-from tests.evaluation.benchmarks.classification.test_coco_labels import raw_folder
-from tests.evaluation.benchmarks.composition.test_winoground import raw
+from tests.evaluation.benchmarks.classification.test_linear_probes import raw_folder
+from tests.evaluation.benchmarks.composition.test_image_pairs import raw
 from tests.evaluation.benchmarks.retrieval.test_retrieval import FLICKR30K, karpathy
 from tests.evaluation.webdatasets import encoded, write_set
 
