@@ -190,6 +190,7 @@ def image_key(value: Any, where: str) -> bytes | None:
         return digest(value)
     if isinstance(value, str | os.PathLike) and Path(value).is_file():
         return digest(Path(value).read_bytes())
+    # with the size: images of 2 x 8 and of 4 x 4 pixels may have the same bytes
     image = decode_image(value, where=where)
     return digest(b"%d %d " % image.size + image.tobytes())
 

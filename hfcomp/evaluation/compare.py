@@ -202,6 +202,7 @@ def _align(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes:
         if twice.any():
             raise ValueError(f"{one.file}: {_describe(one.table[twice].iloc[0])} is duplicated. Evaluate again.")
     items = [one.table[ITEM].drop_duplicates() for one in stored]  # of a run with several seeds each is there for all
+    # by image too: two folders may call different photographs by one name
     shared = items[0]
     for own in items[1:]:
         shared = shared.merge(own, on=ITEM, how="inner")
@@ -216,6 +217,7 @@ def _align(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes:
     gone = [title for title in titles if not (shared["benchmark"] == title).any()]
     if gone:
         raise ValueError(f"{listed(gone)}: no items in common. Exclude it with --benchmarks.")
+    # a merge sorts by its keys; tables show benchmarks in the order of `titles`
     order = pd.CategoricalDtype(titles)
     shared = shared.iloc[shared["benchmark"].astype(order).cat.codes.argsort(kind="stable")]
     return [Outcomes(shared.merge(one.table, on=ITEM, how="left")) for one in stored]

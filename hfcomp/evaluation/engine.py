@@ -198,6 +198,7 @@ def validate(benchmark: Benchmark, items: BenchmarkData, *, texts_suffice: bool 
         missing |= np.fromiter(map(is_missing, items.cells(column)), dtype=bool, count=len(rows))
     if protocol.needs_images and not texts_suffice:
         reason[missing] = NO_IMAGE
+    # what a reader says of a row is more precise than that its image or text is missing
     if LEFT_OUT in rows.column_names:
         given = np.array([value or "" for value in column_values(rows, LEFT_OUT)], dtype=object)
         reason = np.where(given != "", given, reason)
@@ -326,6 +327,7 @@ def _with_names(items: BenchmarkData) -> BenchmarkData:
     photographs = photograph_ids(given, _whole_images(items))
     unnamed = [f"{subset}/{item}" for subset, item in zip(columns["subset"], columns["item"], strict=True)]
     columns["image_id"] = [name or own for name, own in zip(photographs, unnamed, strict=True)]
+    # a column that stays as it is stays on disk; an added one is copied into memory
     changed = [name for name in columns if not _has_texts(rows, name) or (name == "image_id" and photographs != given)]
     return replace(items, rows=with_columns(rows, {name: columns[name] for name in changed}))
 

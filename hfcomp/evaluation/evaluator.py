@@ -75,6 +75,7 @@ class Loaded:
         rows = self.data.rows
         columns = [name for name in rows.column_names if name not in (*self.benchmark.protocol.images, *NAMES)]
         columns += NAMES
+        # images by name alone: hashing their bytes would read the whole set
         digest = hashlib.sha256(repr((self.benchmark.name, columns)).encode())
         for name in columns:
             digest.update(repr(column_values(rows, name)).encode())

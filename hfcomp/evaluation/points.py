@@ -67,6 +67,7 @@ class PointsEmbedder(Embedder):
         for one in evaluator.loaded:
             embedded = embed(one.benchmark, one.data, self, progress=progress and not one.benchmark.synthetic)
             evaluator.note_inputs(one.benchmark.name, embedded.counts)
+            # the vectors of all points lie side by side, as `_encode` puts them
             for number, alpha in enumerate(self.alphas):
                 own = embedded.entries(slice(number * width, (number + 1) * width))
                 table = score_items(one.benchmark, own)

@@ -39,6 +39,7 @@ def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Benchmar
             if items is not None:
                 return items
         raise ValueError(f"{benchmark.name}: {folder} does not contain its data. Expected {forms}. {benchmark.obtain}")
+    # each form may fail for a reason of its own: all of them are reported
     reasons, ways = [], [benchmark.obtain]
     for form in benchmark.data:
         try:

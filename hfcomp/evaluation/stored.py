@@ -151,6 +151,7 @@ def averages_of_lines(
             continue
         key = line["benchmark"], line["metric"], line["subset"]
         own = Average(line["subset"], tuple(map(tuple, line["groups"])), line["pooled"])
+        # a benchmark whose subsets changed has two averages of one name: neither is shown
         if _parts(found.setdefault(key, own)) != _parts(own):
             unlike[key] = None
     chosen: dict[tuple[str, str], list[Average]] = {}

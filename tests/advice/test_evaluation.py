@@ -34,7 +34,7 @@ from tests.evaluation import small_sugarcrepe
 from tests.evaluation.evaluations import benchmark_facts, crepe, recall, stored
 from tests.trainers.runs import build
 
-READERS, COMPARE = "hfcomp/evaluation/benchmarks/readers/", "hfcomp/evaluation/compare.py"
+COMPARE = "hfcomp/evaluation/compare.py"
 CALLBACK, PROBES = "hfcomp/evaluation/callback.py", "hfcomp/evaluation/probes/linear.py"
 follows = pytest.mark.follows
 

@@ -122,6 +122,7 @@ def prior_outcomes(benchmark: Benchmark, embedded: EmbeddedItems) -> pd.DataFram
     choice = text_choice_of(benchmark, embedded.items)
     if choice is None:
         return None
+    # the mean image tells nothing about a single one: how it ranks texts is the model's prior
     mean = np.concatenate([one.vectors for one in embedded.images.values()]).mean(axis=0, dtype=np.float64)
     vector = (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)[None]
     images = {

@@ -105,6 +105,7 @@ class BlindResults:
         table = outcomes.table[outcomes.table["arm"].isin(list(models))]
         kept = table.merge(self.solved.rename("solved").reset_index(), on=ITEM, how="inner")
         left = kept[~kept["solved"].astype(bool)].drop(columns="solved")
+        # one line over all subsets, and names of items are unique within a subset only
         left = left.assign(item=left["subset"] + "/" + left["item"], subset=UNSOLVED, stratum=None)
         known = {}
         if len(left):

@@ -86,8 +86,10 @@ class BigramModel:
 
     def _probability(self, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.float64]:
         word = (self._of_word[after] + 1) / (self._of_word.sum() + self._kinds)
+        # a pair of words as one number: the counts of all pairs are one sorted array
         key = before * self._size + after
         place = np.minimum(np.searchsorted(self._pairs, key), max(0, len(self._pairs) - 1))
+        # searchsorted says where a pair would be; it was counted only if the key at that place is equal
         count = np.zeros(len(key))
         if len(self._pairs):
             count = np.where(self._pairs[place] == key, self._of_pair[place], 0)

@@ -277,6 +277,7 @@ class VectorStore:
     def _take(self, keys: Sequence[bytes], part: tuple[Vectors, Flags] | Path) -> None:
         self._parts.append(part)
         for row, key in enumerate(keys):
+            # two processes may have written the same key: the first file that is read serves it
             self._place.setdefault(key, (len(self._parts) - 1, row))
 
 

@@ -72,6 +72,7 @@ class TextColumn:
         begin = self.offsets[:-1][rows]
         length = self.offsets[1:][rows] - begin
         slots = np.arange(max(1, int(length.max(initial=0))))
+        # ragged lists as a rectangle: -1 fills the rows that are shorter than the longest
         places = np.where(slots < length[:, None], begin[:, None] + slots, -1)
         return np.where((places >= 0) & (self.index[places] >= 0), places, -1) if len(self.index) else places
 

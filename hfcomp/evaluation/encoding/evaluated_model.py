@@ -121,6 +121,7 @@ class EvaluatedModel(ABC):
             store = self.cache.store(self._fingerprints[kind], name, unit=unit)
         vectors, flags, there = store.look_up(keys, width)
         absent = {keys[number] for number in np.flatnonzero(~there)}
+        # processes may read different disks, and all of them have to cut the same batches
         if self.split:
             absent = set().union(*gather_objects(absent))
         return store, Found(keys, vectors, flags), [number for number, key in enumerate(keys) if key in absent]
@@ -154,6 +155,7 @@ class EvaluatedModel(ABC):
                     bar.update(len(batch))
         finally:  # what was encoded is kept, whatever stopped it
             store.flush()
+        # all processes end with all vectors; only the one that computed a vector writes it to disk
         for other, parts in enumerate(gather_objects(done) if self.split else [done]):
             for batch, vectors, flags in parts:
                 found.vectors[batch], found.flags[batch] = vectors, flags

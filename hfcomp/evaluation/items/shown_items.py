@@ -157,6 +157,7 @@ def choose_items(
     by_pair, by_any = (_differ(outcomes, names, entries) for names in (pair, models))
     kind = np.where(by_pair, 0, np.where(by_any, 1, 2))
     drawn = pd.Series(np.random.default_rng(seed).permutation(total))
+    # sorted by their rank within a subset, items are taken from all subsets in turn
     place = drawn.groupby([entries["benchmark"], entries["subset"], kind]).rank()
     order = np.lexsort((drawn, place, kind))[:most]
     about = f"{most:,} of {total:,} items"

@@ -157,6 +157,7 @@ class PairModel(EvaluatedModel, ABC):
             return self.log_probabilities(images, texts).float().cpu().numpy()[:, None]
 
         store, found, missing = self.look_up("pairs", keys, 1, unit=False)
+        # the pairs of one image follow each other, so that it is decoded once, and short texts are padded little
         missing.sort(key=lambda number: (pairs.image[first[number]], len(pairs.texts[pairs.text[first[number]]])))
         bar = tqdm(total=len(missing), desc="pairs", disable=not progress or not missing, leave=False, unit="pair")
         with bar, ThreadPoolExecutor(max_workers=workers()) as pool:

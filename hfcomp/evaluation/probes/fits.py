@@ -115,6 +115,7 @@ def _train(
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (1 + math.cos(math.pi * step / steps)) / 2)
     with torch.enable_grad():
         for _ in range(EPOCHS):
+            # drawn on the CPU whatever the device: the same order everywhere
             order = torch.randperm(len(rows), generator=generator).numpy()
             for start in range(0, len(rows), batch_size):
                 batch = rows[order[start : start + batch_size]]

@@ -107,6 +107,7 @@ class ImageChoice(ScoringProtocol):
 def _rivals(names: list[str], image: NDArray[np.integer]) -> NDArray[np.integer]:
     """`[n, K]`, the other images of each row's set; -1 where it has fewer than K."""
     of_set = np.unique(np.asarray(names, dtype=object), return_inverse=True)[1]
+    # an image that several rows of a set show is one candidate
     members = [np.unique(image[of_set == number]) for number in range(int(of_set.max(initial=-1)) + 1)]
     found = np.full((len(names), max(1, *map(len, members))), -1)
     for row, number in enumerate(of_set):

@@ -108,6 +108,7 @@ class Candidates:
             near = min(count, len(hard))
             if near:
                 found[place, :near] = generator.choice(hard, near, replace=False)
+                # no image twice: where others are drawn as well, all of these have been
                 others = np.setdiff1d(others, hard, assume_unique=True)
             if near < count:
                 found[place, near:] = generator.choice(others, count - near, replace=False)
@@ -221,6 +222,7 @@ def level_retrieval(
     Returns:
         Correct and tied items. Chance of a row is 1 / (1 + `candidates.others`).
     """
+    # blocks of another size add up in another order: float64 and a margin keep ties ties
     wide, outcomes = image.astype(np.float64), []
     for start in range(0, len(rows), ROWS_AT_A_TIME):
         part = rows[start : start + ROWS_AT_A_TIME]

@@ -226,6 +226,7 @@ def _value(printed: float, table: PublishedTable, metric: str, where: str) -> tu
         raise ValueError(
             f"{where}: found {printed} in {table.unit} of {metric}, expected {lowest * scale} to {scale}."
         )
+    # printed as percent and shown as a fraction, a number has two more decimals, and the reverse
     moved = (scale == PERCENT) - (unit.factor == PERCENT)
     return value, 0.5 * 10.0**-table.decimals / scale, max(0, table.decimals + 2 * moved)
 

@@ -123,6 +123,7 @@ def cropped(items: BenchmarkData, folders: Folders | None = None, beside: Path |
     given = items.rows["left_out"][:] if "left_out" in items.rows.column_names else [""] * len(items.rows)
     edges, reasons = [], []
     for box, reason in zip(items.rows["box"][:], given, strict=True):
+        # a row without a box has a whole image, which is any box with an area
         left, upper, width, height = (0, 0, 1, 1) if box is None else (int(box[side]) for side in "xywh")
         edges.append(None if box is None else (left, upper, left + width, upper + height))
         reasons.append(NO_AREA if min(width, height) < 1 else reason)
