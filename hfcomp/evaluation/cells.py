@@ -18,6 +18,7 @@ from tqdm.auto import tqdm
 from hfcomp.data.images import Unreadable, decode_image
 
 Box = tuple[int, int, int, int]
+KEY_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -105,14 +106,6 @@ def is_missing(cell: Any) -> bool:
     return cell is None or (isinstance(cell, str) and "://" not in cell and not Path(cell).is_file())
 
 
-def box_digest(content: bytes, box: Box) -> bytes:
-    """The key of a crop, given the key of its image."""
-    return hashlib.sha256(content + repr(tuple(map(int, box))).encode()).digest()[: len(content)]
-
-
-KEY_BYTES = 16
-
-
 def distinct(keys: Iterable[bytes | None]) -> tuple[list[bytes], NDArray[np.int64], list[int]]:
     """The distinct keys, which of them each row has (-1 for none), and the row where each stands first."""
     number: dict[bytes, int] = {}
@@ -177,7 +170,8 @@ def decoded(value: Any, where: str) -> Image.Image:
 def image_key(value: Any, where: str) -> bytes | None:
     """A key equal for equal images: of the file's bytes, else of the pixels; for a part, of where it is too."""
     if isinstance(value, Crop):
-        return box_digest(image_key(value.cell, where), value.box)
+        own = image_key(value.cell, where)
+        return digest(own + repr(tuple(map(int, value.box))).encode())
     if isinstance(value, Fitted | Inset):
         own, how = image_key(value.cell, where), type(value).__name__.lower()
         size = value.side if isinstance(value, Fitted) else value.edge

@@ -27,7 +27,7 @@ from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.evaluator import DetailedScores, Evaluator
 from hfcomp.evaluation.item_scores import of_model
-from hfcomp.evaluation.items.shown_items import ItemImages
+from hfcomp.evaluation.items.item_browser import ItemImages
 from hfcomp.evaluation.models import check_device, describe_model, named_models, open_encoder, place_of, text_notes
 from hfcomp.evaluation.score_files import ScoreFile
 from hfcomp.evaluation.spec import Benchmark, Folders, data_folders

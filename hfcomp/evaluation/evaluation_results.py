@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from hfcomp.evaluation.items.shown_items import ItemImages
+    from hfcomp.evaluation.items.item_browser import ItemImages
     from hfcomp.statistics.measures import Averages
 
 FIGURE = "figure.png"
@@ -277,7 +277,7 @@ def evaluation_items(evaluation: EvaluationResults, options: PageOptions = DEFAU
 
     The reference stands before the last model that is not blind.
     """
-    from hfcomp.evaluation.items.shown_items import item_browser
+    from hfcomp.evaluation.items.item_browser import item_browser
 
     models = list(evaluation.models)
     others = [name for name in evaluation._image_models if name != evaluation.reference]

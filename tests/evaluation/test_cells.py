@@ -13,7 +13,7 @@ import hfcomp
 from hfcomp import cli
 from hfcomp.analysis.audit.audit import audit
 from hfcomp.analysis.audit.options import AuditOptions
-from hfcomp.evaluation.cells import CellsWithout, Crop, damaged_images
+from hfcomp.evaluation.cells import CellsWithout, Crop, LazyCells, damaged_images, map_cells, pick_cells
 from hfcomp.evaluation.probes.fits import fit_lbfgs
 from hfcomp.evaluation.protocols.classification import Probe
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Origin
@@ -196,3 +196,15 @@ def test_cells_of_most_rows_are_not_read_to_be_left_out(without):
     assert list(CellsWithout(cells, without)) == expected
     if len(without) > 2:
         assert read == [row for row in range(4) if row not in without]
+
+
+def test_cells_are_read_one_by_one_and_only_when_they_are_asked_for():
+    read = []
+    cells = LazyCells(3, lambda row: read.append(row) or f"cell {row}")
+    assert len(cells) == 3 and not read
+    assert (cells[1], cells[-1]) == ("cell 1", "cell 2") and read == [1, 2]
+    assert list(cells) == ["cell 0", "cell 1", "cell 2"]
+    with pytest.raises(IndexError):
+        cells[3]
+    assert list(pick_cells(["a", "b"], [1, None])) == ["b", None]
+    assert list(map_cells([{"bytes": b"a"}, None], lambda cell, row: row)) == [0, None]

@@ -1,4 +1,4 @@
-"""The items of an evaluation that its page shows: which they are, with their texts, scores, outcomes and pictures."""
+"""The items that the page of an evaluation shows: which they are, with texts, scores, outcomes and pictures."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import pytest
 import hfcomp
 from hfcomp.evaluation.evaluation_results import evaluation_items
 from hfcomp.evaluation.item_scores import read_scores
-from hfcomp.evaluation.items.shown_items import ItemImages, choose_items, item_browser
+from hfcomp.evaluation.items.item_browser import ItemImages, choose_items, item_browser
 from hfcomp.reporting.pages.items import CAPTION, NEGATIVE, PageOptions
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
