@@ -15,7 +15,7 @@ from datasets import Dataset
 from hfcomp.data.image_ids import photographs_or_rows
 from hfcomp.data.loading import undecoded
 from hfcomp.data.pair_table import texts_of
-from hfcomp.evaluation.encoding.content import image_key
+from hfcomp.evaluation.cells import image_key
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.losses import perturb_image
 from hfcomp.metrics.choice import pair_scores

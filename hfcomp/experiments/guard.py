@@ -18,8 +18,8 @@ from hfcomp.data.image_ids import photograph_key
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.distributed import on_main_process
 from hfcomp.evaluation.encoding.identity import identity
-from hfcomp.evaluation.encoding.points import PointsEmbedder
 from hfcomp.evaluation.evaluator import Evaluator
+from hfcomp.evaluation.points import PointsEmbedder
 from hfcomp.experiments.experiment_config import SAME_BATCH, SANDBOX
 from hfcomp.experiments.prepare import declared_averages, prepare_evaluation, prepare_guard_benchmarks
 from hfcomp.experiments.recipes import Recipe

@@ -17,9 +17,9 @@ from hfcomp.data.columns import require_columns
 from hfcomp.data.image_ids import IMAGE_ID, photographs, with_image_ids
 from hfcomp.data.images import SKIP_ADVICE, DamagedImage
 from hfcomp.data.loading import undecoded
+from hfcomp.evaluation.cells import CellsWithout, damaged_images
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import NEIGHBOURS, default_folder, mark_used
-from hfcomp.evaluation.encoding.damaged import CellsWithout, damaged_images
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.generation.options import ComparedBy, NeighbourOptions
 from hfcomp.generation.shards import Batch, Stage

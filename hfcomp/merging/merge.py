@@ -16,10 +16,10 @@ from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess, url_access
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.encoding.identity import identity
-from hfcomp.evaluation.encoding.models import check_device
-from hfcomp.evaluation.encoding.points import PointsEmbedder, point_name
 from hfcomp.evaluation.evaluation_results import FILES, EvaluationResults, evaluation_report, evaluation_to_json
 from hfcomp.evaluation.evaluator import Evaluator
+from hfcomp.evaluation.models import check_device
+from hfcomp.evaluation.points import PointsEmbedder, point_name
 from hfcomp.evaluation.spec import data_folders
 from hfcomp.merging.choice import TOLERANCE, Rule, check_rule
 from hfcomp.merging.report import front_figure, merge_card, points_table

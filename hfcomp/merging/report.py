@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hfcomp.data.publishing import is_on_hub, without_local_paths
-from hfcomp.evaluation.encoding.points import point_name
+from hfcomp.evaluation.points import point_name
 from hfcomp.merging.sweep import BASE_POINT, Swept
 from hfcomp.reporting import tables
 from hfcomp.reporting.cards.card import FORGETTING, PLACE, TERMS, Card, Interpolation, evaluate_command

@@ -13,7 +13,7 @@ from huggingface_hub import ModelCard
 from transformers import CLIPModel, CLIPProcessor
 
 from hfcomp.checksums import read_checked
-from hfcomp.evaluation.encoding import points
+from hfcomp.evaluation import points
 from hfcomp.experiments import program
 from hfcomp.experiments.guard import without
 from hfcomp.experiments.recipes import read_recipe

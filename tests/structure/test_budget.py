@@ -15,13 +15,13 @@ from tests.structure.import_graph import ROOT
 # change that raises one says by how much and for what.
 BUDGET = {
     ".": 2_109,
-    "analysis": 7_653,  # target: 5,200
+    "analysis": 7_651,  # target: 5,200
     "annotation": 4_707,  # target: 3,000
-    "cli": 2_449,
+    "cli": 2_448,
     "data": 11_214,
     "distributed": 356,
-    "evaluation": 14_492,  # target: 10,500
-    "experiments": 5_856,
+    "evaluation": 13_472,  # target: 10,500
+    "experiments": 5_853,
     "generation": 10_631,  # target: 8,500 with negatives/targets and negatives/substitutes
     "hub": 1_128,
     "losses": 4_463,
@@ -34,8 +34,8 @@ BUDGET = {
     "sandbox": 2_221,
     "statistics": 2_476,
     "trainers": 6_927,
-    "core": 66_601,  # all but RINGS; target: under 51,000
-    "all": 92_403,  # target: under 69,000
+    "core": 65_577,  # all but RINGS; target: under 51,000
+    "all": 91_377,  # target: under 69,000
 }
 COMMENTS = 0.8  # own-line comments per 100 lines of code; target: 4
 # What becomes packages around the core, which never imports them.

@@ -14,8 +14,7 @@ from hfcomp.analysis.audit.checks import Check, Example, share, unchecked
 from hfcomp.analysis.audit.decided import by_chance, decided, signs_of
 from hfcomp.analysis.audit.reading import AuditSet
 from hfcomp.data.image_ids import photograph_key
-from hfcomp.evaluation.blind.bigrams import BigramModel, CountedCaptions, words_of_text
-from hfcomp.evaluation.blind.rules import TEXT_RULES
+from hfcomp.evaluation.blind.rules import TEXT_RULES, BigramModel, CountedCaptions, words_of_text
 from hfcomp.reporting.report import Table
 
 FOLDS = 5

@@ -24,7 +24,7 @@ from hfcomp.data.overlap.image_columns import each_cell
 from hfcomp.data.pair_table import choose_captions, pair_table
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
-from hfcomp.evaluation.encoding.cells import is_missing
+from hfcomp.evaluation.cells import is_missing
 from hfcomp.evaluation.evaluator import Loaded, load_benchmark
 from hfcomp.evaluation.spec import Folders, Unavailable
 from hfcomp.reading import nearest

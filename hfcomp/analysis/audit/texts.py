@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from hfcomp.analysis.audit.checks import Check, Example, share
-from hfcomp.evaluation.blind.bigrams import words_of_text
+from hfcomp.evaluation.blind.rules import words_of_text
 
 Words = tuple[str, ...]
 

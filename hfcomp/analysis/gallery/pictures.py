@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 
 from hfcomp.analysis.gallery.rows import ShownRows, row_id
 from hfcomp.data.images import Unreadable, decode_image
-from hfcomp.evaluation.encoding.damaged import THREADS
+from hfcomp.evaluation.cells import THREADS
 from hfcomp.reporting.pages.page import Cell, Thumbnail, Thumbnails, mask_overlay, thumbnail
 
 

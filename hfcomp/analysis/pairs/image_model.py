@@ -20,8 +20,8 @@ from transformers import AutoConfig, AutoImageProcessor
 from hfcomp.analysis.pairs.pretrained import find_device, load_model
 from hfcomp.data.images import is_tiny
 from hfcomp.data.pixels import PixelTransform
+from hfcomp.evaluation.cells import decoded, distinct, image_key
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.content import decoded, distinct, image_key
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.encoding.evaluated_model import NOT_FINITE
 from hfcomp.evaluation.encoding.identity import identity

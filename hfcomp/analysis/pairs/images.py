@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from hfcomp.analysis.pairs.items import PairSet, image_features
 from hfcomp.data.images import Unreadable
-from hfcomp.evaluation.encoding.damaged import CellsWithout, damaged_images
+from hfcomp.evaluation.cells import CellsWithout, damaged_images
 from hfcomp.evaluation.encoding.embed import Indexed
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from transformers import AutoModel
 
-from hfcomp.evaluation.encoding.models import check_device
+from hfcomp.evaluation.models import check_device
 from hfcomp.modeling.weight_checks import damage_named, no_report
 from hfcomp.reading import check_place
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from hfcomp.analysis.pairs.images import ImageEncoder, PairImages
 from hfcomp.analysis.pairs.items import PairSet
 from hfcomp.analysis.pairs.words import word_edit_distance, words_of
-from hfcomp.evaluation.encoding.cosines import Numbers, indexed_cosines
 from hfcomp.evaluation.encoding.embed import Embedder, Indexed
+from hfcomp.evaluation.encoding.embedded import Numbers, indexed_cosines
 from hfcomp.metrics.choice import all_higher
 
 CAPTION_IMAGE, NEGATIVE_IMAGE = "caption and image", "negative caption and image"

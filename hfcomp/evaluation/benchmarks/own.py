@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hfcomp.evaluation.encoding.cells import is_missing
-from hfcomp.evaluation.protocols.pair_retrieval import PairsAndNegatives
-from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Folders, Origin
+from hfcomp.evaluation.cells import is_missing
+from hfcomp.evaluation.protocols.retrieval import PairsAndNegatives
+from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Data, Folders, Origin
 from hfcomp.reading import may_be_hub_id
 
 if TYPE_CHECKING:
@@ -72,8 +72,10 @@ def own_benchmark(
 
 
 @dataclass(frozen=True)
-class OwnData:
+class OwnData(Data):
     """Rows in the column contract; the attributes are those of [`own_benchmark`]."""
+
+    is_own = True
 
     source: str
     split: str | None = None

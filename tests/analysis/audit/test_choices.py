@@ -21,7 +21,7 @@ from hfcomp.analysis.audit.choices import (
 from hfcomp.analysis.audit.decided import by_chance
 from hfcomp.analysis.audit.limits import parse_limits
 from hfcomp.analysis.audit.reading import audit_set
-from hfcomp.evaluation.blind.bigrams import CountedCaptions
+from hfcomp.evaluation.blind.rules import CountedCaptions
 from tests.analysis.audit import sets
 
 

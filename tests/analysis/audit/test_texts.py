@@ -7,7 +7,7 @@ import pandas as pd
 
 from hfcomp.analysis.audit.texts import duplicate_texts, near_duplicate_texts
 from hfcomp.analysis.pairs.words import word_edit_distance
-from hfcomp.evaluation.blind.bigrams import words_of_text
+from hfcomp.evaluation.blind.rules import words_of_text
 
 
 def table(texts: list[str], images: list[str] | None = None) -> pd.DataFrame:
