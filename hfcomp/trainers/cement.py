@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from hfcomp.losses import cement_loss, fermi_dirac_margin, inverse_margin, static_margin
-from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
-from hfcomp.trainers.config import SOURCE
+from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.trainers.config import SOURCE, CompositionalConfig
 
 MARGINS = ("adaptive", "static", "inverse", "none")
 RATED_MARGINS = ("adaptive", "inverse")  # depend on the ratings of rows

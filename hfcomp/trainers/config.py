@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from transformers import TrainingArguments
 
-from hfcomp._help import own_help
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.replay import count_replay_rows
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess
 from hfcomp.trainers._support.adapters import check_adapter_fields
 from hfcomp.trainers._support.execution import check_execution_fields
-from hfcomp.trainers._support.sharding.checks import check_loading
+from hfcomp.trainers._support.fsdp_checks import check_loading
+from hfcomp.trainers._support.transformers_internals import JSON_FIELDS
 from hfcomp.trainers.trackers import check_trackers
 from hfcomp.trainers.weight_average import WeightAverage
 
@@ -36,7 +36,7 @@ def setting(value: Any, source: str) -> Any:
 
 
 @dataclass
-class CompositionalConfig(TrainingArguments, metaclass=own_help(TrainingArguments)):
+class CompositionalConfig(TrainingArguments):
     """Arguments of every trainer of hfcomp: transformers' `TrainingArguments` and what a contrastive batch needs.
 
     The optimiser's defaults are for fine-tuning a pretrained CLIP with hard negatives: NegCLIP's, where no paper of
@@ -214,7 +214,7 @@ class CompositionalConfig(TrainingArguments, metaclass=own_help(TrainingArgument
     draws_captions = True
     # Whether rows of a general set can join the batch: not where the objective trains on texts only.
     replays = True
-    _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "column_names"]
+    _VALID_DICT_FIELDS = [*JSON_FIELDS, "column_names"]
 
     def __post_init__(self) -> None:
         if not torch.accelerator.is_available():
@@ -334,6 +334,11 @@ def _check_replay(args: CompositionalConfig) -> None:
         raise ValueError(
             f"{start} with dataloader_drop_last=False: only whole batches have replay rows. Set it to true."
         )
+
+
+def seed_of_order(args: CompositionalConfig) -> int:
+    """The seed of all draws of rows: `data_seed`, or `seed` where it is not set."""
+    return args.data_seed if args.data_seed is not None else args.seed
 
 
 def objective_fields(config_class: type) -> list[Field[Any]]:

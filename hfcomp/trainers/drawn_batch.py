@@ -13,8 +13,10 @@ from hfcomp.data.draws.epochs import EpochOrder
 from hfcomp.data.draws.negatives import DrawnNegatives
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS, NeighbourOrder, Neighbours
-from hfcomp.trainers._support.own_order import seed_of_order, with_epochs
-from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers._support.sampling import with_epochs
+from hfcomp.trainers._support.transformers_internals import train_batch_size
+from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.trainers.config import CompositionalConfig, seed_of_order
 
 logger = logging.get_logger(__name__)
 
@@ -90,13 +92,13 @@ class DrawnBatchTrainer(CompositionalTrainer):
             _warn_of_missing(self.neighbours)
         return DrawnNegatives(rows, seed=seed_of_order(args)) if args.draw_negatives else rows
 
-    def row_order(self, order: Sampler | None) -> Sampler | None:
+    def row_order(self, order: Sampler) -> Sampler:
         """Adds the sampled neighbour rows, and epochs for sampling negatives."""
         if self.neighbours is None and not self.args.draw_negatives:
             return order
         order = with_epochs(order, seed_of_order(self.args))
         if self.neighbours is not None:
-            batch_size = self._train_batch_size * self.args.world_size
+            batch_size = train_batch_size(self) * self.args.world_size
             number, seed = self.args.num_neighbours, seed_of_order(self.args)
             order = NeighbourOrder(order, self.neighbours, number=number, batch_size=batch_size, seed=seed)
             self.neighbour_order = order

@@ -17,9 +17,9 @@ from hfcomp.data.concepts.level_names import level_columns, level_names
 from hfcomp.data.groups import GROUP_COLUMNS, BatchGroups, GroupOrder, Groups, rows_per_process
 from hfcomp.data.loading import TrainingRows
 from hfcomp.distributed import gather, rank, world_size
-from hfcomp.trainers._support.own_order import seed_of_order
-from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
-from hfcomp.trainers.config import SOURCE
+from hfcomp.trainers._support.replay import replay_rows
+from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.trainers.config import SOURCE, CompositionalConfig, seed_of_order
 
 logger = logging.get_logger(__name__)
 
@@ -114,7 +114,8 @@ class GroupedTrainer(CompositionalTrainer):
 
     def setup(self, args: GroupedConfig, backbone: nn.Module) -> None:
         """Fixes where the global batch has its groups."""
-        self.groups = BatchGroups(args.groups_per_batch, args.pairs_per_group, self.replay_rows(args))
+        replayed = replay_rows(args, args.per_device_train_batch_size)
+        self.groups = BatchGroups(args.groups_per_batch, args.pairs_per_group, replayed)
 
     def pairs_of_groups(self, inputs: dict[str, Any]) -> torch.Tensor:
         """Which rows of the global batch are pairs, and not repeats that fill up a small group.
@@ -148,7 +149,7 @@ class GroupedTrainer(CompositionalTrainer):
     def check_epoch(self, batch: int) -> None:
         """Nothing to refuse: an epoch is made of whole batches, and `training_rows` has logged what it leaves out."""
 
-    def row_order(self, order: Sampler | None) -> Sampler:
+    def row_order(self, order: Sampler) -> Sampler:
         """Groups and their hard negatives."""
         return self.group_order
 

@@ -22,9 +22,8 @@ from hfcomp.losses import radial_entailment_loss
 from hfcomp.losses.entailment import angles
 from hfcomp.modeling import Features, encode_texts
 from hfcomp.trainers._support.frozen_text import FrozenText
-from hfcomp.trainers._support.own_order import seed_of_order
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.config import SOURCE, CompositionalConfig, setting
+from hfcomp.trainers.config import SOURCE, CompositionalConfig, seed_of_order, setting
 
 logger = logging.get_logger(__name__)
 

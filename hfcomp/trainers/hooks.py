@@ -29,9 +29,9 @@ from hfcomp.data.urls import UrlAccess
 from hfcomp.fields import FIELDS, Features, columns_of
 from hfcomp.trainers._support.execution import text_multiple
 from hfcomp.trainers._support.metrics import embedding_metrics
-from hfcomp.trainers._support.own_order import seed_of_order
 from hfcomp.trainers._support.row_report import missing_negative_images
-from hfcomp.trainers.config import CompositionalConfig
+from hfcomp.trainers._support.transformers_internals import train_batch_size
+from hfcomp.trainers.config import CompositionalConfig, seed_of_order
 
 logger = logging.get_logger(__name__)
 
@@ -220,11 +220,11 @@ class ObjectiveHooks:
             return rows
         return DrawnCrops(rows, seed=seed_of_order(args), smallest=args.random_crop)
 
-    def row_order(self, order: Sampler | None) -> Sampler | None:
-        """The order of the training rows. A custom one receives the epoch by `set_epoch`.
+    def row_order(self, order: Sampler) -> Sampler:
+        """The order of the training rows. A custom one receives the epoch by `set_epoch`; a stream has none.
 
         Args:
-            order: what transformers takes; `None` for a stream.
+            order: what the config asks for.
         """
         return order
 
@@ -282,7 +282,7 @@ class ObjectiveHooks:
         if number < batch:
             raise ValueError(
                 f"the training set has {number} rows, fewer than one batch of {batch} "
-                f"({self._train_batch_size} on each of {self.args.world_size} processes). "
+                f"({train_batch_size(self)} on each of {self.args.world_size} processes). "
                 "Lower per_device_train_batch_size."
             )
         if number % batch:

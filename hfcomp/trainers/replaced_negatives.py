@@ -11,6 +11,7 @@ from torch import nn
 from hfcomp.losses import replaced_negative_loss
 from hfcomp.modeling import Features
 from hfcomp.trainers._support.slots import BatchInStep, draw_slots, to_device
+from hfcomp.trainers._support.transformers_internals import train_batch_size
 from hfcomp.trainers.base import CompositionalTrainer
 from hfcomp.trainers.config import SOURCE, CompositionalConfig, setting
 
@@ -60,7 +61,7 @@ class ReplacedNegativesTrainer(CompositionalTrainer):
 
     def get_train_dataloader(self) -> Any:
         """The training batches; refuses more negatives than a row has other texts."""
-        batch = self._train_batch_size * self.args.world_size
+        batch = train_batch_size(self) * self.args.world_size
         if self.args.num_negatives >= batch:
             raise ValueError(
                 f"num_negatives={self.args.num_negatives}, but an image of a batch of {batch} rows has {batch - 1} "

@@ -13,7 +13,6 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from tqdm.auto import tqdm
 from transformers import TrainerCallback
 
-from hfcomp._help import own_help
 from hfcomp.distributed.shards import own_part, part_like, whole_of
 from hfcomp.modeling.weight_checks import check_same, read_tensors
 from hfcomp.writing import replacing
@@ -21,7 +20,7 @@ from hfcomp.writing import replacing
 AVERAGE_FILE = "weight_average.safetensors"
 
 
-class WeightAverage(TrainerCallback, metaclass=own_help(TrainerCallback)):
+class WeightAverage(TrainerCallback):
     """Averages the trained weights over the steps of a trainer of hfcomp, and makes the average the final model.
 
     After step t the average is a_t = decay * a_(t-1) + (1 - decay) * w_t, with a_start = w_start; with `start=0` these

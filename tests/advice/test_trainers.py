@@ -20,8 +20,8 @@ from hfcomp.data.loading import load_training_set
 from hfcomp.data.row_values import row_fields
 from hfcomp.trainers._support import model_checks
 from hfcomp.trainers._support.frozen_text import FrozenText
-from hfcomp.trainers._support.sharding.checks import check_plugin, check_run
-from hfcomp.trainers._support.sharding.optimizer import SplitOptimizer
+from hfcomp.trainers._support.fsdp_checks import check_plugin, check_run
+from hfcomp.trainers._support.sharded_weights import SplitOptimizer
 from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.c2lip import C2LIPTrainer
 from hfcomp.trainers.ce_clip import CEClipTrainer
@@ -133,7 +133,7 @@ def test_half_precision(advice, clip, train, rows, caplog):
     assert "small updates" not in caplog.text
 
 
-@follows("hfcomp/trainers/_support/own_order.py", "so that it would save nothing. Leave it out.")
+@follows("hfcomp/trainers/_support/sampling.py", "so that it would save nothing. Leave it out.")
 @follows(
     "hfcomp/trainers/info_nce.py", "Set sigmoid=False for InfoNCE with them on this model, or leave num_negatives"
 )
@@ -330,15 +330,15 @@ def test_a_margin_at_its_floor(advice, make, rows, caplog):
 
 
 @follows(
-    "hfcomp/trainers/_support/sharding/checks.py",
+    "hfcomp/trainers/_support/fsdp_checks.py",
     "it renames the weights. Set it to false, and gradient_checkpointing to true",
 )
 @follows(
-    "hfcomp/trainers/_support/sharding/checks.py",
+    "hfcomp/trainers/_support/fsdp_checks.py",
     "sharded weights cannot be joined for another trial. Set mini_batch_size",
 )
 @follows(
-    "hfcomp/trainers/_support/sharding/optimizer.py", "Set optim=adamw_torch_fused (the default), adamw_torch or sgd."
+    "hfcomp/trainers/_support/sharded_weights.py", "Set optim=adamw_torch_fused (the default), adamw_torch or sgd."
 )
 def test_settings_of_sharded_runs(advice, clip, tmp_path):
     """Whole runs are in tests/distributed."""

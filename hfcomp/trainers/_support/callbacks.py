@@ -1,8 +1,9 @@
-"""Callbacks that every trainer of hfcomp installs."""
+"""The callbacks of a trainer: those that all have, and those that its config asks for."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,6 +13,9 @@ from transformers.trainer_utils import has_length
 
 from hfcomp.data.streaming import StreamedRows
 from hfcomp.distributed.shards import is_sharded, own_part
+from hfcomp.trainers._support.hub_pushes import HubPushes
+from hfcomp.trainers.profiling.callback import StepProfiler
+from hfcomp.trainers.weight_average import WeightAverage
 
 # A rate below it, as the configs' defaults are for whole models, is reported where an adapter is trained.
 LOW_FOR_ADAPTERS = 1e-5
@@ -133,3 +137,28 @@ class LogBeforeSave(TrainerCallback):
         control.should_log = control.should_log or control.should_save
 
     on_epoch_end = on_step_end
+
+
+def default_callbacks(trainer: Any) -> Iterator[TrainerCallback]:
+    """The callbacks of every trainer and those that its config asks for, in the order in which they are called.
+
+    Args:
+        trainer: whose `args`, `model` and `weights` are there.
+    """
+    args, model = trainer.args, trainer.model
+    yield LogBeforeSave()
+    yield SizeAtStart()
+    yield SkipTrainedBatches()
+    if isinstance(trainer.weights, TrainerCallback):
+        yield trainer.weights
+    if args.weight_average_decay is not None:
+        yield WeightAverage(args.weight_average_decay, args.weight_average_start)
+    maximum = args.max_logit_scale
+    if maximum is None:
+        maximum = math.inf if model.config.model_type == "siglip" else 100.0
+    if math.isfinite(maximum) and model.plain.logit_scale.requires_grad:
+        yield LogitScaleClamp(model.plain.logit_scale, maximum)
+    if args.push_to_hub:
+        yield HubPushes(trainer)
+    if args.profile:
+        yield StepProfiler(trainer)  # last: the others' work is part of a step

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from accelerate.utils import TorchDynamoPlugin
 from torch import nn
 from transformers.utils import is_flash_attn_2_available
 
 from hfcomp.modeling import DualEncoder
 from hfcomp.modeling.checkpoints import is_peft
+from hfcomp.trainers._support.transformers_internals import compile_nothing
 
 ATTENTION = ("sdpa", "eager", "flash_attention_2")
 COMPILED_MULTIPLE = 8
@@ -77,7 +77,7 @@ def compile_towers(trainer: Any) -> None:
     args, model = trainer.args, trainer.model
     if not args.torch_compile:
         return
-    trainer.accelerator.state.dynamo_plugin = TorchDynamoPlugin(backend="no")
+    compile_nothing(trainer.accelerator)
     for tower in _towers(model):
         tower.compile(
             backend=args.torch_compile_backend, mode=args.torch_compile_mode, fullgraph=True, isolate_recompiles=True

@@ -1,94 +1,75 @@
-"""Pushes to the Hub: as transformers', without the pickle of the arguments, and with a card of the method."""
+"""Pushes of checkpoints to the Hub while a model trains."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from transformers import TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy, SaveStrategy
-from transformers.utils import PushInProgress, hf_api
+from transformers.utils import PushInProgress, hf_api, logging
 
-from hfcomp.reporting.cards.card import write_card
-from hfcomp.trainers._support.model_card import as_list, trainer_card
+logger = logging.get_logger(__name__)
 
 # Not of the model: underscored files are caches, and pickles run code where they are read.
 LEFT_OUT = ["_*", f"{PREFIX_CHECKPOINT_DIR}-*", "training_args.bin"]
 LAST_CHECKPOINT = "last-checkpoint"
 
 
-class HubPushes:
-    """`Trainer` with `push_to_hub=True`, whose checkpoints bring no `training_args.bin` into the repository."""
+class HubPushes(TrainerCallback):
+    """Pushes model and checkpoint of a training with `push_to_hub=True`, as its `hub_strategy` says.
 
-    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        """Pushes the model after a checkpoint, as `hub_strategy` says, while training goes on."""
-        args = self.args
-        if args.hub_strategy == HubStrategy.END:
+    As transformers does it, but without `training_args.bin`, and with the objective's state and a card of the method.
+
+    Args:
+        trainer: the trainer, whose config is the one that the user gave.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+        self._strategy = trainer.args.hub_strategy
+        self._uploads = PushInProgress()
+
+    def wait(self) -> None:
+        """Waits for uploads, which read the files of `output_dir`."""
+        if not self._uploads.is_done():
+            logger.info("Waiting for a push to the Hub to finish.")
+        self._uploads.wait_until_done()
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Starts the uploads; training goes on meanwhile."""
+        trainer = self._trainer
+        if self._strategy == HubStrategy.END:
             return
-        if self.is_fsdp_enabled:  # joining the weights takes all processes
-            self.save_model(_internal_call=True)
-        if not self.is_world_process_zero():
+        if trainer.weights.is_sharded:  # joining the weights takes all processes
+            trainer.save_model(_internal_call=True)
+        if not state.is_world_process_zero or (not self._uploads.is_done() and not args.hub_always_push):
             return
-        is_pushing = self.push_in_progress is not None and not self.push_in_progress.is_done()
-        if is_pushing and not args.hub_always_push:
-            return
-        self.callback_handler.on_push_begin(args, self.state, self.control)
-        if not self.is_fsdp_enabled:
-            self.save_model(_internal_call=True)
+        trainer.callback_handler.on_push_begin(args, state, control)
+        if not trainer.weights.is_sharded:
+            trainer.save_model(_internal_call=True)
         by_steps = args.save_strategy == SaveStrategy.STEPS
-        at = f"step {self.state.global_step}" if by_steps else f"epoch {int(self.state.epoch)}"
+        at = f"step {state.global_step}" if by_steps else f"epoch {int(state.epoch)}"
         message = f"Training in progress, {at}"
         jobs = [self._start_upload(args.output_dir, message, ignore_patterns=LEFT_OUT)]
-        if args.hub_strategy in (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS):
-            is_last = args.hub_strategy == HubStrategy.CHECKPOINT
-            place = LAST_CHECKPOINT if is_last else Path(checkpoint_folder).name
-            jobs.append(self._start_upload(checkpoint_folder, f"{message}, checkpoint", path_in_repo=place))
-        self.push_in_progress = PushInProgress(jobs)
+        if self._strategy in (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS):
+            checkpoint = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+            place = LAST_CHECKPOINT if self._strategy == HubStrategy.CHECKPOINT else checkpoint.name
+            jobs.append(self._start_upload(checkpoint, f"{message}, checkpoint", path_in_repo=place))
+        self._uploads = PushInProgress(jobs)
 
-    def _start_upload(self, folder: str, message: str, **how: Any) -> Any:
-        """An upload in a thread of its own."""
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Waits for the last upload."""
+        self.wait()
+
+    def _start_upload(self, folder: str | Path, message: str, **how: Any) -> Any:
+        args = self._trainer.args
         return hf_api().upload_folder(
-            repo_id=self.hub_model_id,
+            repo_id=self._trainer.hub_model_id,
             folder_path=folder,
             commit_message=message,
-            token=self.args.hub_token,
-            revision=self.args.hub_revision,
+            token=args.hub_token,
+            revision=args.hub_revision,
             run_as_future=True,
             **how,
         )
-
-    def create_model_card(
-        self,
-        language: str | None = None,
-        license: str | None = None,
-        tags: str | list[str] | None = None,
-        model_name: str | None = None,
-        finetuned_from: str | None = None,
-        tasks: str | list[str] | None = None,
-        dataset_tags: str | list[str] | None = None,
-        dataset: str | list[str] | None = None,
-        dataset_args: str | list[str] | None = None,
-    ) -> None:
-        """Writes the model card in `output_dir`, as `push_to_hub` does; one that was changed by hand stays.
-
-        Args:
-            language: of the texts, as `en`.
-            license: of the model, as `apache-2.0`.
-            tags: further ones.
-            model_name: not used: the card is named after the method.
-            finetuned_from: the base, where the model does not say it.
-            tasks: further tags.
-            dataset_tags: ids of the training data on the Hub, where the rows do not say it.
-            dataset: likewise.
-            dataset_args: not used.
-        """
-        if not self.is_world_process_zero():
-            return
-        card = trainer_card(
-            self,
-            base=finetuned_from,
-            datasets=[*as_list(dataset_tags), *as_list(dataset)],
-            tags=[*as_list(tags), *as_list(tasks)],
-            language=language,
-            license=license,
-        )
-        write_card(Path(self.args.output_dir), card)

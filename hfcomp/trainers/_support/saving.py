@@ -1,0 +1,96 @@
+"""Saving a trainer's model: plain files that transformers reads without hfcomp, in checkpoints and at the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hfcomp.modeling import DualEncoder
+from hfcomp.reporting.cards.card import write_card
+from hfcomp.trainers._support.hub_pushes import HubPushes
+from hfcomp.trainers._support.model_card import as_list, trainer_card
+from hfcomp.trainers._support.transformers_internals import AdaptedTrainer
+from hfcomp.trainers.weight_average import WeightAverage
+
+
+class SavingTrainer(AdaptedTrainer):
+    """transformers' Trainer that saves plain models, with whatever callbacks and the objective add to a checkpoint."""
+
+    def whole_model(self, *, kept: bool = True) -> DualEncoder:
+        """The model with all its weights: itself, or a copy on the CPU of one that FSDP shards.
+
+        A collective where it is sharded: all processes have to call it, also those that do not need the copy.
+
+        Args:
+            kept: whether this process needs it; else it gets weights without values.
+        """
+        return self.weights.whole_model(kept=kept)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Saves the model, its processor and the objective's state, and beside them a model card, as `README.md`.
+
+        With FSDP all processes have to call it.
+        """
+        folder, saves = Path(output_dir or self.args.output_dir), self.args.should_save
+        is_checkpoint = _internal_call and output_dir is not None
+        if is_checkpoint:
+            self.check_finite()
+        model = self.whole_model(kept=saves)
+        if saves:
+            folder.mkdir(parents=True, exist_ok=True)
+            for pushes in self._callbacks_of(HubPushes):
+                pushes.wait()
+            model.save_pretrained(folder)
+            self.processing_class.save_pretrained(folder)
+        if is_checkpoint:
+            for average in self._callbacks_of(WeightAverage):
+                average.save(folder, self.model, writes=saves)
+            if saves:
+                self.after_save(folder)
+        if not _internal_call:
+            if self.args.push_to_hub:
+                self.push_to_hub(commit_message="Model save", revision=self.args.hub_revision)
+            if saves:
+                write_card(folder, trainer_card(self))
+
+    def load_checkpoint(self, folder: Path) -> None:
+        """Loads the weights of a checkpoint, and what callbacks and the objective wrote beside them."""
+        super().load_checkpoint(folder)
+        for average in self._callbacks_of(WeightAverage):
+            average.load(folder)
+        self.after_load(folder)
+
+    def _callbacks_of(self, kind: type) -> list[Any]:
+        return [callback for callback in self.callback_handler.callbacks if isinstance(callback, kind)]
+
+    def create_model_card(
+        self,
+        language: str | None = None,
+        license: str | None = None,
+        tags: str | list[str] | None = None,
+        model_name: str | None = None,
+        finetuned_from: str | None = None,
+        tasks: str | list[str] | None = None,
+        dataset_tags: str | list[str] | None = None,
+        dataset: str | list[str] | None = None,
+        dataset_args: str | list[str] | None = None,
+    ) -> None:
+        """Writes the model card in `output_dir`, as `push_to_hub` does; one that was changed by hand stays.
+
+        Args:
+            language: of the texts, as `en`.
+            license: of the model, as `apache-2.0`.
+            tags: further ones.
+            model_name: not used: the card is named after the method.
+            finetuned_from: the base, where the model does not say it.
+            tasks: further tags.
+            dataset_tags: ids of the training data on the Hub, where the rows do not say it.
+            dataset: likewise.
+            dataset_args: not used.
+        """
+        if not self.is_world_process_zero():
+            return
+        data, further = [*as_list(dataset_tags), *as_list(dataset)], [*as_list(tags), *as_list(tasks)]
+        facts = {"language": language, "license": license}
+        card = trainer_card(self, base=finetuned_from, datasets=data, tags=further, **facts)
+        write_card(Path(self.args.output_dir), card)
