@@ -15,8 +15,7 @@ from transformers.utils import logging
 from hfcomp.data.columns import NEGATIVE_KINDS
 from hfcomp.losses import LearnedMargin, RunningThreshold, ahnpl_loss, perturb_image
 from hfcomp.modeling import Features
-from hfcomp.trainers._support.frozen_text import FrozenText
-from hfcomp.trainers._support.reference_text import ReferenceText, WithReferenceText
+from hfcomp.trainers._support.reference_text import FrozenText, ReferenceText, WithReferenceText
 from hfcomp.trainers.config import SOURCE, CompositionalConfig, setting
 from hfcomp.trainers.thresholds import ThresholdTrainer
 

@@ -20,12 +20,17 @@ from hfcomp.distributed.shards import own_part
 from hfcomp.fields import Features
 from hfcomp.modeling import DualEncoder, freeze_towers, load_backbone, load_processor
 from hfcomp.reading import nearest
-from hfcomp.trainers._support.adapters import check_used, with_adapter
 from hfcomp.trainers._support.callbacks import default_callbacks
-from hfcomp.trainers._support.changed_weights import ChangedWeights
-from hfcomp.trainers._support.execution import compile_towers, set_attention
 from hfcomp.trainers._support.gathering import first_rows, over_processes
-from hfcomp.trainers._support.model_checks import align_special_tokens, check_processes, check_trainable
+from hfcomp.trainers._support.model_setup import (
+    align_special_tokens,
+    check_processes,
+    check_trainable,
+    check_used,
+    compile_towers,
+    set_attention,
+    with_adapter,
+)
 from hfcomp.trainers._support.replay import add_replay, check_replay, named_rows, replay_rows
 from hfcomp.trainers._support.row_report import (
     check_boxes,
@@ -37,7 +42,7 @@ from hfcomp.trainers._support.row_report import (
 from hfcomp.trainers._support.sampling import EpochSampling, sample_epochs
 from hfcomp.trainers._support.saving import SavingTrainer
 from hfcomp.trainers._support.sharded_weights import make_weights
-from hfcomp.trainers._support.step_log import StepLog
+from hfcomp.trainers._support.step_log import ChangedWeights, StepLog
 from hfcomp.trainers._support.transformers_internals import (
     forget_preparation,
     prepared_loader,

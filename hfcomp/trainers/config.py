@@ -12,9 +12,8 @@ from transformers import TrainingArguments
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.replay import count_replay_rows
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess
-from hfcomp.trainers._support.adapters import check_adapter_fields
-from hfcomp.trainers._support.execution import check_execution_fields
 from hfcomp.trainers._support.fsdp_checks import check_loading
+from hfcomp.trainers._support.model_setup import check_adapter_fields, check_execution_fields
 from hfcomp.trainers._support.transformers_internals import JSON_FIELDS
 from hfcomp.trainers.trackers import check_trackers
 from hfcomp.trainers.weight_average import WeightAverage

@@ -21,7 +21,7 @@ from hfcomp.data.loading import TrainingRows
 from hfcomp.losses import radial_entailment_loss
 from hfcomp.losses.entailment import angles
 from hfcomp.modeling import Features, encode_texts
-from hfcomp.trainers._support.frozen_text import FrozenText
+from hfcomp.trainers._support.reference_text import FrozenText
 from hfcomp.trainers.base import CompositionalTrainer
 from hfcomp.trainers.config import SOURCE, CompositionalConfig, seed_of_order, setting
 

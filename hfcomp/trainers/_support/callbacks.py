@@ -13,7 +13,7 @@ from transformers.trainer_utils import has_length
 
 from hfcomp.data.streaming import StreamedRows
 from hfcomp.distributed.shards import is_sharded, own_part
-from hfcomp.trainers._support.hub_pushes import HubPushes
+from hfcomp.trainers._support.saving import HubPushes
 from hfcomp.trainers.profiling import StepProfiler
 from hfcomp.trainers.weight_average import WeightAverage
 
