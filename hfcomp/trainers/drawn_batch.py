@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch.utils.data import Sampler
@@ -16,7 +16,7 @@ from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS, NeighbourOrder, Neighbours
 from hfcomp.trainers._support.sampling import with_epochs
 from hfcomp.trainers._support.transformers_internals import train_batch_size
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.config import CompositionalConfig, seed_of_order
+from hfcomp.trainers.config import CompositionalConfig, option, seed_of_order
 
 logger = logging.get_logger(__name__)
 
@@ -25,17 +25,14 @@ logger = logging.get_logger(__name__)
 class DrawnBatchConfig(CompositionalConfig):
     """Arguments of trainers with sampled batches."""
 
-    draw_negatives: bool = field(
-        default=False,
-        metadata={"help": "Draw num_negatives of a row's negative captions in each epoch; otherwise the first ones."},
+    draw_negatives: bool = option(
+        False, "Draw num_negatives of a row's negative captions in each epoch; otherwise the first ones."
     )
-    num_neighbours: int = field(
-        default=0,
-        metadata={
-            "help": "Rows that each row brings along in training, drawn from the images that its neighbour_ids name. "
-            "per_device_train_batch_size counts rows without them: the contrastive batch is 1 + num_neighbours times "
-            "as large."
-        },
+    num_neighbours: int = option(
+        0,
+        "Rows that each row brings along in training, drawn from the images that its neighbour_ids name. "
+        "per_device_train_batch_size counts rows without them: the contrastive batch is 1 + num_neighbours times "
+        "as large.",
     )
 
     def __post_init__(self) -> None:

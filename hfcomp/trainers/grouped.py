@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from hfcomp.data.loading import TrainingRows
 from hfcomp.distributed import gather, rank, world_size
 from hfcomp.trainers._support.replay import replay_rows
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.config import SOURCE, CompositionalConfig, seed_of_order
+from hfcomp.trainers.config import CompositionalConfig, option, seed_of_order
 
 logger = logging.get_logger(__name__)
 
@@ -28,20 +28,13 @@ logger = logging.get_logger(__name__)
 class GroupedConfig(CompositionalConfig):
     """Arguments of every trainer whose batches are groups. The two sizes are those of CLEAR GLASS (Table 2)."""
 
-    groups_per_batch: int = field(
-        default=2,
-        metadata={
-            "help": "Groups of a global batch: one and its hard negatives. At least 2.",
-            SOURCE: "the paper, Table 2",
-        },
+    groups_per_batch: int = option(
+        2, "Groups of a global batch: one and its hard negatives. At least 2.", "the paper, Table 2"
     )
-    pairs_per_group: int = field(default=10, metadata={"help": "Pairs of each group.", SOURCE: "the paper, Table 2"})
-    minimum_group_size: int = field(
-        default=2, metadata={"help": "Rows that a group needs to take part; smaller ones are counted and left out."}
-    )
-    per_device_train_batch_size: int = field(
-        default=0,
-        metadata={"help": "Follows from groups_per_batch and pairs_per_group; another value is refused."},
+    pairs_per_group: int = option(10, "Pairs of each group.", "the paper, Table 2")
+    minimum_group_size: int = option(2, "Rows that a group needs to take part; smaller ones are counted and left out.")
+    per_device_train_batch_size: int = option(
+        0, "Follows from groups_per_batch and pairs_per_group; another value is refused."
     )
 
     def __post_init__(self) -> None:

@@ -69,12 +69,7 @@ class StageProgress(ProgressCallback):
         self.pace = pace
 
     def describe(self, step: int, of: int) -> str:
-        """What stands before the bar.
-
-        Args:
-            step: where the stage stands.
-            of: its steps.
-        """
+        """What stands before the bar."""
         if self.pace is None:
             return self.name
         name = f"stage {self.pace.stage} of {self.pace.stages}: {self.name}"
@@ -128,11 +123,7 @@ def in_words(seconds: float) -> str:
 
 
 def show_in_notebook(trainer: Any) -> None:
-    """Replaces the table that transformers shows in a notebook by one with the numbers of hfcomp, where it shows one.
-
-    Args:
-        trainer: the trainer.
-    """
+    """Replaces the table that transformers shows in a notebook, if it does, by one with the numbers of hfcomp."""
     for one in trainer.callback_handler.callbacks:
         if type(one).__name__ == "NotebookProgressCallback":
             from hfcomp.trainers._support.notebook import NotebookProgress  # needs IPython
@@ -143,13 +134,7 @@ def show_in_notebook(trainer: Any) -> None:
 
 
 def show_progress(trainer: Any, name: str, pace: Pace | None = None) -> None:
-    """Replaces transformers' progress bar; with `disable_tqdm` only warnings are shown.
-
-    Args:
-        trainer: the trainer.
-        name: of the stage.
-        pace: as in `StageProgress`.
-    """
+    """Replaces transformers' progress bar; with `disable_tqdm` only warnings are shown."""
     trainer.remove_callback(ProgressCallback)
     trainer.remove_callback(PrinterCallback)
     if pace is not None and pace.counter is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from hfcomp.losses import replaced_negative_loss
 from hfcomp.modeling import Features
 from hfcomp.trainers._support.transformers_internals import train_batch_size
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.config import SOURCE, CompositionalConfig, setting
+from hfcomp.trainers.config import CompositionalConfig, option, setting
 
 TRAINING, EVALUATION = 0, 1
 
@@ -35,12 +35,8 @@ class ReplacedNegativesConfig(CompositionalConfig):
     adam_beta2: float = setting(0.999, "Adam's own; the paper gives none")
     adam_epsilon: float = setting(1.0e-8, "Adam's own; the paper gives none")
     max_grad_norm: float = setting(1.0, "ours, as transformers'; the paper gives none")
-    num_negatives: int = field(
-        default=1,
-        metadata={
-            "help": "Texts of an image's row replaced by its own negatives: 1 to 3 are HN1 to HN3.",
-            SOURCE: PAPER,
-        },
+    num_negatives: int = option(
+        1, "Texts of an image's row replaced by its own negatives: 1 to 3 are HN1 to HN3.", PAPER
     )
 
 

@@ -133,14 +133,7 @@ class PicturesAtStart(TrainerCallback):
 
 
 def send_results(names: Sequence[str], run: TrackedRun, *, pictures: Pictures, tables: Mapping[str, Table]) -> None:
-    """Sends pictures and tables as a run of their own.
-
-    Args:
-        names: the trackers, as in `report_to`.
-        run: what it is called.
-        pictures: PNG files by name.
-        tables: header and rows by name.
-    """
+    """Sends pictures and tables as a run of their own."""
     names = [name for name in names if name in TRACKERS]
     if not names:
         return

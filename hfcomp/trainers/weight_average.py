@@ -103,13 +103,7 @@ class WeightAverage(TrainerCallback):
             )
 
     def save(self, folder: Path, model: nn.Module, *, writes: bool) -> None:
-        """Writes the average into a checkpoint; the trainer calls it on all processes.
-
-        Args:
-            folder: of the checkpoint.
-            model: the one that is trained.
-            writes: whether this process is to write it.
-        """
+        """Writes the average into a checkpoint; the trainer calls it on all processes."""
         if self._average is None:
             return
         trained = _trained(model)
@@ -119,11 +113,7 @@ class WeightAverage(TrainerCallback):
                 save_file(state, part, metadata={"format": "pt"})
 
     def load(self, folder: Path) -> None:
-        """Names the checkpoint that the next training continues from; the trainer calls it.
-
-        Args:
-            folder: of the checkpoint.
-        """
+        """Names the checkpoint that the next training continues from; the trainer calls it."""
         self._loaded = folder
 
     def _begin(self, model: nn.Module) -> None:

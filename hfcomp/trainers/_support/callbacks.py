@@ -69,13 +69,7 @@ class SizeAtStart(TrainerCallback):
 
 
 def size_line(args: Any, batch_size: int, loader: Any) -> str:
-    """As `2 processes x 8 = 16 pairs, 96 rows, 6 steps an epoch, device cpu`; a stream has no number of rows.
-
-    Args:
-        args: a config of hfcomp.
-        batch_size: rows of a batch on each process.
-        loader: the training batches of this process.
-    """
+    """As `2 processes x 8 = 16 pairs, 96 rows, 6 steps an epoch, device cpu`; a stream has no number of rows."""
     processes = f"{args.world_size} process{'es' if args.world_size > 1 else ''}"
     notes = f" ({', '.join(args.batch_notes())})" if args.batch_notes() else ""
     if has_length(loader):
@@ -88,22 +82,14 @@ def size_line(args: Any, batch_size: int, loader: Any) -> str:
 
 
 def sharding_line(model: torch.nn.Module) -> str:
-    """As `FSDP2: this process holds 31,000 of 60,000 weights`.
-
-    Args:
-        model: of which weights are split over processes.
-    """
+    """As `FSDP2: this process holds 31,000 of 60,000 weights`."""
     parts = [(own_part(weight.detach()).numel(), weight.numel()) for weight in model.parameters()]
     held, whole = (sum(numbers) for numbers in zip(*parts, strict=True))
     return f"FSDP2: this process holds {held:,} of {whole:,} weights"
 
 
 def adapter_line(model: torch.nn.Module) -> str:
-    """As `An adapter of 24 modules: 12,290 of 60,000 weights are trained (20.5 %)`.
-
-    Args:
-        model: a `DualEncoder` whose backbone is a `PeftModel`.
-    """
+    """As `An adapter of 24 modules: 12,290 of 60,000 weights are trained (20.5 %)`."""
     modules = {name.partition(".lora_")[0] for name, weight in model.named_parameters() if ".lora_" in name}
     trained, whole = (
         sum(weight.numel() for weight in model.parameters() if weight.requires_grad or not only)
@@ -140,11 +126,7 @@ class LogBeforeSave(TrainerCallback):
 
 
 def default_callbacks(trainer: Any) -> Iterator[TrainerCallback]:
-    """The callbacks of every trainer and those that its config asks for, in the order in which they are called.
-
-    Args:
-        trainer: whose `args`, `model` and `weights` are there.
-    """
+    """The callbacks of every trainer and those that its config asks for, in the order in which they are called."""
     args, model = trainer.args, trainer.model
     yield LogBeforeSave()
     yield SizeAtStart()

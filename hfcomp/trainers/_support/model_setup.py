@@ -67,21 +67,13 @@ COMPILED_MULTIPLE = 8
 
 
 def set_attention(backbone: nn.Module, implementation: str | None) -> None:
-    """Chooses the attention of both towers; `None` keeps the model's, which is `sdpa` unless its author chose another.
-
-    Args:
-        backbone: a dual encoder, or a `PeftModel` around one.
-        implementation: one of `ATTENTION`.
-    """
+    """Chooses the attention of both towers; `None` keeps the model's, `sdpa` unless its author chose another."""
     if implementation is not None:
         (backbone.get_base_model() if is_peft(backbone) else backbone).set_attn_implementation(implementation)
 
 
 def check_execution_fields(args: Any) -> None:
     """Refuses values of `attn_implementation` and `pad_to_multiple_of`.
-
-    Args:
-        args: a config of hfcomp.
 
     Raises:
         ValueError: for an unknown backend, one that is not installed or computes in half precision alone, and for a
@@ -103,11 +95,7 @@ def check_execution_fields(args: Any) -> None:
 
 
 def text_multiple(args: Any) -> int:
-    """What the lengths of padded texts are a multiple of: as asked for, else 1, of compiled towers 8.
-
-    Args:
-        args: a config of hfcomp.
-    """
+    """What the lengths of padded texts are a multiple of: as asked for, else 1, of compiled towers 8."""
     if args.pad_to_multiple_of is not None:
         return args.pad_to_multiple_of
     return COMPILED_MULTIPLE if args.torch_compile else 1
@@ -120,9 +108,6 @@ def compile_towers(trainer: Any) -> None:
     names weights `_orig_mod`. A tower is one graph, which is compiled anew when a size changes for the first time and
     is then of any size; its weights keep their names. Towers do not share torch's limit of recompilations with those
     of other models in the process, which an experiment has.
-
-    Args:
-        trainer: whose accelerator is there.
     """
     args, model = trainer.args, trainer.model
     if not args.torch_compile:
@@ -202,9 +187,6 @@ def with_adapter(
 
 def check_used(frozen: Collection[str]) -> None:
     """Refuses a new adapter of which the objective does not use a part.
-
-    Args:
-        frozen: names of the parameters that no used feature depends on.
 
     Raises:
         ValueError: naming the modules.

@@ -35,10 +35,6 @@ COLUMNS = ("image", "caption")
 def check_replay(dataset: Any, args: Any) -> None:
     """Checks a replay set before a model is loaded.
 
-    Args:
-        dataset: In the column contract; None without replay.
-        args: Config of the trainer.
-
     Raises:
         ValueError: for a set without a fraction or the reverse, a missing column, a row without caption or image, or
             fewer images than a batch needs.
@@ -72,13 +68,7 @@ def check_replay(dataset: Any, args: Any) -> None:
 
 
 def add_replay(rows: Any, dataset: Any, args: Any) -> Any:
-    """Training rows of the task with the rows of a replay set, which `replay_order` draws.
-
-    Args:
-        rows: Training rows or a stream; None without a training set.
-        dataset: The replay set, or None.
-        args: Config of the trainer.
-    """
+    """Training rows of the task with the rows of a replay set, which `replay_order` draws."""
     if dataset is None or rows is None:
         return rows
     if isinstance(rows, TransformedRows):
@@ -120,13 +110,7 @@ def replay_rows(args: Any, batch_size: int) -> int:
 
 
 def replay_order(trainer: Any, order: Sampler, rows: ReplayedRows) -> Sampler:
-    """The order of the task's rows with replay rows in every global batch.
-
-    Args:
-        trainer: The trainer.
-        order: With `set_epoch` if epochs differ.
-        rows: Its training rows.
-    """
+    """The order of the task's rows with replay rows in every global batch."""
     args, size = trainer.args, train_batch_size(trainer)
     number, together = replay_rows(args, size), trainer.rows_together(args)
     seed = seed_of_order(args)
@@ -146,12 +130,7 @@ def replay_line(trainer: Any) -> str | None:
 
 
 def named_rows(trainer: Any, rows: list[int]) -> dict[str, list[int]]:
-    """Row numbers of a batch, those of replay rows apart and as places in the replay set.
-
-    Args:
-        trainer: The trainer.
-        rows: As the batch has them.
-    """
+    """Row numbers of a batch, those of replay rows apart and as places in the replay set."""
     if not trainer.args.replay_fraction:
         return {"rows": rows}
     both = replayed(trainer.train_dataset)

@@ -43,10 +43,6 @@ class EpochSampling:
 def sample_epochs(trainer: Any, rows: Any) -> EpochSampling:
     """The order that a config asks for: by strategy, without duplicates, as the objective has it, with replay rows.
 
-    Args:
-        trainer: a `CompositionalTrainer`.
-        rows: its training rows, no stream.
-
     Raises:
         ValueError: for settings that exclude each other, or rows of which no batch can be made.
     """

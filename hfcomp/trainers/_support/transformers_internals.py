@@ -107,9 +107,6 @@ def set_loader_sampler(loader: Any) -> None:
     """Lets a loader pass the epoch to a sampler that accelerate does not know, as it does to its own.
 
     Otherwise a run resumed within an epoch, on several processes, would start with the order of epoch 0.
-
-    Args:
-        loader: as `accelerator.prepare` returned it.
     """
     loader.set_sampler(getattr(loader.batch_sampler, "batch_sampler", loader.batch_sampler).sampler)
 
