@@ -21,8 +21,8 @@ from transformers.utils import ADAPTER_CONFIG_NAME, CONFIG_NAME
 from hfcomp.checksums import read_checked, with_checksum
 from hfcomp.data.publishing import TOKEN, is_absolute, is_on_hub, without_local_paths
 from hfcomp.modeling import OBJECTIVE_STATE_FILE, load_config, load_processor
-from hfcomp.modeling.checkpoints import ADAPTER_FILE
-from hfcomp.modeling.sentence_transformers_files import (
+from hfcomp.modeling.checkpoints import (
+    ADAPTER_FILE,
     MODULE_CONFIG_FILE,
     MODULES_FILE,
     sentence_transformers_files,
