@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
+from accelerate import Accelerator, PartialState
+from accelerate.state import AcceleratorState
+from accelerate.utils import DistributedType
 from torch import nn
 from torch.utils.data import Sampler
 from transformers import Trainer
@@ -115,6 +119,16 @@ def test_every_batch_is_reduced(clip, pairs, tmp_path):
         assert settings.pop("sync_each_batch")
     finally:
         settings.pop("sync_each_batch", None)
+
+
+def test_accelerate_shards_on_cpus(monkeypatch):
+    for state in (PartialState, AcceleratorState):
+        monkeypatch.setattr(state, "_shared_state", dict(state._shared_state))
+    accelerator = Accelerator(cpu=True)
+    trainer = SimpleNamespace(accelerator=accelerator, args=SimpleNamespace(fsdp_plugin_args={"fsdp_version": 2}))
+    internals.shard_on_cpus(trainer)
+    assert trainer.is_fsdp_enabled and accelerator.distributed_type == DistributedType.FSDP
+    assert accelerator.state.fsdp_plugin.fsdp_version == 2
 
 
 def test_transformers_pushes_no_checkpoint_and_the_config_of_the_user_stays(tmp_path):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from hfcomp.losses import centroid_group_loss
-from hfcomp.losses.group_pairwise_released import released_pairwise_group_loss
+from hfcomp.losses.group_pairwise import released_pairwise_group_loss
 from hfcomp.trainers.clear_glass import ClearGlassConfig, ClearGlassTrainer, GroupLoss
 from hfcomp.trainers.config import option
 
