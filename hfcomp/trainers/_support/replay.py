@@ -92,7 +92,7 @@ def add_replay(rows: Any, dataset: Any, args: Any) -> Any:
     return rows
 
 
-def replayed(rows: Any) -> ReplayedRows | None:
+def find_replay(rows: Any) -> ReplayedRows | None:
     """The rows of both sets among training rows that draw captions or crops besides; None without replay."""
     while isinstance(rows, DrawnRows) and not isinstance(rows, ReplayedRows):
         rows = rows.rows
@@ -121,7 +121,7 @@ def replay_order(trainer: Any, order: Sampler, rows: ReplayedRows) -> Sampler:
 
 def replay_line(trainer: Any) -> str | None:
     """How many rows are replayed, for the model card; None without replay."""
-    found = replayed(trainer.train_dataset) or getattr(trainer.train_dataset, "replay", None)
+    found = find_replay(trainer.train_dataset) or getattr(trainer.train_dataset, "replay", None)
     if found is None:
         return None
     size = len(found.replay if isinstance(found, ReplayedRows) else found.rows)
@@ -133,7 +133,7 @@ def named_rows(trainer: Any, rows: list[int]) -> dict[str, list[int]]:
     """Row numbers of a batch, those of replay rows apart and as places in the replay set."""
     if not trainer.args.replay_fraction:
         return {"rows": rows}
-    both = replayed(trainer.train_dataset)
+    both = find_replay(trainer.train_dataset)
     first = STREAMED if both is None else len(both)
     return {
         "rows": [row for row in rows if row < first],

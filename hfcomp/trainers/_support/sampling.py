@@ -14,7 +14,7 @@ from hfcomp.data.draws.lengths import LengthGroupedOrder, text_lengths
 from hfcomp.data.draws.no_duplicates import NoDuplicatesOrder, RowKeys
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.tokenizing import TextTokenizer
-from hfcomp.trainers._support.replay import replay_order, replayed
+from hfcomp.trainers._support.replay import find_replay, replay_order
 from hfcomp.trainers._support.transformers_internals import train_batch_size
 from hfcomp.trainers.config import seed_of_order
 
@@ -53,7 +53,7 @@ def sample_epochs(trainer: Any, rows: Any) -> EpochSampling:
     draws = args.draw_captions or args.random_crop < 1
     if draws and not isinstance(order, EpochOrder):
         order = EpochOrder(with_epochs(order, seed))
-    if (both := replayed(rows)) is not None:
+    if (both := find_replay(rows)) is not None:
         order = replay_order(trainer, with_epochs(order, seed), both)
     return EpochSampling(order, order is not plain or isinstance(plain, LengthGroupedOrder), apart)
 
