@@ -49,10 +49,13 @@ def sample_epochs(trainer: Any, rows: Any) -> EpochSampling:
     args, seed = trainer.args, seed_of_order(trainer.args)
     plain = _plain_order(trainer, rows)
     apart = _without_duplicates(trainer, plain, rows) if args.no_duplicates else None
+    # each order takes the rows of the one before it: neighbors are brought along by rows that are apart already
     order = trainer.row_order(apart or plain)
+    # rows that draw have to hear which epoch they are read in, which an EpochOrder tells them with each index
     draws = args.draw_captions or args.random_crop < 1
     if draws and not isinstance(order, EpochOrder):
         order = EpochOrder(with_epochs(order, seed))
+    # last, since replay rows fill up global batches that are planned
     if (both := find_replay(rows)) is not None:
         order = replay_order(trainer, with_epochs(order, seed), both)
     return EpochSampling(order, order is not plain or isinstance(plain, LengthGroupedOrder), apart)

@@ -37,10 +37,12 @@ class SavingTrainer(AdaptedTrainer):
         folder, saves = Path(output_dir or self.args.output_dir), self.args.should_save
         is_checkpoint = _internal_call and output_dir is not None
         if is_checkpoint:
+            # before the first file: a checkpoint with a NaN would be what a run resumes from
             self.check_finite()
         model = self.whole_model(kept=saves)
         if saves:
             folder.mkdir(parents=True, exist_ok=True)
+            # an upload in a thread still reads the files that are written next
             for pushes in self._callbacks_of(HubPushes):
                 pushes.wait()
             model.save_pretrained(folder)

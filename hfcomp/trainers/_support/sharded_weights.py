@@ -114,7 +114,7 @@ class ShardedWeights(PlainWeights, TrainerCallback):
         for parameter in scalars:
             parameter.data = parameter.data.to(device)
             if parameter.requires_grad:
-                # FSDP2 averages what it splits; these are its business no more
+                # FSDP2 averages the gradients of what it splits, and of nothing else
                 parameter.register_post_accumulate_grad_hook(self._average)
         # accelerate takes modules and ignores their parameters
         plugin.ignored_modules = [nn.ParameterList(scalars)]
@@ -151,6 +151,7 @@ class ShardedWeights(PlainWeights, TrainerCallback):
         state = {
             name: whole_of(value.detach()).to("cpu" if kept else "meta") for name, value in model.state_dict().items()
         }
+        # saved by the code that saves a model of one process, so the files cannot differ
         whole = copy.deepcopy(self._whole_shape)
         whole.load_state_dict(state, assign=True)
         return whole
