@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -123,9 +123,6 @@ def _towers(model: DualEncoder) -> list[nn.Module]:
     return [model.plain.vision_model, model.plain.text_model]
 
 
-if TYPE_CHECKING:
-    from hfcomp.trainers.config import CompositionalConfig
-
 # Features that come out of each tower.
 FEATURES = {
     "image": {"image_embeds", "negative_image_embeds", "tokens"},
@@ -135,7 +132,7 @@ FEATURES = {
 DEFAULTS = {"lora_rank": 16, "lora_alpha": None, "lora_dropout": 0.0, "lora_targets": None}
 
 
-def check_adapter_fields(args: CompositionalConfig) -> None:
+def check_adapter_fields(args: Any) -> None:
     """Refuses values of a config's fields for adapters.
 
     Raises:
@@ -154,9 +151,7 @@ def check_adapter_fields(args: CompositionalConfig) -> None:
         raise ValueError(f"lora_dropout={args.lora_dropout}: expected at least 0 and below 1.")
 
 
-def with_adapter(
-    backbone: nn.Module, args: CompositionalConfig, peft_config: Any, required_features: Collection[str]
-) -> nn.Module:
+def with_adapter(backbone: nn.Module, args: Any, peft_config: Any, required_features: Collection[str]) -> nn.Module:
     """The model with the adapter of `args.peft` or `peft_config`; as it is where neither is set.
 
     Raises:
