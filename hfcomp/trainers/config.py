@@ -69,12 +69,12 @@ class CompositionalConfig(TrainingArguments):
         "this: it uses several small contrastive batches.",
     )
     column_names: dict | str | None = option(
-        None, 'Own names of columns, as {"caption": "text"} (hfcomp\'s name first).'
+        None, 'Your names of columns, for example {"caption": "text"} (hfcomp\'s name first).'
     )
     draw_captions: bool = option(
         False,
-        "Of a column caption with lists: draw one in each epoch, the same on any number of processes. "
-        "Negatives and concepts then have an entry for each caption.",
+        "If the column caption holds lists, draw one caption of each row in each epoch, the same on any number "
+        "of processes. Negatives and concepts then have an entry for each caption.",
     )
     mask_equal_texts: bool = option(
         True,
@@ -98,7 +98,7 @@ class CompositionalConfig(TrainingArguments):
     allow_urls: bool = option(
         False, "Fetch images that the data set names by URL (http, https, hf). Only for a set you trust."
     )
-    url_timeout: float = option(DEFAULT_TIMEOUT, "Of allow_urls: seconds for one image.")
+    url_timeout: float = option(DEFAULT_TIMEOUT, "Seconds to wait for one image with allow_urls.")
     pixel_cache: str | None = option(
         None,
         "Store of `hfcomp build pixels` that images are read from; one that it lacks is decoded and "
@@ -127,22 +127,22 @@ class CompositionalConfig(TrainingArguments):
     )
     shuffle_buffer: int = option(
         2000,
-        "Of a streamed training set: rows, their images as files, that one is drawn from; each worker of "
-        "each process holds as many. 1 keeps the order.",
+        "Rows of a streamed training set, their images as files, among which the next one is drawn; each worker "
+        "of each process holds that many. 1 keeps the order.",
     )
     peft: str | None = option(
         None,
         "Train an adapter on the frozen model: lora or dora (weight-decomposed LoRA). logit_scale, "
         "logit_bias and the objective's own state are trained with it, where the objective uses them.",
     )
-    lora_rank: int = option(16, "Of peft: rank of an update.")
+    lora_rank: int = option(16, "Rank of the LoRA update.")
     lora_alpha: float | None = option(
-        None, "Of peft: an update counts lora_alpha / lora_rank times. Unset: twice the rank."
+        None, "Scale of the LoRA update, which counts lora_alpha / lora_rank times. Unset: twice the rank."
     )
-    lora_dropout: float = option(0.0, "Of peft: dropout of the inputs of an update.")
+    lora_dropout: float = option(0.0, "Dropout of the LoRA update's inputs.")
     lora_targets: list[str] | None = option(
         None,
-        "Of peft: what is adapted, by default attention mlp (the encoders' layers). Also head (the "
+        "Modules that peft adapts, by default attention mlp (the encoders' layers). Also head (the "
         "projections), pooling (of SigLIP), ends of modules' names, or regular expressions.",
     )
     weight_average_decay: float | None = option(
@@ -150,7 +150,7 @@ class CompositionalConfig(TrainingArguments):
         "Exponential moving average of the trained weights, such as 0.999: the final model is the "
         "average. Checkpoints hold the last weights and the average.",
     )
-    weight_average_start: int = option(0, "Of weight_average_decay: step that it begins at.")
+    weight_average_start: int = option(0, "First step of the weight average.")
     profile: bool = option(
         False,
         "Measure some steps: profile.md says what data, encode, loss, backward and optimiser take and how "
@@ -163,7 +163,7 @@ class CompositionalConfig(TrainingArguments):
     )
     pad_to_multiple_of: int | None = option(
         None,
-        "Of CLIP's texts: pad to the longest of the batch, rounded up to such a multiple. Unset: 8 with "
+        "Pad CLIP's texts to the longest of the batch, rounded up to this multiple. Unset: 8 with "
         "torch_compile, which then meets few lengths, else 1.",
     )
     freeze_towers: list[str] | None = option(None, "Towers kept as they are: image, text.")
