@@ -55,7 +55,7 @@ def export_open_clip(model: str | Path, folder: Path) -> dict[str, Any]:
         "model_cfg": model_config(config),
         "preprocess_cfg": preprocess_config(processor, config.vision_config.image_size),
     }
-    record = _record(model, config)
+    record = _describe_export(model, config)
     with replacing_folder(folder) as part:
         with replacing(part / WEIGHTS_FILE) as file:
             save_file(tensors, file, metadata={"format": "pt"})
@@ -74,7 +74,7 @@ def _check_end_of_text(model: str | Path, tokenizer: Any, text: Any) -> None:
         )
 
 
-def _record(model: str | Path, config: Any) -> dict[str, Any]:
+def _describe_export(model: str | Path, config: Any) -> dict[str, Any]:
     tokens = config.text_config.vocab_size
     note = (
         ""
@@ -135,7 +135,9 @@ def export_llava(model: str | Path, llava: str | Path, folder: Path) -> dict[str
     if tower is None:
         raise ValueError(f"{llava}: found a {type(reader).__name__}, expected a model with a vision_tower, as LLaVA.")
     _check_configurations(model, backbone.config.vision_config, llava, tower.config)
-    record = _record(model, llava, backbone, reader) | {"replaced": _replace(model, backbone.vision_model, tower)}
+    record = _describe_replacement(model, llava, backbone, reader) | {
+        "replaced": _replace(model, backbone.vision_model, tower)
+    }
     processor = AutoProcessor.from_pretrained(llava, trust_remote_code=False)
     record["pixels"] = _differences(load_processor(model, argument="model"), processor)
     with replacing_folder(folder) as part:
@@ -191,7 +193,7 @@ def _differences(processor: Any, other: Any) -> dict[str, list[Any]]:
     return {name: [own.get(name), kept.get(name)] for name in _PIXELS if own.get(name) != kept.get(name)}
 
 
-def _record(model: str | Path, llava: str | Path, backbone: Any, reader: Any) -> Mapping[str, Any]:
+def _describe_replacement(model: str | Path, llava: str | Path, backbone: Any, reader: Any) -> Mapping[str, Any]:
     return {
         "source": _name(model),
         "llava": _name(llava),
