@@ -13,7 +13,7 @@ from PIL import Image
 
 from hfcomp.annotation.inpainter import Inpainter
 from hfcomp.data.annotations.masks import changed_outside, compose, read_mask
-from hfcomp.modeling.random_sdxl import write_tiny_sdxl
+from hfcomp.testing import write_tiny_sdxl
 from tests.annotation.models import inpainting
 
 SETTINGS = {"steps": 2, "size": 64}

@@ -9,7 +9,7 @@ from transformers import AutoImageProcessor, AutoModel
 
 from hfcomp.analysis.pairs.image_model import ImageEmbedder
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.modeling.random_encoders import write_tiny_dinov2
+from hfcomp.testing import write_tiny_dinov2
 from tests import tiny
 
 IMAGES = [tiny.image(seed, (40, 30)) for seed in range(5)]
