@@ -8,8 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from hfcomp.negatives.concreteness import ConcretenessRatings
-from hfcomp.negatives.ratings_file import FILE, LICENSE, URL, download_ratings
+from hfcomp.negatives.concreteness import FILE, LICENSE, URL, ConcretenessRatings, download_ratings
 
 TABLE = b"Word\tConc.M\tDom_Pos\r\ndog\t4.5\tNoun\r\n"
 HASH = hashlib.sha256(TABLE).hexdigest()

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hfcomp.checksums import file_hash
-from hfcomp.csv_cells import plain_cell
 from hfcomp.evaluation.benchmarks import benchmarks as known_benchmarks
 from hfcomp.evaluation.benchmarks.own import is_place
 from hfcomp.evaluation.evaluator import Loaded
@@ -20,7 +19,7 @@ from hfcomp.evaluation.pairs.items import PairList, PairScores, list_pairs
 from hfcomp.evaluation.spec import Unavailable
 from hfcomp.reading import nearest, parse_json
 from hfcomp.reporting.format import counted
-from hfcomp.text_tables import open_table
+from hfcomp.text_tables import open_table, plain_cell
 
 KEY = ("benchmark", "subset", "item", "image", "text")
 """Columns that name a pair: `image` is a column of images of the benchmark, such as `image` or `negative_image`."""
