@@ -57,6 +57,8 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        # A process's loss depends on all gathered rows, its own and the others'. The gradient of its rows is therefore
+        # the sum of what every process found for them: reduce first, then keep the own rows.
         start, total = sum(ctx.sizes[: rank()]), sum(ctx.sizes)
         own: list[torch.Tensor | None] = []
         for gradient, needed in zip(gradients, ctx.needs_input_grad[1:], strict=True):
@@ -72,6 +74,8 @@ class _Gather(torch.autograd.Function):
 
 
 def _all_gather(tensor: torch.Tensor, sizes: list[int]) -> torch.Tensor:
+    # `all_gather` wants equal shapes, and the last batch of an epoch is shorter on some processes: pad to the longest,
+    # gather, and cut. Sizes are known beforehand, from one small collective for all tensors of a step.
     per_row = tensor.shape[0] // sizes[rank()]
     sizes = [size * per_row for size in sizes]
     longest = max(sizes)
@@ -135,6 +139,8 @@ class _SumLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        # DDP averages gradients, that is, divides their sum by the number of processes. Here each process holds the
+        # gradient of its own part of the sum, so the sum itself is right, and the factor undoes the division.
         return gradient * world_size()
 
 
@@ -183,6 +189,8 @@ def fail_together() -> Iterator[None]:
     except OtherProcessFailed:
         raise
     except Exception as error:
+        # The others wait in an exchange for a value of this process. It sends its failure in place of one, exactly
+        # once: a second message would answer the next exchange and shift all that follow.
         if not _is_known(error):
             _exchange(f"{type(error).__name__}: {error}", None)
             error.known_to_all_processes = True  # type: ignore[attr-defined]  # a block around this one says no more
@@ -196,6 +204,7 @@ def first_process_first() -> Iterator[None]:
 
     An error in one process is raised on all, as by [`fail_together`].
     """
+    # Both halves meet in the same exchange: the others wait in it before the block, the first enters it after.
     first = int(os.environ.get("LOCAL_RANK", rank())) == 0
     with fail_together():
         if not first:
@@ -246,6 +255,7 @@ def _exchange(failure: str | None, value: Any) -> list[Any]:
     except RuntimeError as error:  # the connection is gone: there is nobody left to report it to
         error.known_to_all_processes = True  # type: ignore[attr-defined]
         raise
+    # A process that failed itself raises its own error, with its own traceback; the others name it.
     if failure is None:
         for number, (message, _) in enumerate(found):
             if message is not None:
