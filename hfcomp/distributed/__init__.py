@@ -30,14 +30,8 @@ def rank() -> int:
 
 
 def check_world_size(counted: int) -> None:
-    """Checks that accelerate counts all processes; else each reads every row, and its batches hold the others' pairs.
-
-    Args:
-        counted: number of processes that accelerate reports.
-
-    Raises:
-        ValueError: with the commands that start them right.
-    """
+    """Raises `ValueError`, with the commands that start them right, unless accelerate counted all processes."""
+    # Otherwise each process reads every row, and its batches hold the others' pairs.
     if counted != world_size():
         raise ValueError(
             f"torch.distributed connects {world_size()} processes, but accelerate counts {counted}: each would train "
@@ -218,11 +212,8 @@ def on_main_process(function: Callable[[], Any], *, every: float = 30.0) -> Any:
     """What a function returns on the main process, on all; the others wait for it, however long it takes.
 
     The main process computes in a thread and all meet now and then, so that no collective reaches its time limit. An
-    error is raised on all, as by [`fail_together`].
-
-    Args:
-        function: without collectives; its result travels by pickle.
-        every: seconds between two meetings.
+    error is raised on all, as by [`fail_together`]. The function may call no collectives, and its result travels by
+    pickle. `every` is the seconds between two meetings.
     """
     if world_size() == 1:
         return function()

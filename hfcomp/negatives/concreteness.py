@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -339,6 +338,8 @@ def download_ratings(
 
 
 def _fetch(url: str, timeout: float) -> bytes:
+    import urllib.request  # with http and ssl, which only a download needs
+
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"{url!r}: expected an address that begins with http:// or https://.")
     # `timeout` of urlopen is for one read: a server that sends a byte now and then would keep it waiting for ever.

@@ -19,7 +19,7 @@ BUDGET = {
     "annotation": 4_712,  # target: 3,000
     "cli": 2_462,
     "data": 11_803,
-    "distributed": 356,
+    "distributed": 361,  # comments that say why
     "environment": 420,
     "evaluation": 14_494,  # target: 10,500
     "experiments": 5_867,
@@ -29,11 +29,11 @@ BUDGET = {
     "merging": 603,
     "metrics": 1_924,
     "modeling": 3_387,  # target of modeling/conversion: 1,400
-    "negatives": 4_684,
-    "parsing": 2_709,
+    "negatives": 4_584,
+    "parsing": 2_655,
     "reporting": 2_715,
     "sandbox": 2_221,
-    "statistics": 2_518,
+    "statistics": 2_558,  # 40 of them comments that say why
     "trainers": 6_930,
     "core": 67_653,  # all but RINGS; target: under 51,000
     "all": 93_571,  # target: under 69,000
