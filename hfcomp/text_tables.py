@@ -37,11 +37,11 @@ class TextTable:
     """A table in a text file, opened anew by each reading.
 
     Args:
-        opener: gives the bytes of the file.
-        name: of the file, for messages; its ending tells the delimiter that is expected.
-        delimiter: between columns; by default the one of the first line.
-        encoding: of the file; by default UTF-8, or UTF-16 where the file begins with its mark.
-        looked_at: lines after which the quotes of a table with tabs count as known; all by default.
+        opener: opens the file for reading bytes.
+        name: file name for messages; its ending decides which delimiter is expected.
+        delimiter: column separator; by default the one of the first line.
+        encoding: file encoding; by default UTF-8, or UTF-16 if the file begins with its mark.
+        looked_at: number of lines after which the quotes of a table with tabs count as known; all by default.
 
     Attributes:
         columns: names, from the first line; a column without one is `Unnamed: 2`, as in pandas.
@@ -230,15 +230,11 @@ class TextTable:
 
 
 def open_table(path: Path, *, looked_at: int | None = None) -> TextTable:
-    """A CSV or TSV file of this machine, also compressed (`.gz`).
-
-    Args:
-        path: of the file.
-        looked_at: as for [`TextTable`].
+    """A local CSV or TSV file, also compressed (`.gz`); see [`TextTable`].
 
     Raises:
         FileError: as [`TextTable`].
-        OSError: for a file that is not there or cannot be read.
+        OSError: for a file that is missing or cannot be read.
     """
     opener: Any = partial(gzip.open, path, "rb") if path.suffix == ".gz" else partial(path.open, "rb")
     return TextTable(opener, str(path), looked_at=looked_at)

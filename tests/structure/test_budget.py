@@ -14,7 +14,7 @@ from tests.structure.import_graph import ROOT
 # Lines of each package, blank ones included; "." is the files at the top. Lower a limit when a package shrinks. A
 # change that raises one says by how much and for what.
 BUDGET = {
-    ".": 1_731,
+    ".": 1_705,
     "analysis": 7_745,  # target: 5,200
     "annotation": 4_712,  # target: 3,000
     "cli": 2_462,
