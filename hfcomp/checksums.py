@@ -29,14 +29,10 @@ def with_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_checked(path: Path, how_to_fix: str) -> Any:
-    """The content of a JSON file without its checksum; one that has none, of an earlier hfcomp, is taken as it is.
-
-    Args:
-        path: of the file, which is there.
-        how_to_fix: a sentence for errors.
+    """The content of a JSON file without its checksum; a file without one, from an earlier hfcomp, is read as it is.
 
     Raises:
-        ValueError: naming the file, if it is not JSON or does not match its checksum.
+        ValueError: naming the file, if it is not JSON or does not match its checksum; it ends with `how_to_fix`.
     """
     try:
         content = parse_json(path.read_bytes())
@@ -74,4 +70,5 @@ def _text_hash(text: str) -> str:
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
+    # Of the values and not of the bytes: an editor that only reformats the file or sorts its keys changes nothing.
     return f"sha256:{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()}"

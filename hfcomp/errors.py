@@ -42,6 +42,8 @@ def one_line_errors(*, traceback_wanted: bool = False) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        # By type and by module: the Hub's libraries have errors without a common class. Anything else is a fault of
+        # ours, whose traceback is needed.
         if wanted or not (isinstance(error, MISTAKES) or type(error).__module__.startswith(THEIRS)):
             raise
         raise SystemExit(f"error: {_line(error)}") from error
@@ -62,6 +64,8 @@ def _line(error: Exception) -> str:
     if isinstance(error, UnicodeEncodeError):
         return f"{_around(error)!a:.200} is not valid Unicode. Rename the file, or correct the text."
     said = " ".join(str(error).split()) or type(error).__name__
+    # A ValueError that numpy raised may be a mistake of ours behind a user's file. The line then says where, and how
+    # to see the rest.
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or _PACKAGE in Path(frames[-1].filename).parents:
         return said

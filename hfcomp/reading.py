@@ -1,7 +1,7 @@
-"""Text files of others, read so that no content makes a reader hang, run out of memory or fail without a place.
+"""Safe readers for untrusted text files: no content makes one hang, run out of memory or fail without a place.
 
 YAML can name one list a billion times (aliases), both YAML and JSON can nest until the interpreter gives up, and their
-escapes can write half a character, which no file and no tokenizer takes. Each is refused here by file and line.
+escapes can write half a character, which no file and no tokenizer accepts. Each raises an error with file and line.
 """
 
 from __future__ import annotations
@@ -50,14 +50,10 @@ _SECRET = re.compile(
 
 
 def shipped_folder(name: str, pattern: str) -> Path:
-    """A folder of files that come with hfcomp: inside the installed package, or beside it in a clone.
-
-    Args:
-        name: of the folder.
-        pattern: of a file that it has.
+    """A folder of files that come with hfcomp: inside the installed package, or next to it in a clone.
 
     Raises:
-        FileNotFoundError: where the installation lacks it.
+        FileNotFoundError: if no such folder has a file that matches the pattern.
     """
     package = Path(hfcomp.__file__).parent
     for folder in (package / name, package.parent / name):
@@ -83,25 +79,13 @@ def may_be_hub_id(name: str) -> bool:
 
 
 def check_place(place: str | PathLike[str], needed_by: str = "") -> None:
-    """Refuses what is neither a file or folder nor a name that the Hub could be asked for.
-
-    Args:
-        place: Hub id or path, as a user gave it.
-        needed_by: what errors call its use.
-
-    Raises:
-        ValueError: naming it.
-    """
+    """Raises `ValueError` for a place that is no file, folder or possible Hub id; `needed_by` is its use."""
     if not os.path.exists(place) and not may_be_hub_id(os.fspath(place)):
         raise ValueError(f"{needed_by}{': ' if needed_by else ''}{place}: no such folder.")
 
 
 def check_dataset_place(name: str) -> None:
-    """Raises for a name that is neither a file or folder nor a possible Hub id.
-
-    Raises:
-        FileNotFoundError: naming it.
-    """
+    """Raises `FileNotFoundError` for a name that is neither a file or folder nor a possible Hub id."""
     if not os.path.exists(name) and not may_be_hub_id(name):
         raise FileNotFoundError(f"there is no file or folder {name!r}; relative paths start at {os.getcwd()!r}.")
 
@@ -109,12 +93,8 @@ def check_dataset_place(name: str) -> None:
 def expand_variables(value: str, name: str) -> str:
     """A value of a field of paths, with `$NAME` and `${NAME}` replaced by environment variables.
 
-    Paths are printed, and written into reports and cards. So a variable that by its name holds a secret is refused: a
+    Paths are printed, and written into reports and cards. So a variable that holds a secret by its name raises: a
     recipe of somebody else could ask for it.
-
-    Args:
-        value: of the field.
-        name: of the field.
 
     Raises:
         ValueError: for a variable that is not set, or whose name holds SECRET, PASSWORD, PASSWD or
@@ -152,6 +132,7 @@ def read_yaml(path: str | PathLike[str]) -> Any:
         raise ValueError(f"{path}: found {len(content):,} bytes, expected at most {MAX_YAML_BYTES:,} of YAML.")
     try:
         text = content.decode("utf-8-sig")
+        # Twice over the text: events are a stream that costs no memory, and only what passes is built.
         _check_events(yaml.parse(text, Loader=yaml.SafeLoader))
         return yaml.load(text, Loader=_Loader)
     except _Refused as error:
@@ -173,6 +154,8 @@ class _Refused(Exception):
 
 def _check_events(events: Iterable[yaml.Event]) -> None:
     """Counts before anything is built: an alias of an alias of a list costs a line, and its values grow tenfold."""
+    # An alias counts as many values as the part that it names, which is known by then: YAML knows no forward aliases.
+    # Sizes multiply along a chain of aliases as the built lists would, but here they are numbers.
     sizes: dict[str, int] = {}
     open_parts: list[tuple[str | None, int]] = []  # anchor, and the values before it
     total = 0
@@ -228,6 +211,7 @@ def parse_json(content: str | bytes, *, object_pairs_hook: _Hook | None = None) 
     """
     if isinstance(content, bytes):
         content = content.decode("utf-8-sig")
+    # The limit of depth is Python's own recursion limit: `json` raises, where some parsers would crash the process.
     try:
         with _no_collection():
             found = json.loads(content, object_pairs_hook=object_pairs_hook)
@@ -287,14 +271,11 @@ def read_json(path: Path | str) -> Any:
 def csv_rows(lines: Iterable[str], name: str, *, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
     """Rows of a table in CSV, each with the number of its last line.
 
-    Args:
-        lines: of the file.
-        name: of the file, for errors.
-        delimiter: between fields; a tab in TSV.
-
     Raises:
         FileError: for invalid CSV or a field that is too long, with its line.
     """
+    # `strict` is what makes an unclosed quote an error instead of one field with the rest of the file. The line before
+    # a row tells where the failing row began, which may be far above the line at which the reader gave up.
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
     before = 0
     try:

@@ -1,5 +1,7 @@
 """Tables in text files, CSV and TSV: every row is compared with the lines of the file, and no cell is guessed.
 
+Cells that hfcomp writes are texts that no spreadsheet runs as a formula (OWASP, CSV injection): `safe_cell`.
+
 A reader that believes every quote takes a title that begins with one for a quoted text, which then swallows the rows
 up to the next quote. open_clip's and img2dataset's TSV files have such titles, as they are written without quoting.
 """
@@ -27,17 +29,19 @@ DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertica
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _STATED = re.compile(r"sep=(.)[\r\n]+")
 _FILE_NAME = re.compile(r"\S*\.(\w{2,5})")
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
 
 class TextTable:
     """A table in a text file, opened anew by each reading.
 
     Args:
-        opener: gives the bytes of the file.
-        name: of the file, for messages; its ending tells the delimiter that is expected.
-        delimiter: between columns; by default the one of the first line.
-        encoding: of the file; by default UTF-8, or UTF-16 where the file begins with its mark.
-        looked_at: lines after which the quotes of a table with tabs count as known; all by default.
+        opener: opens the file for reading bytes.
+        name: file name for messages; its ending decides which delimiter is expected.
+        delimiter: column separator; by default the one of the first line.
+        encoding: file encoding; by default UTF-8, or UTF-16 if the file begins with its mark.
+        looked_at: number of lines after which the quotes of a table with tabs count as known; all by default.
 
     Attributes:
         columns: names, from the first line; a column without one is `Unnamed: 2`, as in pandas.
@@ -94,6 +98,8 @@ class TextTable:
         """
         if self._is_settled:
             return
+        # By trial, and at the price of a pass: the standard reading is kept if it works at all, and given up only if
+        # the other one explains every line. A file that fits neither way raises the error of the standard one.
         failure = _failure(self._quoted(len(self.columns), self.looked_at))
         if failure is not None and self._fits_unquoted():  # else reading raises it
             self.is_quoted = False
@@ -159,6 +165,8 @@ class TextTable:
 
         Tabs are rare in texts: in a table with tabs but no files or URLs, all cells are enough.
         """
+        # A caption with a line break is legal in quotes, so a long cell alone is no error. A lost quote shows by a
+        # line inside the cell with the shape of the table: as many cells, and a file name where the row has one.
         parts = [line.strip('\r\n"').split(self.delimiter) for line in lines[1:]]
         fitting = [part for part in parts if len(part) == len(row) > 1]
         kinds = [_kind(cell) for cell in row]
@@ -197,6 +205,8 @@ class TextTable:
 
     def _undecodable(self) -> str:
         """Where bytes are not of the encoding, and what to do."""
+        # The decoder of a stream tells the place in its buffer only. So the file is read again, whole, which an error
+        # may cost; utf-8-sig would count from behind the mark.
         encoding = "utf-8" if self.encoding == "utf-8-sig" else self.encoding
         with self._opened() as file:
             content = file.read()
@@ -220,15 +230,11 @@ class TextTable:
 
 
 def open_table(path: Path, *, looked_at: int | None = None) -> TextTable:
-    """A CSV or TSV file of this machine, also compressed (`.gz`).
-
-    Args:
-        path: of the file.
-        looked_at: as for [`TextTable`].
+    """A local CSV or TSV file, also compressed (`.gz`); see [`TextTable`].
 
     Raises:
         FileError: as [`TextTable`].
-        OSError: for a file that is not there or cannot be read.
+        OSError: for a file that is missing or cannot be read.
     """
     opener: Any = partial(gzip.open, path, "rb") if path.suffix == ".gz" else partial(path.open, "rb")
     return TextTable(opener, str(path), looked_at=looked_at)
@@ -247,6 +253,7 @@ def _delimiter(head: Sequence[str], expected: str) -> str:
 
 
 def _recorded(lines: Iterable[str], held: list[str], limit: int | None = None) -> Iterator[str]:
+    # csv reads lines as it needs them; those that went into a row are compared with it, see `_swallows`
     for number, line in enumerate(lines):
         if number == limit:
             return
@@ -273,3 +280,19 @@ def _kind(cell: str) -> str | None:
 def _shortened(row: list[str]) -> str:
     text = repr(row)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def safe_cell(value: Any) -> Any:
+    """A value of a CSV file: an apostrophe stands before a text that begins like a formula, which is not a number.
+
+    A text that begins with apostrophes and goes on like a formula gets one more, so that taking one away from every
+    such text gives the originals.
+    """
+    if isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value):
+        return f"'{value}"
+    return value
+
+
+def plain_cell(text: str) -> str:
+    """A text without the apostrophes that it may have before what begins like a formula, to compare texts by."""
+    return text.lstrip("'") if text[:1] == "'" and _FORMULA.match(text) else text

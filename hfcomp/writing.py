@@ -1,4 +1,4 @@
-"""Files and folders that are on disk whole or not at all, and locks on the folders that they go to.
+"""Atomic file and folder writes, and locks on output folders.
 
 A file is written next to its destination under a temporary name, forced to disk, and renamed. A process that is killed
 leaves the temporary file behind, never half a file; `remove_unfinished` clears such files.
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from hfcomp.checksums import with_checksum
-from hfcomp.csv_cells import safe_cell
+from hfcomp.text_tables import safe_cell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,16 +41,18 @@ def host() -> str:
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Gives a temporary path to write a file to, which takes its place when the block ends without an error.
+    """Yields a temporary path to write a file to, which replaces `path` when the block ends without an error.
 
-    The file and its folder are forced to disk. After an error nothing is left, and an earlier file stays as it is.
-
-    Args:
-        path: of the file; its folder is made where it is missing.
+    A missing folder is created. File and folder are forced to disk. After an error nothing is left, and an earlier
+    file stays as it is.
 
     Raises:
-        OSError: naming the file, where it cannot be written.
+        OSError: naming the file, if it cannot be written.
     """
+    # Three steps, in this order, since a machine may lose power between any two. Content first: a file system may save
+    # a new name before the content, and the name would then lead to an empty file. Then the rename, which is atomic on
+    # one file system, so the temporary file stands next to its destination and not in /tmp. Then the folder, without
+    # which the new name itself may be lost.
     path = Path(path)
     part = _part(path)
     try:
@@ -60,6 +62,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         os.replace(part, path)
         _sync_folder(path.parent)
     except OSError as error:
+        # Inside the block others raise too: only errors without a file, or of the temporary one, get the user's name.
         _remove(part)
         if error.errno is None or error.filename not in (None, str(part)):
             raise
@@ -79,6 +82,8 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
         for path in part.rglob("*"):
             if path.is_file():
                 _sync(path)
+        # No call replaces a folder that has files. The gap between these two lines is the shortest there can be, and a
+        # process killed inside it leaves the new folder under its temporary name, complete.
         shutil.rmtree(folder, ignore_errors=True)
         part.rename(folder)
         _sync_folder(folder.parent)
@@ -110,14 +115,12 @@ def _named_errors(path: Path) -> Iterator[None]:
 
 
 def append_text(path: Path, text: str) -> None:
-    """Appends text in UTF-8 to a file, on disk when this returns; a killed process may leave the beginning of it.
+    """Appends text in UTF-8 to a file, which need not exist; it is on disk when this returns.
 
-    Args:
-        path: of the file, which is made where it is missing.
-        text: such as a line with its end.
+    A killed process may leave the beginning of the text.
 
     Raises:
-        OSError: naming the file, where it cannot be written.
+        OSError: naming the file, if it cannot be written.
     """
     with _named_errors(path), path.open("a", encoding="utf-8") as file:
         file.write(text)
@@ -126,19 +129,16 @@ def append_text(path: Path, text: str) -> None:
 
 
 def append_bytes(path: Path, content: Any, *, at: int) -> None:
-    """Appends to a file at a known place and cuts off what is behind it, such as the remains of a killed process.
+    """Appends bytes, or a contiguous array, behind the first `at` bytes of a file, and cuts off what was behind them.
 
-    The content is on disk when this returns; a killed process may leave the beginning of it.
-
-    Args:
-        path: of the file, which is made where it is missing.
-        content: bytes, or a contiguous array.
-        at: bytes of the file that are kept.
+    The file need not exist. The content is on disk when this returns; a killed process may leave the beginning of it.
 
     Raises:
-        OSError: naming the file, where it cannot be written.
-        ValueError: where it has fewer than `at` bytes.
+        OSError: naming the file, if it cannot be written.
+        ValueError: if it has fewer than `at` bytes.
     """
+    # The caller records how many bytes count only after this returns. So whatever lies behind `at` was written by a
+    # process that died before it could record it, and goes.
     with _named_errors(path), path.open("r+b" if path.exists() else "w+b") as file:
         if file.seek(0, os.SEEK_END) < at:
             raise ValueError(f"{path} has {file.tell():,} bytes, expected at least {at:,}.")
@@ -150,17 +150,15 @@ def append_bytes(path: Path, content: Any, *, at: int) -> None:
 
 
 def write_first(path: Path, text: str) -> bool:
-    """Writes a file of text unless there is one, whole or not at all; returns whether this process was the first.
+    """Writes a text file in UTF-8 unless it exists, whole or not at all; returns whether this process was the first.
 
     On a file system without links the last one stays.
 
-    Args:
-        path: of the file; its folder is made where it is missing.
-        text: in UTF-8.
-
     Raises:
-        OSError: naming the file, where it cannot be written.
+        OSError: naming the file, if it cannot be written.
     """
+    # A hard link fails if the name exists, and appears with its whole content: of several processes exactly one wins.
+    # A rename would let the last win, and opening with "x" would show others an empty file.
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _part(path)
     try:
@@ -188,7 +186,7 @@ def write_json(path: str | Path, content: Mapping[str, Any], *, sort_keys: bool 
 
 
 def write_csv(path: str | Path, table: pd.DataFrame) -> None:
-    """Writes a CSV file (RFC 4180) without an index, whose texts no spreadsheet runs; see `csv_cells`, `replacing`."""
+    """Writes a CSV file (RFC 4180) without an index, whose texts no spreadsheet runs; see `safe_cell`, `replacing`."""
     import numpy as np
 
     content = table.copy(deep=False)
@@ -209,10 +207,10 @@ def write_parquet(
     """Writes a Parquet file, without the index of a data frame; see `replacing`.
 
     Args:
-        path: of the file.
-        table: with any number of rows.
-        rows_per_group: at most; readers fetch a group of rows at a time.
-        bytes_per_group: of texts and files, at most; a row that is larger is a group of its own.
+        path: file to write.
+        table: any number of rows.
+        rows_per_group: limit of rows; readers fetch a group of rows at a time.
+        bytes_per_group: limit for texts and files; a larger row is a group of its own.
     """
     import pyarrow as pa  # a quarter of a second, which a command that writes no table does without
     import pyarrow.parquet as pq
@@ -248,6 +246,7 @@ def _content_sizes(column: pa.ChunkedArray) -> Any:
         fields = [pc.struct_field(column, number) for number in range(kind.num_fields)]
         return sum(map(_content_sizes, fields), np.zeros(len(column), np.int64))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        # lists are stored end to end: the size of a row is the difference of running totals at its ends
         ends = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64).cumsum()
         totals = np.concatenate([[0], _content_sizes(pc.list_flatten(column)).cumsum()])
         return np.diff(totals[np.concatenate([[0], ends])])
@@ -257,12 +256,12 @@ def _content_sizes(column: pa.ChunkedArray) -> Any:
 
 
 def remove_unfinished(folder: Path, names: str = "*", *, older_than: float = 0.0) -> None:
-    """Removes what killed processes left half-written.
+    """Removes files that killed processes left half-written.
 
     Args:
-        folder: whose lock the caller holds, unless it asks for old files only.
-        names: a pattern of temporary names, `**/*` in all sub-folders too.
-        older_than: seconds since they were written to.
+        folder: locked by the caller, unless it asks for old files only.
+        names: pattern of temporary names; `**/*` includes all subfolders.
+        older_than: seconds since the last write.
     """
     for path in sorted(folder.glob(f"{names}{PART}")):  # before anything goes
         if not _PART_NAME.fullmatch(path.name):
@@ -273,14 +272,11 @@ def remove_unfinished(folder: Path, names: str = "*", *, older_than: float = 0.0
 
 
 def try_lock(folder: Path, seconds: float = 0.0) -> FileLock | None:
-    """The lock of a folder, or None where another process holds it; a killed process holds none.
-
-    Args:
-        folder: is made where it is missing.
-        seconds: to wait for it.
-    """
+    """The lock of a folder, which is created if missing, or None if another process still holds it after `seconds`."""
+    # A lock of the kernel (flock), which ends with its process however that dies: a file that only stands for a lock
+    # would lock the folder for ever after a kill.
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / LOCK_FILE)  # the kernel's
+    lock = FileLock(folder / LOCK_FILE)
     try:
         lock.acquire(timeout=seconds)
     except Timeout:
@@ -305,6 +301,7 @@ def locked(folder: Path) -> Iterator[None]:
     if lock is None:
         raise ValueError(f"{folder} is in use by another process. Wait until it ends, or choose another folder.")
     try:
+        # Safe under the lock alone: nobody else writes here, so every temporary file is of a dead process.
         remove_unfinished(folder)
         yield
     finally:
@@ -314,16 +311,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def check_free_file(path: Path, overwrite: bool, *, option: str) -> None:
-    """Refuses an output file that is there.
-
-    Args:
-        path: of the file.
-        overwrite: whether the user lets an earlier one be replaced.
-        option: that names it, for the message.
-
-    Raises:
-        ValueError: for a folder, or for a file that is there without `overwrite`.
-    """
+    """Raises `ValueError` for an output file that is a folder, or exists without `overwrite`; `option` names it."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder, expected a file. Pass another --{option}.")
     if path.exists() and not overwrite:
@@ -333,19 +321,21 @@ def check_free_file(path: Path, overwrite: bool, *, option: str) -> None:
 def check_free_folder(
     folder: Path, overwrite: bool, *, written: Sequence[str], whole: bool = False, option: str = "output_dir"
 ) -> None:
-    """Refuses an output folder in which files would be lost.
+    """Raises for an output folder in which files would be lost.
 
     Args:
-        folder: that is written to; it need not exist.
+        folder: output folder; it need not exist.
         overwrite: whether the user lets earlier output be replaced.
-        written: the files that are replaced, or that mark a folder as earlier output where all of it is replaced.
-        whole: whether the folder is replaced with all that is in it, as by `replacing_folder`.
-        option: that names it, for the message.
+        written: files that are replaced, or that mark a folder as earlier output if all of it is replaced.
+        whole: whether the folder is replaced with all its content, as by `replacing_folder`.
+        option: its command-line option, for the message.
 
     Raises:
-        ValueError: for a file, for one of `written` without `overwrite`, and where the `whole` folder is replaced,
-            even with `overwrite`, for files without one of `written`: they are somebody else's.
+        ValueError: for a file, for one of `written` without `overwrite`, and, if the `whole` folder is replaced, even
+            with `overwrite`, for files without one of `written`.
     """
+    # A whole folder without a file of ours is somebody else's, say a home folder given by mistake: --overwrite
+    # allows to replace earlier output and must not be enough to delete that.
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, expected a folder. Pass another --{option}.")
     there = sorted(name for name in os.listdir(folder) if name != LOCK_FILE) if folder.is_dir() else []
@@ -361,7 +351,7 @@ def check_free_folder(
 
 
 def _part(path: Path) -> Path:
-    # several containers with one folder may share host name and process ids: hence the random end
+    # Several containers with one folder may share host name and process ids: hence the random end
     return path.with_name(f"{path.name}.{host()}-{os.getpid()}-{secrets.token_hex(4)}{PART}")
 
 

@@ -30,14 +30,8 @@ def rank() -> int:
 
 
 def check_world_size(counted: int) -> None:
-    """Checks that accelerate counts all processes; else each reads every row, and its batches hold the others' pairs.
-
-    Args:
-        counted: number of processes that accelerate reports.
-
-    Raises:
-        ValueError: with the commands that start them right.
-    """
+    """Raises `ValueError`, with the commands that start them right, unless accelerate counted all processes."""
+    # Otherwise each process reads every row, and its batches hold the others' pairs.
     if counted != world_size():
         raise ValueError(
             f"torch.distributed connects {world_size()} processes, but accelerate counts {counted}: each would train "
@@ -57,6 +51,8 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        # A process's loss depends on all gathered rows, its own and the others'. The gradient of its rows is therefore
+        # the sum of what every process found for them: reduce first, then keep the own rows.
         start, total = sum(ctx.sizes[: rank()]), sum(ctx.sizes)
         own: list[torch.Tensor | None] = []
         for gradient, needed in zip(gradients, ctx.needs_input_grad[1:], strict=True):
@@ -72,6 +68,8 @@ class _Gather(torch.autograd.Function):
 
 
 def _all_gather(tensor: torch.Tensor, sizes: list[int]) -> torch.Tensor:
+    # `all_gather` wants equal shapes, and the last batch of an epoch is shorter on some processes: pad to the longest,
+    # gather, and cut. Sizes are known beforehand, from one small collective for all tensors of a step.
     per_row = tensor.shape[0] // sizes[rank()]
     sizes = [size * per_row for size in sizes]
     longest = max(sizes)
@@ -135,6 +133,8 @@ class _SumLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        # DDP averages gradients, that is, divides their sum by the number of processes. Here each process holds the
+        # gradient of its own part of the sum, so the sum itself is right, and the factor undoes the division.
         return gradient * world_size()
 
 
@@ -183,6 +183,8 @@ def fail_together() -> Iterator[None]:
     except OtherProcessFailed:
         raise
     except Exception as error:
+        # The others wait in an exchange for a value of this process. It sends its failure in place of one, exactly
+        # once: a second message would answer the next exchange and shift all that follow.
         if not _is_known(error):
             _exchange(f"{type(error).__name__}: {error}", None)
             error.known_to_all_processes = True  # type: ignore[attr-defined]  # a block around this one says no more
@@ -196,6 +198,7 @@ def first_process_first() -> Iterator[None]:
 
     An error in one process is raised on all, as by [`fail_together`].
     """
+    # Both halves meet in the same exchange: the others wait in it before the block, the first enters it after.
     first = int(os.environ.get("LOCAL_RANK", rank())) == 0
     with fail_together():
         if not first:
@@ -209,11 +212,8 @@ def on_main_process(function: Callable[[], Any], *, every: float = 30.0) -> Any:
     """What a function returns on the main process, on all; the others wait for it, however long it takes.
 
     The main process computes in a thread and all meet now and then, so that no collective reaches its time limit. An
-    error is raised on all, as by [`fail_together`].
-
-    Args:
-        function: without collectives; its result travels by pickle.
-        every: seconds between two meetings.
+    error is raised on all, as by [`fail_together`]. The function may call no collectives, and its result travels by
+    pickle. `every` is the seconds between two meetings.
     """
     if world_size() == 1:
         return function()
@@ -246,6 +246,7 @@ def _exchange(failure: str | None, value: Any) -> list[Any]:
     except RuntimeError as error:  # the connection is gone: there is nobody left to report it to
         error.known_to_all_processes = True  # type: ignore[attr-defined]
         raise
+    # A process that failed itself raises its own error, with its own traceback; the others name it.
     if failure is None:
         for number, (message, _) in enumerate(found):
             if message is not None:

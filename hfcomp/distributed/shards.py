@@ -49,6 +49,7 @@ def own_start(tensor: torch.Tensor) -> int:
     """The place in the flattened whole tensor at which [`own_part`] begins."""
     if not is_split(tensor) or not tensor.numel():
         return 0
+    # FSDP2 splits rows like `torch.chunk`: every process has ceil(rows / processes), the last ones fewer or none.
     rows = len(tensor)
     return min(rank() * -(-rows // world_size()), rows) * (tensor.numel() // rows)
 
@@ -57,6 +58,7 @@ def part_like(whole: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """A whole tensor split as `like` is, without communication; as it is where `like` is not split."""
     if not is_split(like):
         return whole.to(like.device)
+    # src_data_rank=None: every process already holds the whole and cuts its own part, so nothing is sent
     mesh, places = like.device_mesh, like.placements  # type: ignore[attr-defined]
     return distribute_tensor(whole.to(like.device), mesh, places, src_data_rank=None)
 
@@ -78,6 +80,7 @@ def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
     for parameter in parameters:
         if parameter.grad is not None:
             kinds.setdefault((parameter.grad.device, parameter.grad.dtype), []).append(parameter.grad)
+    # A collective costs a fixed time, and these are many small tensors: one flat one per device and type.
     for gradients in kinds.values():
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         dist.all_reduce(flat)
@@ -89,6 +92,7 @@ def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
 def copy_from_main(tensors: Iterable[torch.Tensor], device: torch.device) -> None:
     """Overwrites tensors with those of the main process, one at a time through the memory of `device`."""
     for tensor in tensors:
+        # one at a time: all on the device at once would need memory for a second copy of the model
         sent = tensor.detach().to(device).contiguous()
         dist.broadcast(sent, src=0)
         tensor.data.copy_(sent)

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hfcomp.checksums import file_hash
-from hfcomp.csv_cells import plain_cell
 from hfcomp.data.urls import shown
 from hfcomp.evaluation.benchmarks import benchmarks as known_benchmarks
 from hfcomp.evaluation.benchmarks.own import is_place
@@ -24,7 +23,7 @@ from hfcomp.evaluation.pairs.items import PairList, PairScores, list_pairs
 from hfcomp.evaluation.spec import Unavailable
 from hfcomp.reading import nearest, parse_json
 from hfcomp.reporting.format import counted
-from hfcomp.text_tables import open_table
+from hfcomp.text_tables import open_table, plain_cell
 from hfcomp.writing import replacing, write_bytes, write_csv, write_parquet
 
 KEY = ("benchmark", "subset", "item", "image", "text")

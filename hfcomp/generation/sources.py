@@ -20,7 +20,7 @@ from hfcomp.data.sources import listing_folders
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.generation.options import RENAME, BuildOptions, CaptionOptions
 from hfcomp.generation.shards import Stage
-from hfcomp.parsing.language import SAMPLED, language_note
+from hfcomp.parsing.captions import SAMPLED, language_note
 from hfcomp.reading import may_be_hub_id
 from hfcomp.reporting.report import Table
 

@@ -347,7 +347,7 @@ def _check(is_dropped: Callable[[str, str], bool], reason: str) -> Check:
 
 
 def _grammar_check(model: str, tolerance: float | None, device: str | None) -> Check:
-    from hfcomp.negatives.grammar import GrammarFilter
+    from hfcomp.negatives.filters import GrammarFilter
 
     judge = GrammarFilter(model, device=device, **({} if tolerance is None else {"tolerance": tolerance}))
 

@@ -1,9 +1,9 @@
 from hfcomp.negatives.concreteness import ConcretenessRatings as ConcretenessRatings
 from hfcomp.negatives.concreteness import concreteness_column as concreteness_column
+from hfcomp.negatives.filters import GrammarFilter as GrammarFilter
 from hfcomp.negatives.filters import has_same_words as has_same_words
 from hfcomp.negatives.filters import is_false_negative as is_false_negative
 from hfcomp.negatives.filters import is_same_sentence as is_same_sentence
-from hfcomp.negatives.grammar import GrammarFilter as GrammarFilter
 from hfcomp.negatives.keywords import Concept as Concept
 from hfcomp.negatives.keywords import KeywordTable as KeywordTable
 from hfcomp.negatives.keywords import Matching as Matching

@@ -10,11 +10,16 @@ the user names a file, they are joined when a training set is loaded and never w
 
 from __future__ import annotations
 
+import hashlib
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+
+from hfcomp.checksums import file_hash
+from hfcomp.writing import write_bytes
 
 WORD, RATING, PART_OF_SPEECH = "Word", "Conc.M", "Dom_Pos"
 MINIMUM, MAXIMUM = 1.0, 5.0
@@ -24,6 +29,20 @@ HOW_TO_GET = (
     "Get the supplementary table of doi:10.3758/s13428-013-0403-5 (39,954 rows) and save it as tab-separated UTF-8 "
     "text; its licence (CC BY-NC-ND) does not allow this package to bring it along."
 )
+
+URL = "http://crr.ugent.be/papers/Concreteness_ratings_Brysbaert_et_al_BRM.txt"
+"""The authors' page (Center for Reading Research, Ghent University)."""
+SHA256 = "0b4082dbd38585b0ee1fd258145b7a50592f8d0d98e5fc6b6844ceef3cd8ecc8"
+"""Of the table of 39,954 rows that hfcomp is tested with; the address has no encryption, so the hash decides."""
+FILE = "Concreteness_ratings_Brysbaert_et_al_BRM.txt"
+LICENSE = (
+    "Concreteness ratings: Brysbaert, Warriner, Kuperman 2014, doi:10.3758/s13428-013-0403-5. Their licence is listed "
+    "as CC BY-NC-ND 3.0 (https://creativecommons.org/licenses/by-nc-nd/3.0/): name the authors, no commercial use, do "
+    "not pass on changed copies. hfcomp writes no rating into a set that it builds."
+)
+TIMEOUT = 60.0
+"""Seconds for the whole file of 1.6 MB."""
+_MAX_BYTES = 16 * 1024**2
 
 # The last word of "in front of" or "look up" is not a head: its rating is unrelated to the expression.
 _NOT_A_HEAD = frozenset(
@@ -119,9 +138,6 @@ class ConcretenessRatings:
         Args:
             path: The user's copy of the table.
 
-        Returns:
-            The ratings of all rows.
-
         Raises:
             FileNotFoundError: No such file; explains how to get it.
             ValueError: The file is not text, lacks a column, or holds a row with the wrong number of columns, a rating
@@ -176,6 +192,7 @@ class ConcretenessRatings:
         Returns:
             The match, or None if none is there.
         """
+        # The order is that of trust: the word itself before a form that is derived from it.
         for source, entry in forms:
             if entry in self._ratings:
                 return RatingMatch(rating=self._ratings[entry], entry=entry, source=source)
@@ -218,6 +235,7 @@ def concreteness_column(
     missing: Counter[str] = Counter()
     empty = 0
     for row, words in enumerate(keywords):
+        # a string is a sequence of strings too, and would be rated letter by letter
         if isinstance(words, str) or words is None or not all(isinstance(word, str) for word in words):
             raise TypeError(f"column {column!r} has {words!r} in row {row}; expected a list of strings.")
         found = [ratings.match(word) if word else None for word in words]
@@ -237,6 +255,7 @@ def _fold(expression: str) -> str:
 
 
 def _singulars(expression: str) -> list[str]:
+    # The table decides which of these are words: of "buses" it has no "buse", so the next form is tried.
     forms = []
     if expression.endswith("ies"):
         forms.append(expression[:-3] + "y")
@@ -261,6 +280,7 @@ def _read_rows(path: Path) -> Iterable[tuple[int, tuple[str, str, str]]]:
             f"{path} lacks the column {', '.join(map(repr, lacking))}; its first line, split at tabs, has {header}. "
             f"{HOW_TO_GET}"
         )
+    # By name: which columns a copy has beside these, and in which order, plays no part.
     places = header.index(WORD), header.index(RATING), header.index(PART_OF_SPEECH)
     for number, line in enumerate(lines[1:], start=2):
         if not line:
@@ -272,6 +292,7 @@ def _read_rows(path: Path) -> Iterable[tuple[int, tuple[str, str, str]]]:
 
 
 def _rating(text: str, *, word: str, where: str) -> float:
+    # NaN fails the comparison as a text that is no number does: both end in one message.
     try:
         rating = float(text)
     except ValueError:
@@ -281,3 +302,58 @@ def _rating(text: str, *, word: str, where: str) -> float:
             f"{where}: the {RATING} of {word!r} is {text!r}; expected a number from {MINIMUM:g} to {MAXIMUM:g}."
         )
     return rating
+
+
+def download_ratings(
+    folder: Path, *, log: Callable[[str], None], url: str = URL, sha256: str = SHA256, timeout: float = TIMEOUT
+) -> Path:
+    """The table of ratings in a folder, downloaded where it is not there yet. `log` gets the licence first.
+
+    Call it for a user who asked for it, and for no other.
+
+    `log` also gets where the file comes from and goes to. A file with another `sha256` is not kept; `timeout` is in
+    seconds for the whole file. Returns the path, for `ConcretenessRatings.from_file`.
+
+    Raises:
+        OSError: The file could not be downloaded.
+        ValueError: It is not the table with this hash.
+    """
+    path = folder / FILE
+    log(LICENSE)
+    if path.is_file():
+        if file_hash(path) == sha256:
+            log(f"the ratings are in {path}")
+            return path
+        log(f"{path} is damaged: its hash is not {sha256}. It is downloaded again.")
+    log(f"downloading {url} to {path}")
+    content = _fetch(url, timeout)
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        raise ValueError(
+            f"{url}: expected the table with sha256 {sha256}, found {len(content):,} bytes with {found}. It is not "
+            f"kept. {HOW_TO_GET} Then name the file as concreteness_ratings."
+        )
+    write_bytes(path, content)
+    return path
+
+
+def _fetch(url: str, timeout: float) -> bytes:
+    import urllib.request  # with http and ssl, which only a download needs
+
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"{url!r}: expected an address that begins with http:// or https://.")
+    # `timeout` of urlopen is for one read: a server that sends a byte now and then would keep it waiting for ever.
+    deadline, content = time.monotonic() + timeout, bytearray()
+    try:
+        with urllib.request.urlopen(url, timeout=timeout) as response:
+            while piece := response.read1(1 << 16):
+                content += piece
+                if len(content) > _MAX_BYTES:
+                    break  # the hash will not be right
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"it took more than {timeout:g} s")
+    except (OSError, ValueError) as error:
+        raise OSError(
+            f"{url} could not be downloaded: {error}. {HOW_TO_GET} Then name the file as concreteness_ratings."
+        ) from error
+    return bytes(content)

@@ -1,4 +1,4 @@
-"""Filters for negative captions: invalid by their text, or by the scores of a model under evaluation.
+"""Filters for negative captions: by their text, by the scores of a model under evaluation, or by their likelihood.
 
 `hfcomp.generation.text_negatives` applies them, makes up for what they drop and counts it by reason.
 """
@@ -9,8 +9,15 @@ import re
 import string
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+
+from hfcomp.negatives.language_models import length_sorted_batches, load_language_model, pad_right, position_limit
+
+DEFAULT_MODEL = "openai-community/gpt2"
 
 SAME_SENTENCE, DUPLICATE, SAME_WORDS = "same_sentence", "duplicate", "same_words"
 FALSE_NEGATIVE, GRAMMAR = "false_negative", "grammar"
@@ -59,7 +66,8 @@ def is_false_negative(true_score: np.ndarray, negative_score: np.ndarray, *, mar
 
 
 def folded_sentence(text: str) -> str:
-    """A text without what makes no other sentence of it; see `is_same_sentence`."""
+    """A key that two texts share exactly if `is_same_sentence`."""
+    # NFC, because captions of different sources write "é" as one character or as two, and both look the same.
     folded = " ".join(unicodedata.normalize("NFC", text).casefold().split())
     return _AN.sub("a", folded.rstrip(_FINAL))
 
@@ -67,3 +75,141 @@ def folded_sentence(text: str) -> str:
 def _words(text: str) -> Counter[str]:
     words = (word.strip(_PUNCTUATION) for word in folded_sentence(text).split())
     return Counter(word for word in words if word)
+
+
+class GrammarFilter:
+    """Compares a negative with its caption by their mean negative log-likelihood per token.
+
+    A language model judges sense along with grammar: "a horse rides a man" loses too, without any break. So the
+    tolerance is wide, and the filter is off unless asked for.
+
+    Args:
+        model: Hub id or folder of a causal language model.
+        tolerance: Nats per token by which a negative may be less likely than its caption. 1.0 is our choice, for
+            captions of about ten words, where one odd word costs some tenths; look at `losses` of your own captions.
+        batch_size: Texts per pass of the model.
+        device: Where the model runs. Default: the GPU if there is one.
+        dtype: Precision of the model.
+
+    Attributes:
+        name: The model's id, with the commit where the Hub gave one.
+        tolerance: As given.
+
+    Raises:
+        OSError: The model cannot be found.
+        ValueError: A number is out of range, or the model sees the tokens that it should predict.
+    """
+
+    def __init__(
+        self,
+        model: str | Path = DEFAULT_MODEL,
+        *,
+        tolerance: float = 1.0,
+        batch_size: int = 32,
+        device: str | None = None,
+        dtype: str = "float32",
+    ):
+        if not tolerance >= 0:
+            raise ValueError(f"tolerance is {tolerance}; expected 0 or more nats per token.")
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}; expected 1 or more.")
+        self.tolerance, self._batch_size = tolerance, batch_size
+        self._network, self._tokenizer, self.name = load_language_model(
+            model, "AutoModelForCausalLM", device=device, dtype=dtype
+        )
+        tokens = self._tokenizer.bos_token_id, self._tokenizer.eos_token_id
+        first = next((token for token in tokens if token is not None), None)
+        if first is None:
+            raise ValueError(f"the tokenizer of {str(model)!r} has no start token (bos or eos).")
+        self._first: int = first
+        self._limit = position_limit(self._network, self._tokenizer)
+        self._check_causal(model)
+
+    def losses(self, texts: Sequence[str]) -> np.ndarray:
+        """Mean negative log-likelihood per token, the first one included.
+
+        A text longer than the model's positions is read in windows that overlap by half; each token counts once.
+        Batch size and order move the result by rounding only.
+
+        Args:
+            texts: Any texts.
+
+        Returns:
+            [number of texts] float64, nats per token, 0 or more; NaN for a text without tokens.
+        """
+        distinct = list(dict.fromkeys(texts))
+        bodies = self._tokenizer(distinct, add_special_tokens=False, verbose=False)["input_ids"] if distinct else []
+        # Texts come back many times: every negative of a caption is compared with the same caption.
+        windows = [(row, *window) for row, body in enumerate(bodies) for window in self._windows(body)]
+        totals = np.zeros(len(distinct))
+        for batch in length_sorted_batches([len(ids) for _, ids, _ in windows], self._batch_size):
+            sums = self._sums([windows[index][1] for index in batch], [windows[index][2] for index in batch])
+            for index, value in sorted(zip(batch, sums, strict=True)):
+                totals[windows[index][0]] += value
+        lengths = np.array([len(body) or np.nan for body in bodies], dtype=float)
+        by_text = dict(zip(distinct, totals / lengths, strict=True))
+        return np.array([by_text[text] for text in texts], dtype=float)
+
+    def breaks(self, captions: Sequence[str], texts: Sequence[str]) -> list[bool]:
+        """Whether each text is less likely than its caption by more than `tolerance` nats per token.
+
+        Returns:
+            One flag per text; False where the text or its caption has no tokens.
+
+        Raises:
+            ValueError: The numbers of captions and texts differ.
+        """
+        if len(captions) != len(texts):
+            raise ValueError(f"{len(captions)} captions for {len(texts)} texts; expected one for each.")
+        # NaN > tolerance is False: without tokens there is no evidence against a text.
+        losses = self.losses([*captions, *texts])
+        flags: list[bool] = (losses[len(captions) :] - losses[: len(captions)] > self.tolerance).tolist()
+        return flags
+
+    def _windows(self, body: Sequence[int]) -> list[tuple[list[int], int]]:
+        """Pieces of a text that the model can take, each with how many of its first tokens are context only."""
+        # Half of a window is context: a token in the middle of a long text is then predicted from at least
+        # `limit // 2` tokens before it. Windows without overlap would predict each first token from nothing, and long
+        # texts would look less likely than short ones.
+        ids = [self._first, *body]
+        windows = []
+        start, scored = 0, 1
+        while scored < len(ids):
+            piece = ids[start : start + self._limit]
+            windows.append((piece, scored - start))
+            scored = start + len(piece)
+            start = scored - self._limit // 2
+        return windows
+
+    def _sums(self, sequences: Sequence[Sequence[int]], contexts: Sequence[int]) -> list[float]:
+        import torch
+
+        # The token at place t is predicted by the logits at t - 1; padding and context tokens are not summed.
+        inputs = pad_right(sequences, self._first, self._network.device)
+        logits, targets = self._logits(inputs)[:, :-1], inputs["input_ids"][:, 1:]
+        losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2).float(), targets, reduction="none")
+        place = torch.arange(1, targets.shape[1] + 1, device=targets.device)
+        counted = inputs["attention_mask"][:, 1:].bool() & (
+            place >= torch.tensor(contexts, device=place.device)[:, None]
+        )
+        sums: list[float] = losses.double().where(counted, 0.0).sum(1).tolist()
+        return sums
+
+    def _logits(self, inputs: dict[str, Any]) -> Any:
+        import torch
+
+        with torch.inference_mode():
+            return self._network(**inputs, use_cache=False).logits
+
+    def _check_causal(self, model: str | Path) -> None:
+        """A model for masked tokens loads as a causal one too, and then sees what it should predict."""
+        # Two inputs that differ in the last token only: a causal model gives both the same logits before it.
+        last = (self._first + 1) % self._network.config.vocab_size
+        logits = self._logits(
+            pad_right([[self._first] * 3, [self._first, self._first, last]], 0, self._network.device)
+        )
+        if (logits[0, :2] - logits[1, :2]).abs().max() > 1e-3:
+            raise ValueError(
+                f"the predictions of {str(model)!r} depend on later tokens, so it is not a causal language model. "
+                f"Use one such as {DEFAULT_MODEL}."
+            )

@@ -14,8 +14,9 @@ METHODS = ("exact", "faiss")
 EXACT_ROWS = 20_000
 """Rows up to which a search by matrix products is quick enough on a laptop (seconds)."""
 
-# Products of whole-numbered vectors of this length have sums that are exact in float64, in whatever order they are
-# added: a row's similarities then do not depend on the batch that they are computed in.
+# Directions are rounded to whole numbers of this length. A product of two is about 2^52 at most (Cauchy-Schwarz, for
+# partial sums too), so every sum on the way is a whole number that float64 holds exactly, in whatever order BLAS adds:
+# a row's similarities then do not depend on the batch, the number of threads or the CPU, and ties are real ties.
 _LENGTH = 2.0**26
 _COLUMNS = 65_536
 # Candidates of FAISS beyond those that are needed, and how far its single precision may be off.
@@ -27,11 +28,7 @@ Integers = NDArray[np.int64]
 
 
 def default_method(rows: int) -> str:
-    """The default method of [`nearest_neighbours`]: `faiss` for many rows where it is installed.
-
-    Args:
-        rows: Number of embeddings.
-    """
+    """The default method of [`nearest_neighbours`]: `faiss` for many rows where it is installed."""
     return "faiss" if rows > EXACT_ROWS and importlib.util.find_spec("faiss") else "exact"
 
 
@@ -114,6 +111,7 @@ def neighbour_columns(
     if len(image_ids) != len(units):
         raise ValueError(f"image_ids: found {len(image_ids)}, expected one for each of {len(units)} embeddings.")
     numbers: dict[str, int] = {}
+    # An image is its mean direction: the sum has the same direction, and the length plays no part.
     image = np.array([numbers.setdefault(one, len(numbers)) for one in image_ids], dtype=np.int64)
     _, first = np.unique(image, return_index=True)
     sums = np.zeros((len(numbers), units.shape[1]))
@@ -149,7 +147,7 @@ def _units(embeddings: ArrayLike) -> Floats:
 
 
 def _group_numbers(groups: ArrayLike | None, rows: int) -> Integers:
-    """`[n]`, the group of each row; without groups each row is one."""
+    """`[n]`, the group of each row; without groups each row is a group of its own."""
     if groups is None:
         return np.arange(rows)
     found = np.asarray(groups)
@@ -159,7 +157,8 @@ def _group_numbers(groups: ArrayLike | None, rows: int) -> Integers:
 
 
 def _exact(units: Floats, group: Integers, number: int, rows: Integers) -> Integers:
-    """The neighbours of some rows, by products with blocks of all rows."""
+    # Blocks of columns bound the memory; the best so far is merged with the best of each block. Blocks come in order,
+    # so of equal similarities the first row stays, as if all had been compared at once.
     best = np.full((len(rows), number), -np.inf)
     index = np.full(best.shape, -1, dtype=np.int64)
     for at in range(0, len(units), _COLUMNS):
@@ -173,6 +172,8 @@ def _exact(units: Floats, group: Integers, number: int, rows: Integers) -> Integ
 
 def _top(similarity: Floats, number: int) -> tuple[Floats, Integers]:
     """The `number` highest of each row and their places, the first of equal ones; -inf and -1 for what is missing."""
+    # `partition` finds the value of the last place in linear time, but of equal values it names any. So all entries
+    # that reach it are collected, ordered by row, falling value and column, and each row keeps its first `number`.
     found = np.full((len(similarity), number), -np.inf)
     place = np.full(found.shape, -1, dtype=np.int64)
     width = min(number, similarity.shape[1])
@@ -181,7 +182,7 @@ def _top(similarity: Floats, number: int) -> tuple[Floats, Integers]:
     value = similarity[row, column]
     order = np.lexsort((column, -value, row))
     row, column, value = row[order], column[order], value[order]
-    rank = np.arange(len(row)) - np.searchsorted(row, row)
+    rank = np.arange(len(row)) - np.searchsorted(row, row)  # place inside the row: its first entry has rank 0
     kept = rank < number
     found[row[kept], rank[kept]], place[row[kept], rank[kept]] = value[kept], column[kept]
     return found, place
@@ -212,6 +213,7 @@ def _single(units: Floats) -> NDArray[np.float32]:
 
 def _rerank(index: Any, units: Floats, group: Integers, number: int, rows: Integers) -> Integers:
     """The neighbours of some rows among the candidates of FAISS, which exact similarities put in order."""
+    # FAISS cannot leave out a group, and the whole group of a row may be nearest to it: ask for that many more.
     own = int(np.bincount(group)[group[rows]].max())
     _, candidates = index.search(_single(units[rows]), min(len(units), number + own + _SPARE))
     candidates = np.sort(candidates, axis=1)  # the first of equal ones is then taken
@@ -220,7 +222,8 @@ def _rerank(index: Any, units: Floats, group: Integers, number: int, rows: Integ
     similarity[group[rows, None] == group[candidates]] = -np.inf
     found, place = _top(similarity, number)
     near = np.where(place < 0, -1, np.take_along_axis(candidates, np.maximum(place, 0), axis=1))
-    # others that FAISS did not name may be as near as the last one
+    # FAISS works in single precision. A row that it did not name can be no nearer than the last candidate, but for the
+    # rounding: where the last neighbour leads that candidate by less, the row is searched exactly.
     doubtful = np.flatnonzero(found[:, -1] <= least + _DOUBT * _LENGTH**2)
     if len(doubtful) and candidates.shape[1] < len(units):
         near[doubtful] = _exact(units, group, number, rows[doubtful])

@@ -10,9 +10,9 @@ narrow: what does not surely keep the meaning is left out.
 * `prefix`: "A dog on a mat" -> "A photo of a dog on a mat"; "There is a dog on a mat" both ways. Left out: sentences
   with a finite verb, captions that speak of a picture.
 * `synonym`: "couch" -> "sofa", "next to" -> "beside". Left out: words with a context-dependent sense (see the table in
-`hfcomp.negatives.paraphrases`). * `adjectives`: "a black and white cat" -> "a white and black cat". Left out: "black
-and white photo", adjectives under
-  an adverb or a shade.
+  `hfcomp.negatives.paraphrases`).
+* `adjectives`: "a black and white cat" -> "a white and black cat". Left out: "black and white photo", adjectives
+  under an adverb or a shade.
 * `contraction`: "a dog that is lying" -> "a dog lying", "A dog is lying on a mat" -> "A dog lying on a mat". Left out:
   captions with more than one finite verb.
 
@@ -26,9 +26,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hfcomp.negatives.drawing import draw_by_sort
 from hfcomp.negatives.filters import folded_sentence
-from hfcomp.negatives.negative import caption_rng
+from hfcomp.negatives.negative import caption_rng, check_draw, draw_by_sort
 from hfcomp.negatives.paraphrases import CONVERSES, FIXED_ORDERS, NEEDS_PLURAL, SYNONYMS_BY_FIRST_WORD, Synonym
 from hfcomp.negatives.surface import has_no_small_letters, rewrite, without_capital_of_place
 from hfcomp.parsing.captions import Span, check_caption
@@ -82,10 +81,7 @@ def hard_positives(doc: Doc, *, rules: Sequence[str] = RULES, num_positives: int
         ValueError: A rule is not known, none is given, or `num_positives` is below 1, or the caption is too long
             (`hfcomp.parsing.captions`).
     """
-    if isinstance(rules, str) or not rules or not set(rules) <= set(RULES):
-        raise ValueError(f"rules is {rules!r}; expected a sequence with some of {', '.join(RULES)}.")
-    if num_positives < 1:
-        raise ValueError(f"num_positives is {num_positives}; expected 1 or more.")
+    check_draw("rules", rules, RULES, num_positives=num_positives)
     check_caption(doc.text)
     edits = {rule: list(_EDITS[rule](doc)) for rule in RULES if rule in rules}
     seen = {folded_sentence(doc.text)}
@@ -126,7 +122,7 @@ def _ends_at(doc: Doc, place: int) -> bool:
 
 
 def _last_word(doc: Doc) -> int:
-    """Index behind the last token that is neither a full stop nor a space."""
+    """Index behind the last token that is neither a full stop nor a space; 0 if there is none."""
     words = (token.i for token in reversed(doc) if token.pos_ != "SPACE" and token.text not in (".", "!"))
     return next(words, -1) + 1
 
@@ -144,6 +140,8 @@ def _coordination(doc: Doc) -> Iterator[Edit]:
             continue
         if (base_form(first.root), base_form(second.root)) in FIXED_ORDERS:
             continue
+        # "a cat and a dog" has a determiner each, so the phrases move whole, but only where nothing behind them can
+        # belong to the second alone. Under one determiner ("a knife and fork") the nouns move.
         with_determiner = [chunk[0].tag_ == "DT" for chunk in (first, second)]
         if all(with_determiner):
             if _opens_caption(doc, first.start) and _is_end_or_plural_verb(doc, second.end):
@@ -222,6 +220,7 @@ def _prefix(doc: Doc) -> Iterator[Edit]:
             ((_span(doc, start + 1, start + 2),), (other,)) for other in _PICTURE_PREFIXES if other != words[1]
         )
         return
+    # A caption with a verb of its own is a sentence: "a photo of a dog runs" is no English.
     finite = sum(_is_finite(token) for token in doc)
     if words[:2] in (("there", "is"), ("there", "are")) and words[2:] and finite == 1 and _is_counted(doc[start + 2]):
         yield ((doc[start].idx, doc[start + 2].idx),), ("",)
@@ -304,6 +303,7 @@ def _contraction(doc: Doc) -> Iterator[Edit]:
             continue
         if verb.lower_ in ("is", "are") and (behind.tag_ in ("VBG", "VBN") or behind.pos_ == "ADP"):
             yield ((pronoun.idx, behind.idx),), ("",)
+    # The same for the whole caption: without "is" a sentence becomes the noun phrase that it was made of.
     phrase = next(iter(noun_phrases(doc)), None)
     if phrase is not None and _is_one_progressive_sentence(doc, phrase):
         verb = doc[phrase.end]

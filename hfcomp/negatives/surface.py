@@ -19,13 +19,10 @@ _SPOKEN_BUT_NOT_SPELLED_LIKE_A_VOWEL = re.compile(r"hour|heir|honest|honou?r|8|1
 
 
 def starts_like_a_vowel(text: str) -> bool:
-    """Whether "an" stands before this text rather than "a".
+    """Whether "an" stands before this text rather than "a"; quotes and brackets before its first letter do not count.
 
     By sound where a short list knows it ("an hour", "a unicorn"), else by the first letter. Two to four capitals
     without a vowel behind the first are taken as letters spelled out ("an LG phone", "a TV").
-
-    Args:
-        text: A word or phrase; quotes and brackets before the first letter do not count.
     """
     found = _WORD.search(text)
     if found is None:
@@ -42,13 +39,11 @@ def starts_like_a_vowel(text: str) -> bool:
 def fit_article(before: str, text: str) -> str:
     """Fits an "a" or "an" at the end of some text to what follows it.
 
-    Args:
-        before: All that stands before a word, with the space between.
-        text: The word or words that follow.
-
     Returns:
         `before`, with another article where the one at its end does not fit; its capital is kept.
     """
+    # Only an article at the very end is fitted: between "a" and a word may stand another ("a big", "an open"), whose
+    # sound decides then.
     found = _ARTICLE_AT_END.search(before)
     if found is None:
         return before
@@ -79,14 +74,8 @@ def has_capital_of_place(caption: str) -> bool:
 def without_capital_of_place(caption: str, span: Span, *, is_name: bool = False) -> str:
     """The text of a span as it is written anywhere else in the sentence.
 
-    Args:
-        caption: The original caption.
-        span: `[start, end)` in characters.
-        is_name: The text begins with a name, whose capital it keeps.
-
-    Returns:
-        The text; its first letter is small where it stood at the start of the caption and only that gave it its
-        capital. "TV", "McCartney" and "A's" show by their other letters that theirs is their own.
+    Its first letter becomes small if only the start of the caption gave it its capital; a name keeps its own. "TV",
+    "McCartney" and "A's" show by their other letters that theirs is their own.
     """
     text = caption[span[0] : span[1]]
     if is_name or span[0] > start_of_text(caption) or not has_capital_of_place(caption):
@@ -103,13 +92,8 @@ def rewrite(caption: str, spans: Sequence[Span], texts: Sequence[str]) -> str:
     A capital at the start of a caption stays there, whatever word comes there, and an "a" or "an" directly before a
     new text is fitted to it. All else is left as it is.
 
-    Args:
-        caption: The original caption.
-        spans: `[start, end)` in characters, from left to right, not overlapping. An empty span inserts.
-        texts: One per span. An empty one removes its span.
-
-    Returns:
-        The new caption.
+    Spans are `[start, end)` in characters, from left to right, not overlapping, with a text each. An empty span
+    inserts its text, an empty text removes its span.
 
     Raises:
         ValueError: Spans overlap, are out of order or outside the caption, or there are more or fewer texts.
@@ -119,9 +103,9 @@ def rewrite(caption: str, spans: Sequence[Span], texts: Sequence[str]) -> str:
         if not place <= start <= end <= len(caption):
             raise ValueError(
                 f"spans {list(spans)} of caption {caption!r} overlap, are out of order or outside the caption; "
-                "expected "
-                "[start, end) in characters, from left to right."
+                "expected [start, end) in characters, from left to right."
             )
+        # "a" before the span may need to become "an": what is written so far ends right before the new text
         written += caption[place:start]
         if text:
             written = fit_article(written, text) + text
@@ -129,5 +113,6 @@ def rewrite(caption: str, spans: Sequence[Span], texts: Sequence[str]) -> str:
     written += caption[place:]
     if not has_capital_of_place(caption):
         return written
+    # The old capital went away with its word, or stands in the middle now; the place gets its own again.
     first = start_of_text(written)
     return written[:first] + written[first : first + 1].upper() + written[first + 1 :]

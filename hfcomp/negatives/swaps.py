@@ -44,9 +44,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hfcomp.negatives.drawing import draw_by_sort
 from hfcomp.negatives.filters import folded_sentence
-from hfcomp.negatives.negative import Negative, caption_rng
+from hfcomp.negatives.negative import Negative, caption_rng, check_draw, draw_by_sort
 from hfcomp.negatives.surface import rewrite, without_capital_of_place
 from hfcomp.parsing.captions import check_caption
 from hfcomp.parsing.phrases import (
@@ -122,39 +121,24 @@ def swap_negatives(doc: Doc, *, swaps: Sequence[str] = SWAPS, num_negatives: int
         ValueError: A sort of swap is not known, none is given, `num_negatives` is below 1, or the caption is too long
             (`hfcomp.parsing.captions`).
     """
-    _check_request(swaps, num_negatives)
+    check_draw("swaps", swaps, SWAPS, num_negatives=num_negatives)
     check_caption(doc.text)
     pairs = {swap: list(_PAIRS[swap](doc)) for swap in SWAPS if swap in swaps}
     seen = {folded_sentence(doc.text)}
 
     def make(swap: str, pair: Pair) -> Negative | None:
-        text = _swap(pair)
+        first, second = pair
+        spans = first.span, second.span
+        # The capital at the start belongs to the place: "Dogs chase a cat" must not become "A cat chase Dogs".
+        moved = without_capital_of_place(doc.text, first.span, is_name=first.is_name)
+        text = rewrite(doc.text, spans, (second.text, moved))
         if folded_sentence(text) in seen or _same_pieces(doc.text, text):
             return None
         seen.add(folded_sentence(text))
-        return _negative(text, swap, pair)
+        kind, category = _KINDS[swap]
+        return Negative(text, kind, first.text, second.text, category, spans)
 
     return draw_by_sort(pairs, make, num_negatives, caption_rng(seed, doc.text, "swap"))
-
-
-def _check_request(swaps: Sequence[str], num_negatives: int) -> None:
-    if isinstance(swaps, str) or not swaps or not set(swaps) <= set(SWAPS):
-        raise ValueError(f"swaps is {swaps!r}; expected a sequence with some of {', '.join(SWAPS)}.")
-    if num_negatives < 1:
-        raise ValueError(f"num_negatives is {num_negatives}; expected 1 or more.")
-
-
-def _swap(pair: Pair) -> str:
-    first, second = pair
-    caption = first.doc.text
-    moved = without_capital_of_place(caption, first.span, is_name=first.is_name)
-    return rewrite(caption, (first.span, second.span), (second.text, moved))
-
-
-def _negative(text: str, swap: str, pair: Pair) -> Negative:
-    kind, category = _KINDS[swap]
-    first, second = pair
-    return Negative(text, kind, first.text, second.text, category, (first.span, second.span))
 
 
 def _same_pieces(caption: str, text: str) -> bool:
@@ -182,6 +166,7 @@ def _pairs(parts: Iterable[Part]) -> Iterator[Pair]:
 
 def _telling(doc: Doc) -> list[int]:
     """Places of the words that can say how two things stand to each other, in order."""
+    # Once per caption: each of n^2 pairs then finds the words between by bisection, not by a scan of the caption.
     return [token.i for token in doc if token.pos_ not in _LIST_CLASSES]
 
 
@@ -240,6 +225,7 @@ def _is_hyphen_or_participle(token: Token) -> bool:
 
 def _phrases_around(parts: Iterable[Part], phrases: Iterable[Part]) -> dict[Part, Part]:
     """The noun phrase that holds each part; the part itself if no phrase does."""
+    # A table by word, since a search of all phrases for each part would take the product of their numbers.
     of_word = {place: phrase for phrase in phrases for place in range(phrase.start, phrase.end)}
     around = {part: of_word.get(part.start, part) for part in parts}
     return {part: phrase if part.end <= phrase.end else part for part, phrase in around.items()}
@@ -248,6 +234,7 @@ def _phrases_around(parts: Iterable[Part], phrases: Iterable[Part]) -> dict[Part
 def _rest_of_phrase(phrase: Part, part: Part) -> list[str]:
     """The content of a phrase besides a part of it: its words without determiners and loose quantities."""
     places = (place for place in range(phrase.start, phrase.end) if not part.start <= place < part.end)
+    # "group of people" holds nothing besides "people": an "of" that is left alone belonged to the quantity.
     words = [phrase.doc[place] for place in places if phrase.doc[place].pos_ not in ("DET", "PRON")]
     telling = [word.lower_ for word in words if word.lower_ not in VAGUE_QUANTITIES]
     return [word for word in telling if word != "of" or len(telling) == len(words)]
@@ -263,6 +250,8 @@ def _noun_pairs(doc: Doc) -> Iterable[Pair]:
             continue
         if not _determiners_fit(first, determiners[first], second, determiners[second]):
             continue
+        # What stands between makes the swap false, or what the nouns leave behind does: of "a black cat and a white
+        # dog" cat and dog may change places, since their colors stay.
         if _order_matters(one, other, telling) or rests[first] != rests[second]:
             yield first, second
 
@@ -289,6 +278,7 @@ def _adjective_pairs(doc: Doc) -> Iterable[Pair]:
             continue
         if not _fits_beside(first, second, one) or not _fits_beside(second, first, other):
             continue
+        # Of two cats, "a black cat and a white cat" says the same after the swap unless something tells them apart.
         if base_form(one) != base_form(other) or _order_matters(around[first], around[second], telling):
             yield first, second
 
@@ -308,6 +298,7 @@ def _fits_beside(old: Part, new: Part, noun: Token) -> bool:
         # "black and white cat": only another colour can replace "black", not "white"
         is_there = any(token.lower_ == new.doc[new.head].lower_ for token in run)
         return not is_there and bool(others) and others == _class_of(doc[old.head].lower_)
+    # a color that stands farther to the left belongs to a noun of its own
     beside = [token for token in run if token.i >= old.end or _reaches(token, old)]
     return not any(token.lower_ in others for token in beside)
 
@@ -350,6 +341,7 @@ def _verb_pairs(doc: Doc) -> Iterable[Pair]:
     for first, second in _pairs(found):
         if _may_be_one(first, second) or not _any_between(things, first, second):
             continue
+        # "eating a cake" cannot change places with "smiling": an object needs its verb. A place may follow or not.
         if frames[first] != frames[second] and {frames[first], frames[second]} != {"place", "nothing"}:
             continue
         # "sitting at a table smiling": if one is intransitive, both are true of one subject in any order

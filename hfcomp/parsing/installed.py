@@ -12,16 +12,7 @@ Result = TypeVar("Result")
 
 
 def with_extra(make: Callable[..., Result], *arguments: str, needed_by: str = "parsing") -> Result:
-    """What `make` returns; where it misses a package of the extra, the error names the package and the extra.
-
-    Args:
-        make: Imports what it needs.
-        arguments: Of `make`.
-        needed_by: How the message begins.
-
-    Raises:
-        ModuleNotFoundError: A package is not installed.
-    """
+    """Calls `make`, which imports what it needs; an error for a missing package also names the extra to install."""
     try:
         return make(*arguments)
     except ModuleNotFoundError as error:

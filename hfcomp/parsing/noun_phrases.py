@@ -7,8 +7,7 @@ a hat riding a horse" gives "a man", "a hat" and "a horse". The paper leaves the
 * Of possessives the owner stays in the phrase ("the man's hat"), being its determiner, and has none of its own.
   Pronouns go ("his red hat" gives "red hat"): they speak of something outside the phrase.
 * Quantities stay with what they count ("a group of people", "two slices of pizza"): alone "a group" is uninformative,
-and
-  "pizza" loses its number. Containers are things: "a bowl of fruit" gives "a bowl" and "fruit".
+  and "pizza" loses its number. Containers are things: "a bowl of fruit" gives "a bowl" and "fruit".
 * Nouns joined by "and" have a phrase each. Adjectives so joined make one ("a red and blue cup" is one cup), unless the
   second has its own determiner or number: "a red and a blue cup" gives "a red cup" and "a blue cup". Nouns that the
   tree puts under one noun make one as well ("salt and pepper shakers").
@@ -22,8 +21,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from hfcomp.parsing.captions import Span
-from hfcomp.parsing.noun_phrase_words import EXCLUDED_WORDS, ExcludedWords
 from hfcomp.parsing.tree import DETERMINERS, JOINTS, NOUNS, CaptionTree
+from hfcomp.parsing.words import EXCLUDED_WORDS, ExcludedWords
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -98,6 +97,7 @@ def sift_noun_phrases(doc: Doc, *, excluded: ExcludedWords = EXCLUDED_WORDS) -> 
 
 
 def _places(tree: CaptionTree, excluded: ExcludedWords, left_out: Counter[str]) -> Iterator[_Place]:
+    # From left to right, past the last word of each phrase: "people" of "a group of people" heads no second one.
     counted = -1
     for word, word_class in enumerate(tree.classes):
         if word <= counted or word_class not in _HEADING:
@@ -131,6 +131,7 @@ def _place(tree: CaptionTree, noun: int) -> _Place:
 
 def _owns_what_is_excluded(tree: CaptionTree, noun: int, excluded: ExcludedWords) -> bool:
     """Whether a noun's phrase counts because its possession's is not a concept: "the cow" of "the cow's side"."""
+    # Otherwise the owner is a part of "the cow's tail" and heads no phrase of its own.
     if tree.labels[noun] != "poss" or tree.classes[noun] not in NOUNS:
         return False
     owned = tree.heads[noun]
@@ -138,6 +139,7 @@ def _owns_what_is_excluded(tree: CaptionTree, noun: int, excluded: ExcludedWords
 
 
 def _why_excluded(tree: CaptionTree, place: _Place, excluded: ExcludedWords) -> str | None:
+    # Judged by the last word, which says what is meant: "a group" of "a group of people" is not a region.
     last, word = place.last, tree.base_form(place.last)
     if tree.is_denied(place.noun) or (last != place.noun and tree.is_denied(last)):
         return DENIED
@@ -158,6 +160,8 @@ def _why_excluded(tree: CaptionTree, place: _Place, excluded: ExcludedWords) -> 
 
 def _longest(places: Iterator[_Place]) -> list[_Place]:
     """The places without those inside another, which only an odd tree gives."""
+    # Places come by their noun, so a later one may begin before those that it holds: they are dropped from the end,
+    # each at most once.
     found: list[_Place] = []
     for place in places:
         while found and found[-1].start >= place.start:
@@ -174,6 +178,8 @@ def _phrases_at(tree: CaptionTree, place: _Place) -> Iterator[NounPhrase]:
     if not sharing:
         yield _phrase(tree, place.last, (start, end))
         return
+    # What the phrases share is the noun with its compounds ("fire hydrant"), but not the adjective before it, which
+    # belongs to the last of them alone.
     described = start
     while tree.tags[described] in DETERMINERS:
         described += 1
@@ -197,6 +203,7 @@ def _sharing(tree: CaptionTree, place: _Place) -> tuple[list[tuple[int, int]], i
     found: list[tuple[int, int]] = []
     if last != noun or not tree.has_joints:
         return found, start
+    # First way: all is under one noun, and a joint with a determiner begins a new phrase ("a red and | a blue cup").
     for joint in range(start + 1, noun - 1):
         if tree.lower[joint] in _LINKS and tree.tags[joint + 1] in DETERMINERS and tree.tags[joint - 1] != "CD":
             end = joint - 1
@@ -207,6 +214,7 @@ def _sharing(tree: CaptionTree, place: _Place) -> tuple[list[tuple[int, int]], i
     # "an orange and some other fruit": the other's word is a noun of its own
     if found or tree.tags[start] not in DETERMINERS or not tree.has_modifier(noun, ("amod",), besides=("other",)):
         return found, start
+    # Second way: "a red" is a phrase whose head is an adjective; follow the joints to the left while they have such.
     first = start
     while (adjective := _joined_adjective(tree, first, noun)) >= 0:
         first = tree.start_of(adjective)

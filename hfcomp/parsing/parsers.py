@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from importlib.metadata import version
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hfcomp.parsing.installed import with_extra
-from hfcomp.parsing.parallel import check_request, parse_in_processes
-from hfcomp.parsing.rules.parser import RuleParser
+from hfcomp.parsing.rules.heads import parse_words
+from hfcomp.parsing.rules.lemmas import lemma
+from hfcomp.parsing.rules.tags import penn_tags
+from hfcomp.parsing.tokens import pieces
 from hfcomp.parsing.words import word_set
 
 if TYPE_CHECKING:
+    from spacy.language import Language
     from spacy.tokens import Doc
+    from spacy.vocab import Vocab
 
 DEFAULT_PARSER = "spacy:en_core_web_sm"
 # What writes nothing that a generator reads; everything else stays, a component of the user's own too.
@@ -26,6 +34,11 @@ _NEEDED = {
     "token.dep": "a dependency parser",
     "token.lemma": "a lemmatizer",
 }
+# DocBin adds the words and the spaces after them; sentences follow from the heads. `Doc.to_bytes`, by which `nlp.pipe`
+# talks with its processes, and user data call srsly once per `Doc`, which searches all installed packages each time.
+_ATTRIBUTES = ("TAG", "POS", "MORPH", "LEMMA", "HEAD", "DEP")
+# Batches under way per process: one in work, one waiting, and no more, so that captions are not read long before.
+_AHEAD = 2
 
 
 class Parser(Protocol):
@@ -85,12 +98,29 @@ def cached_parser(spec: str | None = None) -> Parser:
     return load_parser(spec or DEFAULT_PARSER)
 
 
-class SpacyParser:
-    """`spacy:NAME`: a trained pipeline, captions in batches, without the components that no generator reads.
+class _ProcessParser:
+    """Checks a request, and parses here or in worker processes; a parser says how one process does it."""
 
-    Args:
-        pipeline: Name of an installed pipeline, or a folder with one.
-    """
+    _nlp: Language
+
+    def _parse_here(self, captions: Iterable[str], batch_size: int) -> Iterator[Doc]:
+        raise NotImplementedError
+
+    def parse(self, captions: Iterable[str], *, num_processes: int = 1, batch_size: int = 256) -> Iterator[Doc]:
+        """See `Parser.parse`."""
+        if isinstance(captions, str):
+            raise TypeError(f"captions is the string {captions[:40]!r}; expected several captions, such as [caption].")
+        if num_processes < 1 or batch_size < 1:
+            raise ValueError(
+                f"num_processes is {num_processes} and batch_size {batch_size}; expected 1 or more of each."
+            )
+        if num_processes > 1:
+            return _parse_in_processes(self, self._nlp.vocab, captions, num_processes, batch_size)
+        return self._parse_here(captions, batch_size)
+
+
+class SpacyParser(_ProcessParser):
+    """`spacy:NAME`: an installed pipeline or a folder with one, without the components that no generator reads."""
 
     def __init__(self, pipeline: str) -> None:
         import spacy
@@ -105,6 +135,7 @@ class SpacyParser:
             ) from error
         meta = self._nlp.meta
         self.name = f"spacy:{meta['lang']}_{meta['name']} {meta['version']}"
+        # Checked before components go: the message names what the user's pipeline has.
         self._check_parts()
         for part, factory in self._factories().items():
             if factory in _UNUSED_FACTORIES:
@@ -118,9 +149,10 @@ class SpacyParser:
 
     def _check_parts(self) -> None:
         factories = {part: name for part, name in self._factories().items() if part in self._nlp.pipe_names}
+        # By what components declare to write and not by their names, which users may choose.
         written = {what for part in factories for what in self._nlp.get_pipe_meta(part).assigns}
         if "attribute_ruler" in factories.values():
-            written.add("token.pos")
+            written.add("token.pos")  # it declares nothing, as it can write anything
         missing = [part for what, part in _NEEDED.items() if what not in written]
         if missing:
             raise ValueError(
@@ -134,11 +166,69 @@ class SpacyParser:
                 "no noun chunks. Expected one for English, such as en_core_web_sm."
             )
 
-    def parse(self, captions: Iterable[str], *, num_processes: int = 1, batch_size: int = 256) -> Iterator[Doc]:
-        """See `Parser.parse`."""
-        check_request(captions, num_processes, batch_size)
-        if num_processes > 1:
-            return parse_in_processes(
-                self, self._nlp.vocab, captions, num_processes=num_processes, batch_size=batch_size
-            )
+    def _parse_here(self, captions: Iterable[str], batch_size: int) -> Iterator[Doc]:
         return self._nlp.pipe(captions, batch_size=batch_size)
+
+
+class RuleParser(_ProcessParser):
+    """`--parser rules`: for machines that cannot get a spaCy model. Its accuracy is in docs/parsing.md."""
+
+    def __init__(self) -> None:
+        import spacy
+
+        self.name = f"rules (textblob {version('textblob')}, simplemma {version('simplemma')})"
+        # loads the dictionaries, and fails here rather than at the first caption if they are not installed
+        penn_tags(["a"])
+        lemma("dogs", "NNS")
+        self._nlp = spacy.blank("en")
+
+    def __reduce__(self) -> tuple[type[RuleParser], tuple[()]]:
+        return RuleParser, ()
+
+    def _parse_here(self, captions: Iterable[str], batch_size: int) -> Iterator[Doc]:
+        return map(self._parse_caption, captions)
+
+    def _parse_caption(self, caption: str) -> Doc:
+        from spacy.tokens import Doc
+
+        tokens = [token for piece in pieces(caption) for token in self._nlp.make_doc(piece)]
+        words = [token.text for token in tokens]
+        spaces = [bool(token.whitespace_) for token in tokens]
+        annotations: dict[str, Any] = parse_words(words)
+        return Doc(self._nlp.vocab, words=words, spaces=spaces, **annotations)
+
+
+# The parser of a worker process: handed over once as the process starts, since loading a pipeline takes seconds.
+_parser: _ProcessParser | None = None
+
+
+def _start(parser: _ProcessParser) -> None:
+    global _parser
+    _parser = parser
+
+
+def _parse_batch(captions: list[str]) -> bytes:
+    from spacy.tokens import DocBin
+
+    if _parser is None:
+        raise RuntimeError("the worker process has no parser; only _parse_in_processes starts it.")
+    docs = _parser.parse(captions, batch_size=len(captions))
+    return bytes(DocBin(attrs=_ATTRIBUTES, docs=docs).to_bytes())
+
+
+def _parse_in_processes(
+    parser: _ProcessParser, vocab: Vocab, captions: Iterable[str], num_processes: int, batch_size: int
+) -> Iterator[Doc]:
+    """Custom extension attributes of the `Doc`s are not carried over; all that `Parser` promises is."""
+    from spacy.tokens import DocBin
+
+    under_way: deque[Future[bytes]] = deque()
+    with ProcessPoolExecutor(num_processes, initializer=_start, initargs=(parser,)) as pool:
+        remaining = iter(captions)
+        while batch := list(islice(remaining, batch_size)):
+            under_way.append(pool.submit(_parse_batch, batch))
+            # the oldest is waited for, not the first that is ready: results keep the order of the captions
+            if len(under_way) >= _AHEAD * num_processes:
+                yield from DocBin().from_bytes(under_way.popleft().result()).get_docs(vocab)
+        while under_way:
+            yield from DocBin().from_bytes(under_way.popleft().result()).get_docs(vocab)

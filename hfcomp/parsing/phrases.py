@@ -62,7 +62,7 @@ class Part:
 
     @cached_property
     def text(self) -> str:
-        """The words as the caption has them."""
+        """The words as written in the caption."""
         return self.doc[self.start : self.end].text
 
     @cached_property
@@ -121,6 +121,7 @@ def noun_phrases(doc: Doc) -> list[Part]:
     the middle of a field"), the picture itself ("a photo" of "a photo of a dog"), and phrases with a possessive
     pronoun ("his hat"), which would lose the one they speak of.
     """
+    # Chunks with an "of" between are one part: to exchange "a group" alone would give "a dog of people".
     chunks = list(doc.noun_chunks)
     phrases: list[Part] = []
     index = 0
@@ -154,6 +155,7 @@ def nouns(doc: Doc) -> list[Part]:
         first = start
         if first and (doc[first - 1].lower_, base_form(doc[first])) in FIXED_PAIRS:
             first -= 1
+        # "the dog of the man" would have to keep its "of", and the exchange would change who owns what in odd ways
         before_of = end < len(doc) and doc[end].lower_ in ("of", "'s", "’s")
         if not before_of and _is_thing(head) and is_whole(doc, first, end):
             found.append(Part(doc, first, end, head.i))
@@ -162,6 +164,7 @@ def nouns(doc: Doc) -> list[Part]:
 
 
 def _end_of_compound(doc: Doc, start: int) -> int:
+    # By word class and not by the tree: parsers disagree on the arcs inside compounds, and all tag them as nouns.
     end = start
     while end < len(doc) and doc[end].pos_ in NOUN_CLASSES:
         end += 1
@@ -241,6 +244,7 @@ def describes_a_noun(verb: Token) -> bool:
 
 def with_auxiliaries(verb: Part) -> Part:
     """The verb with the auxiliaries before it: "is sitting", "has been parked"."""
+    # "not" and other adverbs may stand among auxiliaries, but one before the first belongs to something else.
     start = verb.start
     while start and verb.doc[start - 1].pos_ in ("AUX", "ADV") and verb.doc[start - 1].tag_ != "WRB":
         start -= 1

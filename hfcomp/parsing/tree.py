@@ -1,4 +1,8 @@
-"""Noun phrases in the dependency tree of a caption: which nouns head one, and where it starts and ends."""
+"""Noun phrases in the dependency tree of a caption: which nouns head a phrase, and its first and last word.
+
+Plain lists by token index stand in for spaCy's objects: a training set has millions of captions, and a `Token` for
+each question costs more than the answer.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING
 
-from hfcomp.parsing.noun_phrase_words import COVERINGS, LACKING, MEASURES
+from hfcomp.parsing.words import COVERINGS, LACKING, MEASURES
 
 if TYPE_CHECKING:
     from spacy.strings import StringStore
@@ -54,10 +58,7 @@ def _strings_of(numbers: list[int], store: StringStore) -> list[str]:
 
 
 class CaptionTree:
-    """A parsed caption as lists by token.
-
-    Args:
-        doc: With word classes, Penn tags, lemmas, and a tree labelled as by spaCy's English pipelines.
+    """A caption parsed with the labels of spaCy's English pipelines, as lists by token.
 
     Raises:
         ValueError: The caption is not parsed.
@@ -109,7 +110,7 @@ class CaptionTree:
 
     @cached_property
     def _dependants(self) -> list[list[int]]:
-        """The words under each word, in order; a root is under itself."""
+        # built once and kept in step by `_attach`: a scan of all heads per question would cost the square of a caption
         under: list[list[int]] = [[] for _ in self.heads]
         for word, head in enumerate(self.heads):
             under[head].append(word)
@@ -133,6 +134,7 @@ class CaptionTree:
 
     def first_joined(self, word: int) -> int:
         """The first of the words that "and" or a comma joins to this one."""
+        # parsers chain the rest to it, each to the one before or all to the first
         while self.labels[word] == "conj" and self.heads[word] < word:
             word = self.heads[word]
         return word
@@ -170,6 +172,8 @@ class CaptionTree:
 
     def start_of(self, head: int) -> int:
         """The first word of the phrase of a noun or adjective, without pronouns: "hat" of "his hat"."""
+        # Leftwards from the noun while a word is in its subtree by a modifier's arc. Punctuation, spaces and "and" are
+        # passed but begin no phrase: `start` moves only at words that do.
         start = word = tied = head
         while word:
             if self.is_glued(word):
@@ -185,6 +189,7 @@ class CaptionTree:
         return start
 
     def _is_of(self, word: int, head: int) -> bool:
+        # A chain of heads that reaches the root, or a word behind the noun, has left the phrase.
         above = self.heads[word]
         while above != head:
             if above == word or above > head:
@@ -223,6 +228,7 @@ class CaptionTree:
             return False
         if noun in self._denied:
             return True
+        # The negation reaches over "and": "without a hat or a shirt" denies the shirt too.
         first = self.first_joined(noun)
         governor = self.heads[first]
         if self.labels[first] == "pobj":

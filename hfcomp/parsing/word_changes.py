@@ -26,9 +26,6 @@ def word_changes(before: str, after: str) -> list[WordRun]:
     Words are compared without their capitals and punctuation: a text that begins or ends elsewhere has changed no
     other word.
 
-    Args:
-        before: a text, such as a caption.
-        after: the other one, such as its negative.
     """
     words, others = before.split(), after.split()
     found: list[WordRun] = []
@@ -41,7 +38,7 @@ def word_changes(before: str, after: str) -> list[WordRun]:
 
 
 def changed_words(text: str, other: str) -> frozenset[int]:
-    """The numbers of a text's words, from 0, that the other text does not have in that place."""
+    """Indices of a text's words that are missing from the other text in that place."""
     words = text.split()
     blocks = _matcher(words, other.split()).get_matching_blocks()
     kept = {number for block in blocks for number in range(block.a, block.a + block.size)}
@@ -49,6 +46,7 @@ def changed_words(text: str, other: str) -> frozenset[int]:
 
 
 def _matcher(words: Sequence[str], others: Sequence[str]) -> SequenceMatcher[str]:
+    # autojunk would take a word that is frequent in a long caption, such as "a", for noise and call it changed
     return SequenceMatcher(None, list(map(_folded, words)), list(map(_folded, others)), autojunk=False)
 
 

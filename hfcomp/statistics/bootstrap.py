@@ -70,6 +70,9 @@ class ImageBootstrap:
             )
         names, _ = distinct(images)
         self._position = {name: index for index, name in enumerate(names)}
+        # Images are drawn, not items: items of one image are right or wrong together, and drawing them one by one
+        # would treat 22 captions of a photo as 22 independent facts. All intervals of a benchmark use these same
+        # draws, so a difference of two models is paired draw by draw.
         generator = np.random.default_rng(seed)
         number = len(names)
         # a count above 255 has no chance to occur, so a byte holds it
@@ -158,6 +161,8 @@ class ImageBootstrap:
         means = np.stack([np.asarray(values, dtype=np.float64).mean(axis=0) for values, _ in subsets])
         value = means[0] if len(means) == 1 else share @ means
         p = macro_sign_flip_test(subsets, weights)
+        # Interval and test ask the same of different approximations and may disagree near 0. The test is exact or
+        # nearly so and decides; the bound moves by as little as makes them agree.
         nearest = value / np.maximum(differing_images(subsets, weights), 1)
         sure = p < 1 - LEVEL
         low = np.where(sure & (value > 0) & (low <= 0), nearest, low)
@@ -177,11 +182,14 @@ class ImageBootstrap:
         unknown = np.full(parts[0][1].shape[1], np.nan)
         if fewest < 2:
             return unknown, unknown
+        # What is resampled is t = (draw's mean - mean) / draw's spread, whose distribution depends little on the
+        # unknown truth. Solving t for the truth turns the tails around: the upper quantile of t gives the lower bound.
         aligned = self._align(parts, share)
         mean, spread, _ = aligned.mean_and_spread(np.ones((1, len(aligned.used))))
         mean, spread = mean[0], spread[0]
         # but for rounding, no spread: sums are centred, so that it is not the root of a rounding error
         still = spread <= 1e-12 * np.maximum(1.0, aligned.largest)
+        # Where no draw can differ the deviation is 0 / 1, and the interval comes from the bounds alone, below.
         deviation = self._deviations(aligned, mean, np.where(still, 1.0, LEAST_SPREAD * spread))
         if len(deviation) < FEWEST_DRAWS:
             return unknown, unknown
@@ -193,6 +201,8 @@ class ImageBootstrap:
             below, above = np.quantile(deviation, [tail, 1 - tail], axis=0)
         low, high = np.where(still, mean, mean - above * spread), np.where(still, mean, mean - below * spread)
         if bounds:
+            # If a share q of all images were different, n drawn ones would all be alike with (1 - q)^n. This q makes
+            # that as rare as a tail, so it is as much as the images not seen can move the mean.
             unseen = 1 - tail ** (1 / fewest)
             low = np.maximum(np.where(still, mean - unseen * (mean - bounds[0]), low), bounds[0])
             high = np.minimum(np.where(still, mean + unseen * (bounds[1] - mean), high), bounds[1])

@@ -47,6 +47,7 @@ def per_image(values: Values, images: Images, name: str) -> Part:
         raise ValueError(f"{name}: found {table.ndim} dimensions, expected [items] or [items, models].")
     if len(table) != len(images):
         raise ValueError(f"{name}: found {len(table):,} items but {len(images):,} images. Pass each item's image.")
+    # Checked before anything is summed: one NaN would make the whole image's sum NaN, with no trace of its item.
     bad = np.argwhere(~np.isfinite(table))
     if len(bad):
         raise ValueError(
@@ -126,6 +127,8 @@ class Aligned:
     """
 
     def __init__(self, parts: Sequence[Part], position: Mapping[Any, int], share: NDArray[np.float64]) -> None:
+        # Every statistic below is a function of sums by image, so a draw is a vector of counts and all draws are one
+        # matrix product. No item is ever repeated in memory.
         places = [np.array([position[name] for name in names], dtype=np.intp) for names, _, _ in parts]
         together = np.concatenate(places)
         self._share = share
@@ -141,6 +144,7 @@ class Aligned:
             self.used = together
             own = np.concatenate([sums for _, sums, _ in parts])  # [I, M]
             sizes = np.concatenate([sizes for _, _, sizes in parts])[:, None]  # [I, 1]
+            # The five sums that a draw's mean and variance need: s, s^2, s n, n and n^2 of each image.
             self._columns = np.concatenate([own, own**2, own * sizes, sizes, sizes**2], axis=1)
             self._starts = np.cumsum([0, *map(len, places[:-1])])
             return
@@ -187,6 +191,7 @@ class Aligned:
         sums, squares, mixed, sizes = np.split(products, [models, 2 * models, 3 * models], axis=2)  # each [B, K, M]
         number = np.maximum(sizes[:, :, :1], 1)
         ratio = sums / number
+        # sum of (s - m n)^2 = sum s^2 - 2 m sum s n + m^2 sum n^2, with the ratio m of each draw
         squares += ratio * (ratio * sizes[:, :, 1:] - 2 * mixed)
         variance = np.tensordot(squares / number**2, self._share**2, axes=(1, 0))
         return self._mean_of(ratio), np.sqrt(np.maximum(variance, 0)), (sizes[:, :, 0] > 0).all(axis=1)
@@ -200,6 +205,8 @@ def _variance_of_few(
     weight: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """As `_variance_of_many`, multiplied out: products of the draws in place of residuals of every image and model."""
+    # The square of a sum over K subsets has K (K + 1) / 2 products, each a column per image and model: for three
+    # subsets that is cheaper than a residual of every image in every draw, and for more it is not.
     variance = np.zeros((len(draws), ratio.shape[2]))
     for one, other in combinations_with_replacement(range(len(sums)), 2):
         (s, n), (t, m) = ((sums[part], sizes[part][:, None]) for part in (one, other))
@@ -221,6 +228,8 @@ def _variance_of_many(
 ) -> NDArray[np.float64]:
     """`[B, M]` from the residuals, with an item's weight `[B, K]`; multiplied out, it would cost K * K products."""
     models = ratio.shape[2]
+    # A residual is one row times one column: sum_k (w_k s_k - w_k m_k n_k). So each tile of draws is a matrix product,
+    # squared in place and summed with the counts, and no array of all draws by all images is held.
     of_sums = [np.concatenate([weight, -weight * ratio[:, :, model]], axis=1) for model in range(models)]  # [B, 2 K]
     both = [np.concatenate([sums[:, :, model], sizes]) for model in range(models)]  # [2 K, I]
     variance = np.zeros((len(draws), models))

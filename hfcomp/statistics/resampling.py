@@ -40,6 +40,8 @@ class Median:
         return np.array([self._of(draw) for draw in draws])
 
     def _of(self, draw: Draws) -> float:
+        # Sorted once. A draw only changes how often each value stands in the row, so its median is found in the
+        # running total of counts, and nothing is sorted again.
         below = np.cumsum(draw.take(self._images), dtype=np.int64)
         total = int(below[-1]) if len(below) else 0
         if not total:
@@ -58,6 +60,8 @@ class Pearson:
     """
 
     def __init__(self, first: Numbers, second: Numbers, images: Places) -> None:
+        # The correlation is the same for standardised values, but sums of squares of large values with a small spread
+        # would cancel: their variance would be the rounding error.
         x, y = (_standardised(np.asarray(values, dtype=np.float64)) for values in (first, second))
         columns = np.ones(len(x)), x, y, x * x, y * y, x * y
         self._sums = np.stack([np.bincount(images, column) for column in columns], axis=1)  # by image
@@ -113,6 +117,8 @@ class _Ranks:
         Args:
             times: `[n]`, how often each item is drawn.
         """
+        # Ranks from 1 to the number drawn: a group of equal values that ends at `upto` with `size` members has the
+        # middle rank upto - (size - 1) / 2. Less the mean rank, (upto[-1] + 1) / 2, that is what stands below.
         upto = np.cumsum(times.take(self._order), dtype=np.int64).take(self._ends)
         size = np.diff(upto, prepend=0)
         ranks = (2 * upto - size - upto[-1]) * 0.5

@@ -59,6 +59,8 @@ def sign_flip_test(difference: Values, images: Images, *, permutations: int = 10
     """
     _, sums, _ = per_image(difference, images, "difference")
     sums = _without_rounding(sums)
+    # An image without a difference adds 0 with either sign: it changes no statistic, so it is left out, and the number
+    # of those that differ decides whether all signs can be tried.
     differs = sums != 0
     count = differs.sum(axis=0)
     p = np.ones(sums.shape[1])
@@ -104,6 +106,8 @@ def _as_one_sum(subsets: Subsets, weights: Sequence[float] | None) -> tuple[NDAr
     share = share_of_subsets(weights, len(subsets))
     if not all(len(images) for _, images in subsets):
         raise ValueError("subsets: found one without items, expected at least one item in each. Remove it.")
+    # A weighted mean of means is one sum of items with a weight each, so the plain test serves. An image in several
+    # subsets keeps its name and so flips in all at once: its items are not independent.
     weighted = [
         weight / len(images) * np.asarray(values, dtype=np.float64)
         for weight, (values, images) in zip(share, subsets, strict=True)
@@ -193,6 +197,7 @@ def macro_standard_error(subsets: Subsets, weights: Sequence[float] | None = Non
     aligned = Aligned(parts, position, share)
     number = len(aligned.used)
     _, spread, _ = aligned.mean_and_spread(np.ones((1, number)))
+    # as the variance of a sample: residuals are taken from the mean of the same images
     error = np.sqrt(number / (number - 1)) * spread[0]
     return np.where(error > 1e-12 * np.maximum(1.0, aligned.largest), error, 0.0)
 
@@ -207,6 +212,8 @@ def _implied_difference(
     )
     index = distinct(np.concatenate([np.asarray(images) for _, images in subsets]))[1]
     items = np.bincount(index)
+    # Items of an image that go together count for less than as many single ones: by `largest` if they are fully alike,
+    # by 1 if they are independent, and in between by how much of their products is seen. `ALIKE_PAIRS` is a prior.
     largest = (np.bincount(index, weight) ** 2).sum() / (weight**2).sum()  # the design effect of items fully alike
     sums = np.stack([np.bincount(index, column) for column in values.T], axis=1)  # [I, M]
     alike = np.maximum((sums**2).sum(axis=0) - (values**2).sum(axis=0), 0.0)
@@ -221,6 +228,9 @@ def _implied_difference(
 
 def _share_for_enough(number: int, power: float, level: float) -> float:
     """The share of `number` images that has to differ, all alike, for the test to find it; NaN where none does."""
+    # With k images that differ, all one way, the smallest p is that of all signs equal: 2 of 2^k, or half of it as
+    # mid-p. Below `fewest` no outcome is significant at all. The share is then found by bisection on the binomial
+    # tail, which falls as the share grows; 40 halvings are beyond printing.
     fewest = math.floor(-math.log2(1 - level)) + 1  # of mid-p, 2 ** -fewest is below 1 - level
     fewest += fewest >= MID_P_IMAGES
     if number < fewest:
@@ -234,11 +244,14 @@ def _share_for_enough(number: int, power: float, level: float) -> float:
 
 
 def _all_signs(sums: NDArray[np.float64]) -> float:
+    # Bit j of a code is the sign of image j. Both signs of each code are there, so the test is two-sided by itself.
     codes = np.arange(2 ** len(sums))[:, None]
     signs = 1 - 2 * ((codes >> np.arange(len(sums))) & 1)
     statistic = np.abs(signs @ sums)
     p = float(np.mean(statistic >= _threshold(sums)))
     if len(sums) < MID_P_IMAGES:
+        # The threshold lies just below the observed value. Just above it as well, so that between the two lie the
+        # ties.
         rounding = 2 * (np.abs(sums.sum()) - _threshold(sums))
         p = (p + float(np.mean(statistic > _threshold(sums) + rounding))) / 2
     return p
@@ -250,6 +263,8 @@ def _random_signs(sums: NDArray[np.float64], permutations: int, seed: int) -> ND
     total, reached = sums.sum(axis=0), _threshold(sums)
     for start in range(0, permutations, BLOCK):
         rows = min(BLOCK, permutations - start)
+        # Eight signs a byte: random bits are the cost here, not the product. With kept images k, the signed sum is
+        # kept - dropped = 2 kept - total.
         bits = np.frombuffer(generator.bytes(rows * -(-len(sums) // 8)), dtype=np.uint8).reshape(rows, -1)
         kept = np.unpackbits(bits, axis=1, count=len(sums))
         hits += (np.abs(2 * product(kept, sums) - total) >= reached).sum(axis=0)

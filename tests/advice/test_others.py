@@ -23,10 +23,9 @@ from hfcomp.experiments.studies.search import _open_store
 from hfcomp.experiments.studies.search_report import read_trials
 from hfcomp.generation.magic.encoders import SentenceEncoder
 from hfcomp.metrics.retrieval import recall_at_k
-from hfcomp.negatives.concreteness import ConcretenessRatings
+from hfcomp.negatives.concreteness import ConcretenessRatings, download_ratings
 from hfcomp.negatives.keywords import read_keyword_table
 from hfcomp.negatives.neighbours import nearest_neighbours
-from hfcomp.negatives.ratings_file import download_ratings
 from hfcomp.statistics.bootstrap import ImageBootstrap
 from hfcomp.statistics.significance import macro_sign_flip_test
 from hfcomp.testing import write_tiny_sdxl
@@ -260,10 +259,10 @@ def test_statistics(advice):
 
 
 @follows(
-    "hfcomp/negatives/ratings_file.py",
+    "hfcomp/negatives/concreteness.py",
     "It is not kept. {HOW_TO_GET} Then name the file",
 )
-@follows("hfcomp/negatives/ratings_file.py", "could not be downloaded: {error}. {HOW_TO_GET} Then name the file as")
+@follows("hfcomp/negatives/concreteness.py", "could not be downloaded: {error}. {HOW_TO_GET} Then name the file as")
 @follows("hfcomp/generation/magic/encoders.py", "Or choose --encoder {CAPTIONS}, which needs no model.")
 def test_ratings_and_encoders(advice, tmp_path, monkeypatch):
     def download() -> object:
@@ -271,7 +270,7 @@ def test_ratings_and_encoders(advice, tmp_path, monkeypatch):
 
     advice.of(download)
     with monkeypatch.context() as patch:
-        patch.setattr("hfcomp.negatives.ratings_file._fetch", lambda *_: b"another file")
+        patch.setattr("hfcomp.negatives.concreteness._fetch", lambda *_: b"another file")
         advice.of(download)
     (tmp_path / "own.txt").write_text("Word\tConc.M\tDom_Pos\ndog\t4.85\tNoun\n")
     assert ConcretenessRatings.from_file(tmp_path / "own.txt")

@@ -8,8 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from hfcomp.negatives.filters import has_same_words, is_false_negative, is_same_sentence
-from hfcomp.negatives.grammar import GrammarFilter
+from hfcomp.negatives.filters import GrammarFilter, has_same_words, is_false_negative, is_same_sentence
 from tests import tolerances
 from tests.negatives import language_models
 

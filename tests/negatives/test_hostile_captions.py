@@ -15,7 +15,7 @@ from hfcomp.negatives.keywords import (
     keyword_negatives,
     negative_columns,
 )
-from hfcomp.negatives.mask_filling.words import PARTS, maskable_tokens
+from hfcomp.negatives.mask_filling import PARTS, maskable_tokens
 from hfcomp.negatives.rewordings import RULES, hard_positives
 from hfcomp.negatives.surface import rewrite
 from hfcomp.negatives.swaps import SWAPS, swap_negatives

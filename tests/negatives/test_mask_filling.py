@@ -10,8 +10,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from hfcomp.data.columns import NEGATIVE_KINDS
 from hfcomp.negatives.language_models import length_sorted_batches
-from hfcomp.negatives.mask_filling import KINDS, MaskedModel, MaskFiller
-from hfcomp.negatives.mask_filling.words import PARTS, REJECTIONS, maskable_tokens
+from hfcomp.negatives.mask_filling import KINDS, PARTS, REJECTIONS, MaskedModel, MaskFiller, maskable_tokens
 from hfcomp.negatives.negative import Negative
 from tests.negatives import language_models
 from tests.negatives.language_models import LexiconParser

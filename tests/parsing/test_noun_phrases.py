@@ -13,8 +13,8 @@ import pytest
 
 from hfcomp.data.concepts.columns import ConceptCounts, Extracted, concept_columns, noun_phrase_extractor
 from hfcomp.parsing import load_parser
-from hfcomp.parsing.noun_phrase_words import EXCLUDED_WORDS
 from hfcomp.parsing.noun_phrases import NounPhrase, noun_phrases, sift_noun_phrases
+from hfcomp.parsing.words import EXCLUDED_WORDS
 from hfcomp.sandbox.captions import draw_caption
 from hfcomp.sandbox.scenes import draw_scene
 

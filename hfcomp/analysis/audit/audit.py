@@ -133,7 +133,7 @@ def _pair_checks(data: AuditSet, options: AuditOptions, source: CaptionSource | 
     checks = rule_checks(data, scores, note)
     if options.language_model is None:
         return [*checks, likelihood_check(data, scores["bigram"], f"the bigram model of {note}")]
-    from hfcomp.negatives.grammar import GrammarFilter
+    from hfcomp.negatives.filters import GrammarFilter
 
     model = GrammarFilter(options.language_model, device=options.device)
     losses = np.split(-model.losses([*data.pairs["caption"], *data.pairs["negative"]]), 2)

@@ -15,8 +15,8 @@ from hfcomp.data.columns import require_columns
 from hfcomp.data.features import CONCEPT_FEATURES
 from hfcomp.parsing import Parser, cached_parser
 from hfcomp.parsing.captions import caption_problem
-from hfcomp.parsing.noun_phrase_words import EXCLUDED_WORDS, ExcludedWords
 from hfcomp.parsing.noun_phrases import REPEATED, NounPhrase, sift_noun_phrases
+from hfcomp.parsing.words import EXCLUDED_WORDS, ExcludedWords
 
 # Captions of a stream whose phrases are found at a time.
 ROWS_AT_A_TIME = 64

@@ -21,8 +21,7 @@ from hfcomp.generation.writers.changes import KIND_OF_CATEGORY, Change, check_ne
 from hfcomp.generation.writers.making import Asker, Question, make_asker, writer_facts
 from hfcomp.generation.writers.prompts import KEYWORD_FILE, keyword_prompt
 from hfcomp.generation.writers.reading import Refused
-from hfcomp.negatives.filters import GRAMMAR, is_same_sentence
-from hfcomp.negatives.grammar import GrammarFilter
+from hfcomp.negatives.filters import GRAMMAR, GrammarFilter, is_same_sentence
 from hfcomp.negatives.negative import Negative, as_columns
 from hfcomp.negatives.substitutes import substitutes
 from hfcomp.negatives.substitutes.lexicon import DEFAULT_LEXICON

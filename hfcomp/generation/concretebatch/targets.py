@@ -25,8 +25,7 @@ from hfcomp.generation.concretebatch.text_targets import TARGET_FEATURES, make_t
 from hfcomp.generation.shards import SOURCE_ROW, Stage
 from hfcomp.generation.sources import BuildInputs, Log
 from hfcomp.generation.text_negatives import make_captions
-from hfcomp.negatives.concreteness import HOW_TO_GET
-from hfcomp.negatives.ratings_file import download_ratings
+from hfcomp.negatives.concreteness import HOW_TO_GET, download_ratings
 from hfcomp.negatives.targets import Mode
 from hfcomp.parsing import cached_parser
 

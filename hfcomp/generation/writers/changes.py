@@ -21,7 +21,7 @@ from hfcomp.generation.writers.meanings import check_words, may_be_one
 from hfcomp.generation.writers.reading import Refused
 from hfcomp.generation.writers.refusals import NothingToChange
 from hfcomp.negatives.filters import is_same_sentence
-from hfcomp.negatives.mask_filling.words import lemmas_of
+from hfcomp.negatives.mask_filling import lemmas_of
 from hfcomp.negatives.negative import Negative
 from hfcomp.negatives.substitutes import default_lexicon, spatial_phrase
 from hfcomp.negatives.surface import rewrite, without_capital_of_place

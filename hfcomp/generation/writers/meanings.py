@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from hfcomp.generation.writers.reading import Refused
-from hfcomp.negatives.mask_filling.words import lemmas_of
+from hfcomp.negatives.mask_filling import lemmas_of
 from hfcomp.negatives.paraphrases import SYNONYMS
 from hfcomp.negatives.substitutes import default_lexicon
 from hfcomp.parsing.captions import script_problem

@@ -67,7 +67,7 @@ class KeywordMatch:
 
 
 def check_concept(concept: str, *, table: KeywordTable = PAPER_TABLE) -> None:
-    """Raises `ValueError` for a concept that the table does not have."""
+    """Raises `ValueError` for a concept that is missing from the table."""
     if concept not in table.concepts:
         raise ValueError(f"concept {concept!r} is not known. The concepts are {', '.join(table.names)}.")
 
@@ -103,17 +103,10 @@ def replace_keyword(
     *,
     table: KeywordTable = PAPER_TABLE,
 ) -> str:
-    """Replaces a keyword by another word and keeps the rest of the caption.
+    """Replaces a keyword by another word, given in lower case and singular, and keeps the rest of the caption.
 
-    Args:
-        caption: The caption in which the match was found.
-        match: From `find_keywords` with the same matching and table.
-        replacement: Lower case and singular, as the table writes it; the matching's flags decide what is made of it.
-        matching: `PAPER` writes the replacement as it is; see `Matching` for case, number and article.
-        table: The keywords.
-
-    Returns:
-        The new caption.
+    The match has to come from `find_keywords` with the same caption, matching and table. The matching decides on case,
+    number and article of the replacement.
 
     Raises:
         ValueError: The caption does not hold the match's keyword at that place, or the replacement is empty.
@@ -131,12 +124,7 @@ def replace_keyword(
 
 
 class Matcher:
-    """The keywords of some concepts, ready to be found and written in the way of one matching.
-
-    Args:
-        concepts: If a caption has the same word for several, each has a match there.
-        matching: How they are found and written.
-    """
+    """Finds and writes the keywords of some concepts; a word that belongs to several has a match for each."""
 
     def __init__(self, concepts: Sequence[Concept], matching: Matching) -> None:
         self.concepts = tuple(concepts)
@@ -150,6 +138,7 @@ class Matcher:
         """The places of keywords in a caption, from left to right."""
         places: list[Place] = []
         for pattern, meanings in self._passes:
+            # one more character before the caption, so every end is off by one; the start is that of the added space
             for found in pattern.finditer(" " + caption):
                 start, end = found.start(), found.end() - 1
                 for keyword, concept in meanings[found.group()[1:].lower()]:
@@ -204,6 +193,8 @@ def _passes(forms_of: Sequence[dict[str, str]]) -> list[Meanings]:
     One pass over a caption takes a third of the time of four. But concepts do not see each other, so those of which
     two different forms could take the same text, as they have a word in common, need passes of their own.
     """
+    # First fit, as in coloring a graph: a concept joins the first pass in which no other could take its text. The four
+    # concepts of Table 6 fit into one pass ("orange" is one form with two meanings).
     passes: list[Meanings] = []
     for concept, forms in enumerate(forms_of):
         meanings = next((one for one in passes if not _could_overlap(forms, one)), None)
@@ -216,6 +207,8 @@ def _passes(forms_of: Sequence[dict[str, str]]) -> list[Meanings]:
 
 
 def _could_overlap(forms: Iterable[str], others: Iterable[str]) -> bool:
+    # Equal forms are no conflict, since a match then has both meanings. "dog" of one concept and "hot dog" of another
+    # are: whichever matches first would hide the other from its concept.
     holders: dict[str, set[str]] = {}
     for form in others:
         for word in re.findall(_WORD, form):
@@ -225,6 +218,8 @@ def _could_overlap(forms: Iterable[str], others: Iterable[str]) -> bool:
 
 def _pattern(forms: Iterable[str]) -> str:
     """Longest first, behind their first letter: most words of a caption fail on a few letters and not on all forms."""
+    # `re` takes the first alternative that fits and not the longest, so "hot dog" has to stand before "hot". Sorting
+    # before the grouping keeps that order inside each letter, and forms of different letters cannot compete.
     rests: dict[str, list[str]] = {}
     for form in sorted(forms, key=len, reverse=True):
         rests.setdefault(form[0], []).append(re.escape(form[1:]))
@@ -232,6 +227,7 @@ def _pattern(forms: Iterable[str]) -> str:
 
 
 def _is_plural(caption: str, start: int, end: int, keyword: str, plurals: Plurals) -> bool:
+    # The table first, then the words before a keyword that is its own plural, then the form that was found.
     if keyword in plurals.always or keyword in plurals.never:
         return keyword in plurals.always
     if plurals.of(keyword) == keyword:

@@ -55,17 +55,17 @@ Replacements = Mapping[str, tuple[str, ...]]
 
 
 def any_other(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Each word is replaced by any of the others."""
+    """Replacements of each word by any of the others."""
     return {word: tuple(other for other in words if other != word) for word in words}
 
 
 def both_ways(pairs: Iterable[Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Each word of a pair is replaced by the other."""
+    """Replacements of each word of a pair by the other."""
     return {word: (other,) for first, second in pairs for word, other in ((first, second), (second, first))}
 
 
 def one_way(pairs: Iterable[Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """The first word of a pair is replaced by the second, which is only written."""
+    """Replacements of the first word of a pair by the second, which is only written."""
     return {word: (other,) for word, other in pairs}
 
 
@@ -217,7 +217,7 @@ _Pairs = Annotated[list[_Pair], Field(min_length=1)]
 
 
 def _read_plurals(value: Any) -> Any:
-    """`true` for the regular ones of all words, `false` or nothing for none."""
+    # YAML's true and false stand for "all regular" and "no plurals"; a mapping lists the exceptions
     return {} if value is True else None if value is False else value
 
 
@@ -246,6 +246,7 @@ _Table = Annotated[dict[_Word, _Words], Field(min_length=1)]
 
 
 def _concept(name: str, words: _Words, place: str) -> Concept:
+    # A keyword has one list of replacements: a word in two of the three would silently lose one of them.
     replacements: dict[str, tuple[str, ...]] = {}
     ways = {
         "any_other": (words.any_other or [], any_other(words.any_other or [])),

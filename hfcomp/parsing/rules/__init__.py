@@ -1,5 +1,1 @@
-"""A parser that needs no download: tags by textblob, then units, clauses and heads by rules for captions."""
-
-from hfcomp.parsing.rules.parser import RuleParser
-
-__all__ = ["RuleParser"]
+"""A grammar of captions that needs no download: tags by textblob, then units, clauses and heads by rules."""

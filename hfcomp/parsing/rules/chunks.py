@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from hfcomp.parsing.rules.tags import ADJECTIVES, BE, DO, FINITE, HAVE, NOUNS, UNIVERSAL, VERBS
+from hfcomp.parsing.rules.tags import ADJECTIVES, BE, DO, FINITE, HAVE, NOUNS, UNIVERSAL, VERBS, tag_at
 from hfcomp.parsing.words import word_set
 
 _SUBORDINATORS = word_set(
@@ -43,29 +43,18 @@ class Arcs:
     """Heads and labels of one sentence; -1 for a word that has no head yet."""
 
     heads: list[int]
-    labels: list[str] = field(default_factory=list)
-
-    @classmethod
-    def none(cls, number: int) -> Arcs:
-        """No arcs among `number` words."""
-        return cls([-1] * number, [""] * number)
+    labels: list[str]
 
     def add(self, word: int, head: int, label: str) -> None:
-        """Makes `word` a dependant of `head`."""
+        """Makes `head` the head of `word`."""
         self.heads[word], self.labels[word] = head, label
 
 
 def find_units(words: Sequence[str], tags: Sequence[str]) -> tuple[list[Unit], Arcs]:
-    """Cuts a tagged sentence into units.
-
-    Args:
-        words: In lower case.
-        tags: Penn tags.
-
-    Returns:
-        The units from left to right, and the arcs inside them.
-    """
-    arcs = Arcs.none(len(words))
+    """Cuts a sentence, words in lower case with Penn tags, into units; also returns the arcs inside them."""
+    # Greedy, from left to right, without going back: noun phrases first, because they are longest and surest. Later
+    # steps attach units by their heads, so a sentence of 12 words becomes one of five or six.
+    arcs = Arcs([-1] * len(words), [""] * len(words))
     units: list[Unit] = []
     i = 0
     while i < len(words):
@@ -95,12 +84,10 @@ def _kind(word: str, tag: str) -> str:
     return {"IN": "P", "WRB": "SC", "RB": "RB", "RBR": "RB", "RBS": "RB", "PRP": "NP"}.get(tag, "X")
 
 
-def _at(tags: Sequence[str], i: int) -> str:
-    return tags[i] if 0 <= i < len(tags) else ""
-
-
 def _noun_phrase_end(tags: Sequence[str], start: int) -> int:
     """Index after the noun phrase that starts at `start`, or `start` if none does."""
+    # `opened`: the last word was a noun, so the phrase may end here or go on as a compound. `fixed`: it began with a
+    # determiner or number, so it needs a noun. `end` is behind the last noun: modifiers without one are given back.
     i, end, opened, fixed = start, start, False, False
     while i < len(tags):
         tag = tags[i]
@@ -113,7 +100,7 @@ def _noun_phrase_end(tags: Sequence[str], start: int) -> int:
                 break
             fixed = True
         elif tag in ADJECTIVES:
-            if opened and not (_at(tags, i + 1) in NOUNS and _at(tags, i - 1) == "NN" and fixed):
+            if opened and not (tag_at(tags, i + 1) in NOUNS and tag_at(tags, i - 1) == "NN" and fixed):
                 break
         elif not _joins_modifiers(tags, i, opened):
             break
@@ -125,7 +112,7 @@ def _noun_phrase_end(tags: Sequence[str], start: int) -> int:
 
 def _joins_modifiers(tags: Sequence[str], i: int, opened: bool) -> bool:
     """Adverbs, participles, commas, "and" and hyphens between the modifiers of one noun."""
-    before, after = _at(tags, i - 1), _at(tags, i + 1)
+    before, after = tag_at(tags, i - 1), tag_at(tags, i + 1)
     if tags[i] == "HYPH":
         return after in NOUNS | ADJECTIVES | VERBS | {"CD", "IN", "RB", "RP", "CC"} and i > 0
     if before == "HYPH":
@@ -148,7 +135,8 @@ def _bare_phrase_end(tags: Sequence[str], start: int) -> int:
 
 
 def _attach_noun_phrase(tags: Sequence[str], start: int, end: int, arcs: Arcs) -> int:
-    head = end - 1
+    head = end - 1  # English noun phrases end with their head
+    # The last "'s" splits the phrase in two, and the owner is a phrase of its own ("the man's dog's tail").
     owner = next((i for i in range(end - 1, start, -1) if tags[i] == "POS" and tags[i - 1] in NOUNS), None)
     if owner is not None:
         possessor = _attach_noun_phrase(tags, start, owner, arcs)
@@ -161,13 +149,13 @@ def _attach_noun_phrase(tags: Sequence[str], start: int, end: int, arcs: Arcs) -
 
 
 def _attach_modifier(tags: Sequence[str], i: int, head: int, start: int, arcs: Arcs) -> None:
-    tag, before = tags[i], _at(tags, i - 1)
+    tag, before = tags[i], tag_at(tags, i - 1)
     if tag in ("CC", ",") and i > start:
         conjunct = next(j for j in range(i - 1, start - 1, -1) if tags[j] not in ("CC", ","))
         arcs.add(i, conjunct, "cc" if tag == "CC" else "punct")
     elif before in ("CC", ",") and i - 1 > start:
         arcs.add(i, arcs.heads[i - 1], "conj")
-    elif UNIVERSAL[tag] == "ADV" and _at(tags, i + 1) != "HYPH":
+    elif UNIVERSAL[tag] == "ADV" and tag_at(tags, i + 1) != "HYPH":
         arcs.add(i, i + 1, "advmod")
     elif tag == "HYPH":
         arcs.add(i, head, "punct")
@@ -178,9 +166,9 @@ def _attach_modifier(tags: Sequence[str], i: int, head: int, start: int, arcs: A
 
 
 def _starts_verb_group(tags: Sequence[str], i: int) -> bool:
-    while _at(tags, i) == "RB":
+    while tag_at(tags, i) == "RB":
         i += 1
-    return _at(tags, i) in VERBS | {"MD"}
+    return tag_at(tags, i) in VERBS | {"MD"}
 
 
 def _attach_verb_group(words: Sequence[str], tags: Sequence[str], i: int, arcs: Arcs) -> tuple[int, int, int]:
@@ -201,9 +189,9 @@ def _attach_verb_group(words: Sequence[str], tags: Sequence[str], i: int, arcs: 
 
 def _next_in_group(words: Sequence[str], tags: Sequence[str], i: int) -> int | None:
     after = i + 1
-    while _at(tags, after) == "RB":
+    while tag_at(tags, after) == "RB":
         after += 1
-    form = _at(tags, after)
+    form = tag_at(tags, after)
     if tags[i] == "MD":
         wanted = VERBS
     elif words[i] in BE:

@@ -1,4 +1,4 @@
-"""State of the rule-based parser: the clauses of a sentence in the making, and the moves that change them."""
+"""State of the rule-based parser: the clauses of a sentence in the making, the moves, and choices between heads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hfcomp.parsing.rules.chunks import Arcs, Unit
 from hfcomp.parsing.rules.lemmas import lemma
-from hfcomp.parsing.rules.words import ANIMATE
+from hfcomp.parsing.rules.words import ANIMATE, MEASURES, PARTS_OF_THINGS
 
 
 @dataclass
@@ -78,6 +78,7 @@ class Clauses:
 
     def finite_verb_ahead(self, number: int, any_form: bool = False) -> bool:
         """Whether the noun phrase or the like at `number` gets a verb of its own further on."""
+        # only to the next border: a verb behind a joint or subordinator belongs to another phrase
         for unit in self.units[number:]:
             if unit.kind == "V":
                 if unit.finite or any_form:
@@ -106,7 +107,7 @@ class Clauses:
         self.clauses.append(Clause(root, root, [], relation))
 
     def give_waiting(self, word: int) -> None:
-        """Attaches to a verb what was kept for it."""
+        """Attaches to a verb the words that were kept for it."""
         for left, label in self.clause.waiting:
             if left != word:
                 self.arcs.add(left, word, label)
@@ -114,6 +115,7 @@ class Clauses:
 
     def take_subject(self, word: int) -> None:
         """A finite verb becomes the root of its clause."""
+        # The root so far becomes the subject, with all that hangs on it: "a man in a hat" + "rides".
         clause = self.clause
         passive = any(label == "auxpass" and self.arcs.heads[i] == word for i, label in enumerate(self.arcs.labels))
         if clause.root >= 0:
@@ -135,3 +137,82 @@ class Clauses:
             self.put(word, head, "xcomp" if head >= 0 else "acl")
         else:
             self.put(word, self.nearest("V"), relation)
+
+
+def doer(clauses: Clauses, unit: Unit, nouns: list[int]) -> int:
+    """The noun of `nouns`, nearest first, that does what a participle says; -1 for none."""
+    # Of "a dog on a mat sleeping" the mat is nearer, but only the dog can sleep: take the nearest person or animal.
+    # A past participle ("parked", "covered") goes to the nearest noun, which something was done to.
+    if not nouns:
+        return -1
+    nearest = nouns[0]
+    if unit.tag == "VBN" and unit.word not in ("seated", "dressed", "perched"):
+        return nearest
+    animate = next((node for node in nouns if clauses.is_animate(node)), -1)
+    while animate >= 0 and clauses.arcs.labels[animate] == "conj" and clauses.arcs.heads[animate] in nouns:
+        animate = clauses.arcs.heads[animate]
+    if animate >= 0:
+        of = clauses.arcs.heads[nearest] if nearest != animate else -1
+        counted = of >= 0 and clauses.words[of] == "of" and clauses.arcs.heads[of] == animate
+        return nearest if counted and clauses.words[animate] in MEASURES else animate
+    preposition = clauses.arcs.heads[nearest]
+    if preposition >= 0 and clauses.words[preposition] == "of":
+        owner = clauses.arcs.heads[preposition]
+        return nearest if clauses.words[owner] in MEASURES else owner
+    if preposition >= 0 and clauses.words[preposition] == "with":
+        return nearest
+    return nouns[-1]
+
+
+def is_doer(clauses: Clauses, unit: Unit, word: int) -> bool:
+    """Whether a noun can be what does it, rather than the subject of the clause."""
+    return unit.tag == "VBN" or clauses.is_animate(word) or unit.word in ("sitting", "hanging", "laying")
+
+
+def place(clauses: Clauses, preposition: str) -> int:
+    """The word that a prepositional phrase modifies."""
+    # The words that it could go to, nearest first. "of" always belongs to the noun before it; other prepositions say
+    # where something is or happens, so behind an object they go to the verb, except "with", which describes things.
+    frontier = [
+        node for node in clauses.frontier() if clauses.kinds.get(node) not in ("RP", "RB") or preposition == "of"
+    ]
+    if not frontier:
+        return clauses.clause.last
+    last = frontier[0]
+    if preposition == "of" or clauses.kinds.get(last) != "NP":
+        return last
+    while clauses.arcs.labels[last] == "conj" and clauses.kinds.get(clauses.arcs.heads[last]) == "NP":
+        last = clauses.arcs.heads[last]
+    label, head = clauses.arcs.labels[last], clauses.arcs.heads[last]
+    if label in ("dobj", "attr"):
+        return last if preposition == "with" or _holds_object(clauses, head) else head
+    if label == "pobj":
+        return _place_after_phrase(clauses, preposition, last, head)
+    return last
+
+
+def _holds_object(clauses: Clauses, verb: int) -> bool:
+    return lemma(clauses.words[verb], clauses.tags[verb]) in ("be", "have", "show", "take")
+
+
+def _place_after_phrase(clauses: Clauses, preposition: str, noun: int, first: int) -> int:
+    """As `place`, after "X `first` `noun`"."""
+    # "a cat on a mat in a room": the second place says where the cat is, so it climbs over the first one, unless the
+    # two nouns are one thing ("a cup of coffee on ...", "the side of a road near ...").
+    outer = clauses.arcs.heads[first]
+    if outer < 0:
+        return noun
+    kind, word = clauses.kinds.get(outer), clauses.words[first]
+    if kind in ("RB", "P"):
+        return _place_after_phrase(clauses, preposition, noun, outer)
+    if word == "of" and kind == "NP":
+        if clauses.words[outer] in PARTS_OF_THINGS and clauses.arcs.labels[outer] == "pobj":
+            return _place_after_phrase(clauses, preposition, noun, clauses.arcs.heads[outer])
+        if clauses.arcs.labels[outer] == "dobj" and preposition != "with":
+            return clauses.arcs.heads[outer]
+        return noun
+    if word == "with" and kind == "NP":
+        return noun
+    if preposition == "with" and kind == "V":
+        return noun
+    return outer

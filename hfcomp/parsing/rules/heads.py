@@ -2,24 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from hfcomp.parsing.rules.choices import doer, is_doer, place
 from hfcomp.parsing.rules.chunks import Arcs, Unit, find_units
-from hfcomp.parsing.rules.clauses import Clauses
-from hfcomp.parsing.rules.tags import NOUNS
+from hfcomp.parsing.rules.clauses import Clauses, doer, is_doer, place
+from hfcomp.parsing.rules.lemmas import lemma
+from hfcomp.parsing.rules.tags import BE, NOUNS, UNIVERSAL, penn_tags
 from hfcomp.parsing.rules.words import ADVERBS_BEFORE_PREPOSITION, ADVERBS_LIKE_PREPOSITIONS, NOMINATIVES
+
+# A word of a sentence can attach to any word before it, which costs the square of its length. Longer ones are cut,
+# which no caption of prose reaches.
+_LONGEST_SENTENCE = 128
+_PRONOUNS = frozenset({"something", "someone", "anything", "nothing", "everyone", "everything"})
+
+
+def parse_words(words: list[str]) -> dict[str, list]:
+    """The annotations of a caption's `Doc`, by the names of its arguments, from its words, white space included."""
+    # Sentences are parsed without their white space: arcs are in places of the sentence and are mapped back to those
+    # of the caption. spaCy wants a head for white space as well: the word before it.
+    tags = ["_SP"] * len(words)
+    pos = ["SPACE"] * len(words)
+    heads = list(range(len(words)))
+    deps = [""] * len(words)
+    for sentence in _sentences(words):
+        found = penn_tags([words[i] for i in sentence])
+        arcs = attach([words[i] for i in sentence], found)
+        universal = _universal([words[i] for i in sentence], found, arcs.labels, arcs.heads)
+        for k, i in enumerate(sentence):
+            tags[i], pos[i], deps[i] = found[k], universal[k], arcs.labels[k]
+            heads[i] = sentence[arcs.heads[k]]
+    before = -1
+    for i, word in enumerate(words):
+        if word.isspace():
+            heads[i] = before if before >= 0 else i
+            deps[i] = "dep"
+        else:
+            before = i
+    first = next((i for i, word in enumerate(words) if not word.isspace()), 0)
+    for i in range(first):
+        heads[i] = first
+    for i, head in enumerate(heads):
+        if i == head:
+            deps[i] = "ROOT"
+    lemmas = [word if tag == "_SP" else lemma(word, tag) for word, tag in zip(words, tags, strict=True)]
+    return {"tags": tags, "pos": pos, "heads": heads, "deps": deps, "lemmas": lemmas}
+
+
+def _sentences(words: list[str]) -> Iterator[list[int]]:
+    """Indices of each sentence's words, without white space; a sentence ends with its punctuation, or is split."""
+    sentence: list[int] = []
+    ended = False
+    for i, word in enumerate(words):
+        if word.isspace():
+            continue
+        mark = word[0] in ".!?" and len(word.strip(".!?")) == 0 and set(word) != {"."} or word == "."
+        starts = ended and not mark and any(ch.isalnum() for ch in word)
+        if starts or len(sentence) == _LONGEST_SENTENCE:
+            yield sentence
+            sentence, ended = [], False
+        sentence.append(i)
+        ended = ended or mark
+    if sentence:
+        yield sentence
+
+
+def _universal(words: list[str], tags: list[str], labels: list[str], heads: list[int]) -> list[str]:
+    existential = {head for head, label in zip(heads, labels, strict=True) if label == "expl"}
+    pos = []
+    for i, (word, tag, label) in enumerate(zip(words, tags, labels, strict=True)):
+        if (
+            label in ("aux", "auxpass")
+            and tag != "TO"
+            or (word.lower() in BE and tag != "POS" and i not in existential)
+        ):
+            pos.append("AUX")
+        elif label == "mark" and tag == "IN":
+            pos.append("SCONJ")
+        elif label == "neg":
+            pos.append("PART")
+        elif word.lower() in _PRONOUNS or (tag == "DT" and label not in ("det", "predet", "amod", "dep")):
+            pos.append("PRON")
+        else:
+            pos.append(UNIVERSAL[tag])
+    return pos
 
 
 def attach(words: Sequence[str], tags: Sequence[str]) -> Arcs:
-    """Finds head and label of every word of one sentence.
+    """Heads and labels of one sentence's words, without white space, from their Penn tags.
 
-    Args:
-        words: As written, without white space.
-        tags: Penn tags.
-
-    Returns:
-        Heads, of which exactly one word, labelled `ROOT`, is its own; labels as in spaCy's English pipelines.
+    Exactly one word, labelled `ROOT`, is its own head; labels are those of spaCy's English pipelines.
     """
     lower = [word.lower() for word in words]
     units, arcs = find_units(lower, tags)
@@ -27,6 +98,12 @@ def attach(words: Sequence[str], tags: Sequence[str]) -> Arcs:
 
 
 class _Sentence(Clauses):
+    """Attaches each unit by its kind, in one pass and without revision.
+
+    A handler decides on what stands to the left, and looks ahead for one thing only: whether a verb is still to come.
+    That settles the main ambiguity of captions, whether a noun phrase is an object or the subject of a next clause.
+    """
+
     def attach(self) -> Arcs:
         handlers = {
             "NP": self.noun_phrase,
@@ -55,6 +132,7 @@ class _Sentence(Clauses):
 
     def settle_joiner(self, joiner: int, user: int) -> None:
         """Attaches an "and" or comma: to the first of what it joins, else to the word before it."""
+        # Only known once the next unit is attached: "a cat and a dog" joins nouns, "sits and sleeps" verbs.
         if self.arcs.heads[joiner] >= 0:
             return
         label = "cc" if self.tags[joiner] == "CC" else "punct"
@@ -87,6 +165,8 @@ class _Sentence(Clauses):
             self.put(word, self.nearest("NP", "V", "J"), "appos")
 
     def joined_noun_phrase(self, unit: Unit, number: int) -> None:
+        # "a man rides a horse and a dog runs": a verb ahead makes it a clause. Otherwise it joins the nearest noun, or
+        # the nearest person if it is one: of "a man in a hat and a woman", "woman" goes to "man".
         root_kind = self.kinds.get(self.clause.root)
         if root_kind == "V" and self.finite_verb_ahead(number + 1):
             self.open("conj", unit.head)
@@ -98,6 +178,8 @@ class _Sentence(Clauses):
         self.put(unit.head, head if head >= 0 else self.clause.last, "conj")
 
     def verb(self, unit: Unit, number: int) -> None:
+        # In this order: the verb that an open subordinate clause waits for, the verb of a preposition ("by riding"),
+        # the first word of a clause, the second of two joined verbs, the verb of the noun phrase so far, a participle.
         before = self.before(number, "RB")
         word, clause = unit.head, self.clause
         if len(self.clauses) > 1 and (unit.finite or clause.root < 0 or not self.finite_verb_ahead(number + 1)):
@@ -120,6 +202,7 @@ class _Sentence(Clauses):
         self.wants_object = -1
 
     def joined_verb(self, unit: Unit) -> None:
+        # verbs of one form are joined: in "sitting on a bench eating and drinking", "drinking" goes to "eating"
         verbs = [node for node in self.frontier() if self.kinds.get(node) == "V"]
         same = [node for node in verbs if self.tags[node] == self.tags[unit.head]]
         if unit.finite and self.kinds.get(self.clause.root) == "V":
@@ -242,6 +325,7 @@ class _Sentence(Clauses):
         """Closes what is open, so that every word but one has a head."""
         if self.joiner >= 0:
             self.settle_joiner(self.joiner, self.joiner)
+        # A clause that got no verb was none: its words go to the clause outside, as "conj".
         while len(self.clauses) > 1:
             clause = self.clauses.pop()
             self.clause.waiting += clause.waiting

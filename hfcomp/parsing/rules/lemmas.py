@@ -32,14 +32,9 @@ _INFLECTED = frozenset({"NNS", "VB", "VBD", "VBG", "VBN", "VBP", "VBZ", "MD", "J
 
 @lru_cache(maxsize=65536)
 def lemma(word: str, tag: str) -> str:
-    """The dictionary form of a word.
+    """The dictionary form of a word with a Penn tag, in lower case; proper nouns are returned as they are.
 
-    Args:
-        word: As written.
-        tag: Its Penn Treebank tag. A noun in -ing stays what it is, a verb form does not.
-
-    Returns:
-        In lower case, except for proper nouns, which are given back as they are.
+    A noun in -ing stays as it is, a verb form does not.
     """
     if tag in ("NNP", "NNPS") or not word:
         return word
@@ -60,6 +55,8 @@ def _without_ing(word: str) -> str:
     """The verb of an -ing form that the dictionary has as a noun ("sitting", "building") or not at all."""
     import simplemma
 
+    # Undo the spelling by known forms of the verb: "running" drops the doubled letter, and for "riding" the forms in
+    # -ed and -s lead to "ride", which cutting -ing off would miss.
     stem = word[:-3]
     if len(stem) > 2 and stem[-1] == stem[-2] and stem[-1] not in "lsz":
         return stem[:-1]

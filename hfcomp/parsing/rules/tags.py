@@ -52,27 +52,22 @@ _PUNCTUATION = (
 
 
 def penn_tags(words: Sequence[str]) -> list[str]:
-    """Tags the words of one sentence, without white space among them.
-
-    Args:
-        words: As spaCy's English tokeniser splits them.
-
-    Returns:
-        One Penn Treebank tag per word; every one is a key of `UNIVERSAL`.
-    """
+    """Penn Treebank tags, keys of `UNIVERSAL`, of one sentence's words as spaCy splits them, without white space."""
     if not words:
         return []
     plain = _without_needless_capitals(words)
     lower = [word.lower() for word in words]
     tags = _first_tags(plain, lower)
+    # Four passes over the sentence, since each rule reads the tags around a word: closed classes are sure and come
+    # first, then words of noun phrases, then verbs, which depend on the phrases before them, then "to" and particles.
     for i in range(len(lower)):
-        _mend_closed_words(lower, tags, i)
+        _fix_closed_words(lower, tags, i)
     for i in range(len(lower)):
-        _mend_modifiers(lower, tags, i)
+        _fix_modifiers(lower, tags, i)
     for i in range(len(lower)):
-        _mend_verbs(lower, tags, i)
+        _fix_verbs(lower, tags, i)
     for i in range(len(lower)):
-        _mend_small_words(lower, tags, i)
+        _fix_small_words(lower, tags, i)
     return tags
 
 
@@ -84,9 +79,15 @@ def _without_needless_capitals(words: Sequence[str]) -> list[str]:
     return [words[0] if words[0].isupper() and len(words[0]) > 1 else words[0].lower(), *words[1:]]
 
 
+def tag_at(tags: Sequence[str], i: int) -> str:
+    """An entry of a list of tags or words; an empty string outside of it."""
+    return tags[i] if 0 <= i < len(tags) else ""
+
+
 def _first_tags(plain: list[str], lower: list[str]) -> list[str]:
     from textblob.en import parser
 
+    # textblob's lexicon and context rules; words that are no words, and those that captions use in one way, are fixed
     found = [tag.partition("|")[0] for _, tag in parser.find_tags(plain)]
     tags = []
     for word, tag in zip(lower, found, strict=True):
@@ -99,17 +100,13 @@ def _first_tags(plain: list[str], lower: list[str]) -> list[str]:
     return tags
 
 
-def _at(tags: Sequence[str], i: int) -> str:
-    return tags[i] if 0 <= i < len(tags) else ""
-
-
-def _mend_closed_words(lower: list[str], tags: list[str], i: int) -> None:
-    word, after, following = lower[i], _at(tags, i + 1), _at(lower, i + 1)
-    before = _at(tags, i - 1)
+def _fix_closed_words(lower: list[str], tags: list[str], i: int) -> None:
+    word, after, following = lower[i], tag_at(tags, i + 1), tag_at(lower, i + 1)
+    before = tag_at(tags, i - 1)
     if word == "'s" or word == "'":
         tags[i] = "POS" if before in NOUNS else ("VBZ" if word == "'s" else "''")
     elif word == "there":
-        tags[i] = "EX" if following in BE or _at(lower, i - 1) in BE else "RB"
+        tags[i] = "EX" if following in BE or tag_at(lower, i - 1) in BE else "RB"
     elif word == "her":
         tags[i] = "PRP$" if after in NOUNS | ADJECTIVES | {"VBN", "VBG", "CD"} else "PRP"
     elif word == "that":
@@ -126,14 +123,14 @@ def _mend_closed_words(lower: list[str], tags: list[str], i: int) -> None:
             tags[i] = "IN"
     elif word == "close":
         tags[i] = "JJ"
-    elif word == "up" and _at(lower, i - 1) == "close":
+    elif word == "up" and tag_at(lower, i - 1) == "close":
         tags[i] = "NN"
 
 
-def _mend_modifiers(lower: list[str], tags: list[str], i: int) -> None:
+def _fix_modifiers(lower: list[str], tags: list[str], i: int) -> None:
     """Participles, colours and -ing words before nouns, and words of place such as "top" and "left"."""
-    word, tag, before, after = lower[i], tags[i], _at(tags, i - 1), _at(tags, i + 1)
-    previous, following = _at(lower, i - 1), _at(lower, i + 1)
+    word, tag, before, after = lower[i], tags[i], tag_at(tags, i - 1), tag_at(tags, i + 1)
+    previous, following = tag_at(lower, i - 1), tag_at(lower, i + 1)
     in_phrase = before in _NOT_VERBS_AFTER
     if word in ("top", "front", "back", "middle", "side", "bottom", "center", "left", "right"):
         if following == "of" or (after not in NOUNS | ADJECTIVES and (in_phrase or before in {"IN", "NN"})):
@@ -152,7 +149,7 @@ def _mend_modifiers(lower: list[str], tags: list[str], i: int) -> None:
         tags[i] = "NN"
     elif tag in ("VBN", "VBD") and _is_premodifier(word, before, after):
         tags[i] = "JJ"
-    elif tag in ("VBN", "VBD") and before in NOUNS and after in NOUNS and _at(tags, i - 2) in DETERMINERS:
+    elif tag in ("VBN", "VBD") and before in NOUNS and after in NOUNS and tag_at(tags, i - 2) in DETERMINERS:
         # "a snow covered track": the article waits for its noun; in "a man carried boxes" it has it
         tags[i] = "JJ" if previous in ("snow", "ice", "grass", "tree", "brick", "sand", "dirt", "chocolate") else tag
     elif tag == "VB" and (in_phrase or before in ("IN", "CC")) and word != "be" and previous != "to":
@@ -167,6 +164,8 @@ def _is_premodifier(word: str, before: str, after: str) -> bool:
 
 
 def _ing_tag(word: str, tag: str, before: str, following: str, after: str) -> str:
+    # From the surest to the weakest sign: a known pair ("dining table"), a known noun, a place in a noun phrase, the
+    # tagger's opinion; everything else is a verb, as most -ing words of captions are.
     if word in ING_PURPOSES and following in PURPOSE_HEADS:
         is_verb = before in ("VBZ", "VBP") or (before in NOUNS and word not in ING_PURPOSES_BEHIND_NOUNS)
         if not is_verb:
@@ -184,7 +183,7 @@ def _ing_tag(word: str, tag: str, before: str, following: str, after: str) -> st
 
 def _subject_number(lower: list[str], tags: list[str], i: int) -> str:
     """What noun phrase ends before word `i`: "" for none, else "singular" or "plural"; "a group of X" is both."""
-    tag = _at(tags, i - 1)
+    tag = tag_at(tags, i - 1)
     if tag == "RB":
         return _subject_number(lower, tags, i - 1)
     if tag in ("NNS", "NNPS"):
@@ -196,9 +195,11 @@ def _has_main_verb(tags: Sequence[str], start: int, end: int) -> bool:
     return any(tag in FINITE for tag in tags[start:end])
 
 
-def _mend_verbs(lower: list[str], tags: list[str], i: int) -> None:
+def _fix_verbs(lower: list[str], tags: list[str], i: int) -> None:
     """Finite verbs that the tagger takes for nouns ("a dog chases a cat", "two men ride bikes"), and the reverse."""
-    word, tag, after = lower[i], tags[i], _at(tags, i + 1)
+    word, tag, after = lower[i], tags[i], tag_at(tags, i + 1)
+    # A caption needs one verb and has nouns without end, so a noun that stands where a verb would is read as a verb:
+    # after a phrase that agrees with it in number, and before what a verb can have behind it.
     number = _subject_number(lower, tags, i)
     closed = after not in NOUNS | ADJECTIVES | FINITE | {"POS"}
     opens = after in DETERMINERS | {"IN", "TO", "CD", "RB", "RP", "PRP", "WRB", ".", "", ","}
@@ -206,21 +207,21 @@ def _mend_verbs(lower: list[str], tags: list[str], i: int) -> None:
         article = lower[_phrase_start(tags, i)]
         if (word in S_FORMS and (opens or after in NOUNS | ADJECTIVES)) or (article in ("a", "an") and opens):
             tags[i] = "VBZ"
-    elif tag == "NNS" and word in S_FORMS and (_at(tags, i - 1) == "CC" or _at(lower, i - 1) in ("that", "who")):
+    elif tag == "NNS" and word in S_FORMS and (tag_at(tags, i - 1) == "CC" or tag_at(lower, i - 1) in ("that", "who")):
         tags[i] = "VBZ" if after in DETERMINERS | {"IN", "PRP"} and _has_main_verb(tags, 0, i) else tag
     elif word in BASE_FORMS and tag in ("NN", "VB", "VBP", "IN") and number == "plural":
         tags[i] = "VBP" if closed or tag == "VBP" or after == "NNS" else tag
-    elif word in BASE_FORMS and _at(lower, i - 1) == "to" and _at(lower, i - 2) != "next" and closed:
+    elif word in BASE_FORMS and tag_at(lower, i - 1) == "to" and tag_at(lower, i - 2) != "next" and closed:
         tags[i] = "VB"
-    elif word in BASE_FORMS and number == "singular" and opens and _at(tags, _phrase_start(tags, i) - 1) == "CC":
+    elif word in BASE_FORMS and number == "singular" and opens and tag_at(tags, _phrase_start(tags, i) - 1) == "CC":
         tags[i] = "VBP"  # "a man and woman walk"
     elif tag == "VB" and number == "plural":
         tags[i] = "VBP"  # "people gather"
     elif tag in ("VB", "VBP") and number == "singular" and word not in BE | HAVE:
-        tags[i] = "VBP" if _at(lower, i - 1) in QUANTITIES else "NN"
-    elif tag == "VBZ" and _at(tags, i - 1) in DETERMINERS | ADJECTIVES and word not in BE | HAVE:
+        tags[i] = "VBP" if tag_at(lower, i - 1) in QUANTITIES else "NN"
+    elif tag == "VBZ" and tag_at(tags, i - 1) in DETERMINERS | ADJECTIVES and word not in BE | HAVE:
         tags[i] = "NNS"
-    elif tag == "VBD" and word.endswith("ed") and (_at(lower, i - 1) in BE | HAVE or _is_reduced(word, after)):
+    elif tag == "VBD" and word.endswith("ed") and (tag_at(lower, i - 1) in BE | HAVE or _is_reduced(word, after)):
         tags[i] = "VBN"
 
 
@@ -237,11 +238,11 @@ def _phrase_start(tags: list[str], i: int) -> int:
     return j - 1 if j > 0 and tags[j - 1] in DETERMINERS else j
 
 
-def _mend_small_words(lower: list[str], tags: list[str], i: int) -> None:
+def _fix_small_words(lower: list[str], tags: list[str], i: int) -> None:
     """Infinitive or direction, particle or preposition, relative or not."""
-    word, before, after = lower[i], _at(tags, i - 1), _at(tags, i + 1)
+    word, before, after = lower[i], tag_at(tags, i - 1), tag_at(tags, i + 1)
     if word == "to":
-        tags[i] = "TO" if after == "VB" or (after == "RB" and _at(tags, i + 2) == "VB") else "IN"
+        tags[i] = "TO" if after == "VB" or (after == "RB" and tag_at(tags, i + 2) == "VB") else "IN"
     elif word in PARTICLES and before in VERBS and after in ("IN", "TO", ".", "", "CC", ",", "VBG", "RB"):
         tags[i] = "RP"
     elif word == "down" or (word == "up" and tags[i] != "NN"):

@@ -151,7 +151,7 @@ before = "torch" in sys.modules  # old ones of these load it themselves
 import hfcomp.generation.concretebatch.text_targets
 if not before and "torch" in sys.modules:
     sys.exit("torch is loaded")
-import hfcomp.negatives.ratings_file, hfcomp.generation.concretebatch.targets, hfcomp.negatives.concreteness
+import hfcomp.generation.concretebatch.targets, hfcomp.negatives.concreteness
 """
 
 

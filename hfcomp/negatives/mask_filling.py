@@ -25,25 +25,45 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hfcomp.negatives.mask_filling.model import DEFAULT_MODEL, MaskedModel
-from hfcomp.negatives.mask_filling.words import PARTS, fit_case, lemmas_of, maskable_tokens, objection
+from hfcomp.negatives.language_models import DEFAULT_MODEL, MaskedModel
 from hfcomp.negatives.negative import Negative, caption_rng
 from hfcomp.negatives.surface import fit_article
 from hfcomp.parsing import Parser
+from hfcomp.parsing.words import EMPTY_NOUNS, LOCATION_NOUNS, MAY_BE_ONE, NOT_DESCRIBING, PICTURE_NOUNS
 
 if TYPE_CHECKING:
-    from spacy.tokens import Doc
+    from spacy.tokens import Doc, Token
 
+PARTS = ("noun", "adjective", "verb")
 KINDS = {"noun": "mask_noun", "adjective": "mask_adj", "verb": "mask_verb"}
 CATEGORIES = {"noun": "object", "adjective": "attribute", "verb": "relation"}
+REJECTIONS = ("not_a_word", "name", "light_word", "same_word", "same_thing", "other_tag")
+
+# Coarse and fine tags of the words that a part is about.
+_TAGS = {
+    "noun": ("NOUN", ("NN", "NNS")),
+    "adjective": ("ADJ", ("JJ",)),
+    "verb": ("VERB", ("VB", "VBD", "VBG", "VBN", "VBP", "VBZ")),
+}
+_AUXILIARIES = frozenset({"aux", "auxpass", "aux:pass", "cop"})
+# spaCy's stop words that are visible in a picture: "an empty glass", "using a laptop".
+_CONTENT = frozenset(["call", "empty", "give", "keep", "made", "make", "move", "put", "show", "take", "used", "using"])
+_QUANTITIES = frozenset({"bunch", "couple", "kind", "lot", "number", "part", "sort", "type", "variety"})
+_LIGHT = {
+    "noun": LOCATION_NOUNS | PICTURE_NOUNS | EMPTY_NOUNS | _QUANTITIES,
+    "adjective": NOT_DESCRIBING,
+    "verb": frozenset({"be", "have", "do"}),
+}
+_JOINS_WORDS = frozenset("-‐‑–/_@#&+")
 
 
 @dataclass(eq=False)
 class _Blank:
-    """One word to replace; `fills` is None until the model was asked, then what is left to try, in order."""
+    """One word to replace; `fills` is None until the model was asked, then the words left to try, in order."""
 
     caption: str
     start: int
@@ -75,7 +95,7 @@ class _Part:
 
     @property
     def trials(self) -> list[str]:
-        # Most first fills are accepted; where one is not, more are parsed at once the longer it takes.
+        # Most first fills are accepted; if one is not, more are parsed at once the longer it takes.
         return (self.blanks[0].fills or [])[: self.width]
 
 
@@ -94,7 +114,7 @@ class MaskFiller:
 
     Attributes:
         name: The model's id, with the commit where the Hub gave one.
-        rejected: Proposals dropped so far, by reason (`hfcomp.negatives.mask_filling.words.REJECTIONS`).
+        rejected: Proposals dropped so far, by reason (`hfcomp.negatives.mask_filling.REJECTIONS`).
 
     Raises:
         OSError: The model cannot be found.
@@ -167,7 +187,7 @@ class MaskFiller:
             blank.fills = self._fitting(part.name, blank, words, seed)
 
     def _fitting(self, part: str, blank: _Blank, words: Sequence[str], seed: int) -> list[str]:
-        """The proposed words that may replace the original, in the order drawn by the seed."""
+        # A set: the model may propose a word in two cases, or with and without a space, which are one in the caption.
         fitting: set[str] = set()
         for word in words:
             fitted = fit_case(word, blank.original) if word else ""
@@ -182,7 +202,10 @@ class MaskFiller:
         return sorted(fitting, key=lambda word: caption_rng(seed, blank.caption, "mask", place, word).random())
 
     def _try(self, part: _Part, trials: Sequence[tuple[str, Doc]]) -> None:
-        """Takes the first fill that stands in its sentence as the original did; a blank without any left drops out."""
+        """Takes the first fill that fits its sentence as the original did; drops an empty blank."""
+        # The blank goes to the end of the line after a success, so that every word gets one fill before any gets a
+        # second, and to its front after a failure: its turn is not over. Trials double while all fail, since each
+        # round costs a pass of the parser for the whole set.
         blank = part.blanks.pop(0)
         part.width *= 2
         used = 0
@@ -201,7 +224,7 @@ class MaskFiller:
 
 
 def _drawn_order(parts: Sequence[str], doc: Doc, seed: int) -> list[str]:
-    """The parts of one caption in sampled order, independent of the given order."""
+    # Sorted first: `parts` as a user lists them is no setting that should change a set.
     order = sorted(parts)
     caption_rng(seed, doc.text, "mask", "order of parts").shuffle(order)
     return order
@@ -216,6 +239,8 @@ def _part(doc: Doc, name: str, seed: int) -> _Part:
 
 def _owing(row: Sequence[_Part], num_negatives: int) -> list[_Part]:
     """The parts of a caption that have to give another negative, if every part gives its share in turn."""
+    # Deal out `num_negatives` like cards, a round over the parts at a time, counting what each has or may yet find.
+    # A part that can give nothing more drops out of later rounds, and its places go to the others.
     owing: list[_Part] = []
     places = num_negatives
     turn = 0
@@ -237,6 +262,8 @@ def _in_turn(row: Sequence[_Part]) -> list[Negative]:
 
 def _misfit(blank: _Blank, word: str, doc: Doc) -> str:
     """Why a word does not stand in the filled and parsed caption as the original did; empty if it does."""
+    # Found again by its place: the article before it may have grown by one letter, and the parser may have split words
+    # elsewhere in another way. A word that is no token of its own any more stands in a compound or clitic.
     start = len(fit_article(blank.before, word))
     token = next((one for one in doc if one.idx == start and one.text == word), None)
     if token is None or token.tag_ != blank.tag:
@@ -253,3 +280,89 @@ def _negative(part: str, blank: _Blank, word: str) -> Negative:
         category=CATEGORIES[part],
         spans=((blank.start, blank.start + len(blank.original)),),
     )
+
+
+def maskable_tokens(doc: Doc, part: str) -> list[Token]:
+    """The words of one part of a caption that may be masked, from left to right.
+
+    Nouns are common nouns (NN, NNS), each word of a compound by itself ("fire" and "hydrant"). Adjectives are JJ,
+    attributive or predicative. Verbs are main verbs of any form, participles before a noun ("a parked car") included,
+    auxiliaries and copulas not. Out are words joined to others by a hyphen or a slash, words with anything but
+    letters, and light words; see `is_light`.
+    """
+    coarse, tags = _TAGS[part]
+    caption = doc.text
+    return [
+        token
+        for token in doc
+        if token.pos_ == coarse
+        and token.tag_ in tags
+        and token.dep_ not in _AUXILIARIES
+        and token.text.isalpha()
+        and not is_light(token.text, part, token.lemma_)
+        and _stands_alone(caption, token.idx, token.idx + len(token.text))
+    ]
+
+
+def _stands_alone(caption: str, start: int, end: int) -> bool:
+    # By characters of the caption and not by tokens: parsers split "t-shirt" in different ways.
+    before, after = caption[max(start - 1, 0) : start], caption[end : end + 1]
+    joined_after = after.isalnum() or after in _JOINS_WORDS
+    # An apostrophe may follow ("the man's hat"), not go before ("'n'").
+    joined_before = before.isalnum() or before in _JOINS_WORDS or before in {"'", "’"}
+    return not joined_before and not joined_after
+
+
+@cache
+def _stop_words() -> frozenset[str]:
+    from spacy.lang.en.stop_words import STOP_WORDS
+
+    return frozenset(STOP_WORDS) - _CONTENT
+
+
+def is_light(word: str, part: str, lemma: str = "") -> bool:
+    """Whether a word is too uninformative about an image to be masked or used as a replacement.
+
+    Stop words, nouns of place, picture and quantity ("in front of", "a photo of", "a lot of"), adjectives that count
+    or compare ("same", "several"), and "be", "have" and "do".
+    """
+    return bool(lemmas_of(word, lemma) & _LIGHT[part]) or word.lower() in _stop_words()
+
+
+def lemmas_of(word: str, lemma: str = "") -> set[str]:
+    """The word itself and its lemmas, in lower case: simplemma's, and that of a parser where there is one."""
+    from simplemma import lemmatize
+
+    word = word.lower()
+    return {word, lemmatize(word, lang="en").lower(), lemma.lower()} - {""}
+
+
+def fit_case(word: str, original: str) -> str:
+    """A proposed word in the case of the original; empty if it has capitals where the original has none.
+
+    Its own capitals mark a name, which is not a common noun.
+    """
+    if len(original) > 1 and original.isupper():
+        return word.upper()
+    if original[0].isupper() and word[1:].islower():
+        return word[0].upper() + word[1:]
+    return word if word.islower() and original[0].islower() else ""
+
+
+def objection(word: str, part: str, *, original: set[str]) -> str:
+    """Why a word may not replace another with the lemmas `original`, before a parse: one of `REJECTIONS`, or nothing.
+
+    A word that simplemma's English dictionary does not know is taken for the beginning of one ("umbr").
+    """
+    from simplemma import is_known
+
+    # Cheap checks first, in the order in which they are counted: a word has one reason.
+    if not is_known(word.lower(), lang="en"):
+        return "not_a_word"
+    if is_light(word, part):
+        return "light_word"
+    lemmas = lemmas_of(word)
+    if lemmas & original:
+        return "same_word"
+    may_be_one = any(lemmas & MAY_BE_ONE.get(one, frozenset()) for one in original)
+    return "same_thing" if may_be_one else ""

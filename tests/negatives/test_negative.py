@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from hfcomp.negatives.drawing import draw_by_sort
+from hfcomp.negatives.negative import draw_by_sort
 
 
 def draw(candidates, number, seed=0, make=lambda sort, candidate: candidate):

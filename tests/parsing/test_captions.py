@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.parsing.language import SAMPLED, is_foreign, language_note
+from hfcomp.parsing.captions import SAMPLED, is_foreign, language_note
 from tests import tiny
 
 REAL = os.environ.get("HFCOMP_REAL_DATA")
