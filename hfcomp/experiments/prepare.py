@@ -1,10 +1,14 @@
-"""What a study starts from: its base and the benchmarks it is scored on, loaded before anything is written."""
+"""What a study starts from, loaded before anything is written or trained.
+
+Its base, the benchmarks that it is scored on, the blind rules on these and the published sizes of its effects.
+"""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +24,12 @@ from hfcomp.evaluation.benchmarks.sandbox import (
     keyword_benchmarks,
     sandbox_benchmarks,
 )
+from hfcomp.evaluation.blind.outcomes import BlindRules
+from hfcomp.evaluation.blind.results import BlindResults
 from hfcomp.evaluation.evaluator import Evaluator, Loaded, load_benchmark
 from hfcomp.evaluation.items.scored_images import scored_images
-from hfcomp.evaluation.spec import Average, Benchmark, data_folders, parse_folders
+from hfcomp.evaluation.published.scores import published_scores
+from hfcomp.evaluation.spec import Average, Benchmark, BenchmarkData, data_folders, parse_folders
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig
 from hfcomp.experiments.recipe_files import check_place
 from hfcomp.experiments.recipes import Recipe
@@ -38,6 +45,7 @@ from hfcomp.trainers.stages import damage, write_checksums
 from hfcomp.writing import replacing_folder
 
 Log = Callable[[str], None]
+OPTION = "evaluation_data"
 
 
 def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int, log: Log) -> Evaluator:
@@ -216,3 +224,61 @@ def make_base(folder: Path, write: Callable[[Path], object]) -> None:
                 write_checksums(part)
     if not (folder / "config.json").is_file():
         raise RuntimeError(f"{folder}: the main process wrote a model that this one does not see. Share the disk.")
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """A benchmark as the outcomes of a run call it."""
+
+    benchmark: Benchmark
+    data: BenchmarkData
+
+    @property
+    def title(self) -> str:
+        return self.benchmark.title
+
+
+def score_blind_rules(config: ExperimentConfig, evaluator: Evaluator) -> BlindResults:
+    """What the rules that read texts alone make of the benchmarks of a recipe.
+
+    Raises:
+        ValueError: for captions of `blind_captions` that are not as expected.
+        FileNotFoundError: for a path of it where nothing is.
+    """
+    folders = data_folders(parse_folders(config.evaluation_data, option=OPTION), option=OPTION)
+    rules = BlindRules(config.blind_captions, folders)
+    return rules.results(rules.score(_Scored(one.benchmark, one.data) for one in evaluator.loaded))
+
+
+def published_effects(config: ExperimentConfig) -> list[dict[str, Any]]:
+    """Differences between the models of `published_models` on `published_measure`.
+
+    Returns:
+        `model`, `reference` (names of the run's models), `value` from -1 to 1 and `place`, the source.
+
+    Raises:
+        ValueError: for a measure or a model without published numbers.
+    """
+    if config.published_models is None:
+        return []
+    benchmark, _, metric = str(config.published_measure).rpartition(": ")
+    values = {one.model: one.value for one in published_scores(benchmark) if one.metric == metric}
+    if not values:
+        known = {f"{one.benchmark}: {one.metric}" for one in published_scores()}
+        found = f"published_measure: {config.published_measure!r} has no published numbers."
+        raise ValueError(f"{found}{nearest(str(config.published_measure), known)}")
+    for name in config.published_models.values():
+        if name not in values:
+            raise ValueError(
+                f"published_models: {name!r} has no published number of {config.published_measure}."
+                f"{nearest(name, values)} Known: {', '.join(values)}."
+            )
+    return [
+        {
+            "model": one,
+            "reference": other,
+            "value": values[config.published_models[one]] - values[config.published_models[other]],
+            "place": benchmark,
+        }
+        for one, other in permutations(config.published_models, 2)
+    ]

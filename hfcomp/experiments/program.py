@@ -19,18 +19,14 @@ from hfcomp.distributed import on_main_process
 from hfcomp.evaluation.blind.results import BlindResults
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.items.shown_items import ItemImages, item_browser
-from hfcomp.experiments.arm import Arm, check_rows, method_arm
-from hfcomp.experiments.batch import fit_batch
-from hfcomp.experiments.blind import score_blind_rules
-from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images
+from hfcomp.experiments.arm import Arm, check_rows, fit_batch, method_arm
+from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images, rated_arms
 from hfcomp.experiments.data import load_rows
 from hfcomp.experiments.experiment_config import SAME_BATCH, SANDBOX
 from hfcomp.experiments.guard import Guard, guard_models, guarded_models, prepare_guard, wants_guard
 from hfcomp.experiments.origin import default_facts, on_processes
-from hfcomp.experiments.prepare import check_primary, declared_averages, prepare
-from hfcomp.experiments.published import published_effects
+from hfcomp.experiments.prepare import check_primary, declared_averages, prepare, published_effects, score_blind_rules
 from hfcomp.experiments.pushing import RunPush
-from hfcomp.experiments.rated_arms import rated_arms
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import FIGURE, publish_run
 from hfcomp.experiments.session import Session, open_session
