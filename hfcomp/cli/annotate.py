@@ -121,16 +121,7 @@ def _stop(stop: threading.Event, number: int) -> None:
 
 @contextmanager
 def closing_project(folder: Path, *, lease_seconds: float = 900.0, is_new: bool = False) -> Iterator[Project]:
-    """A project that is closed at the end.
-
-    Args:
-        folder: of the project.
-        lease_seconds: of its leases.
-        is_new: whether it may be made.
-
-    Raises:
-        ValueError: for a folder that is not a project.
-    """
+    """A project that is closed at the end; ValueError for a folder that is none, unless it may be a new one."""
     from hfcomp.data.annotations.project import Project
 
     if not is_new:
@@ -141,7 +132,6 @@ def closing_project(folder: Path, *, lease_seconds: float = 900.0, is_new: bool 
 
 
 def _check_project(folder: Path) -> None:
-    """Raises ValueError for a folder that is not a project."""
     from hfcomp.data.annotations.project import DATABASE
 
     if not (folder / DATABASE).is_file():

@@ -71,7 +71,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _show(folder: Path, chosen: Sequence[CachedModel]) -> None:
-    """Prints the folder's size and limit, and what is kept of each model."""
     from rich.console import Console
     from rich.table import Table
 

@@ -137,7 +137,6 @@ def _evaluate(options: dict[str, Any], command: str) -> bool:
 
 
 def _score_files(given: Sequence[str]) -> dict[str, str]:
-    """Files of scores by name."""
     found: dict[str, str] = {}
     for text in given:
         name, _, path = text.partition("=")

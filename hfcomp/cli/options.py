@@ -140,8 +140,6 @@ def _shown(value: Any) -> str:
 
 
 def _tuple_reader(entry: type) -> Callable[[str], tuple[Any, ...]]:
-    """How `A,B` is read as entries of a type."""
-
     def read(text: str) -> tuple[Any, ...]:
         return tuple(map(entry, names_of(text)))
 
@@ -150,7 +148,6 @@ def _tuple_reader(entry: type) -> Callable[[str], tuple[Any, ...]]:
 
 
 def _reading(hint: Any) -> dict[str, Any]:
-    """How argparse reads a value of a type."""
     from hfcomp.schemas import members
 
     (kind,) = members(hint)

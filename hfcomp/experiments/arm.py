@@ -33,12 +33,8 @@ from hfcomp.trainers.trackers import TrackedRun
 def fit_batch(recipe: Recipe, rows: Any, log: Callable[[str], None] = lambda note: None) -> Recipe:
     """The recipe with its `batch_size` lowered to `max_batch_fraction` of the training images.
 
-    A batch_size that the command line or a plan sets is kept, as is any batch_size if the rows are streamed.
-
-    Args:
-        recipe: The recipe.
-        rows: The rows it trains on.
-        log: Receives a line if the batch is lowered.
+    A batch_size that the command line or a plan sets is kept, as is any batch_size if the rows are streamed. `log`
+    receives a line if the batch is lowered.
     """
     config = recipe.experiment
     if "batch_size" in recipe.chosen or config.max_batch_fraction is None or not isinstance(rows, Dataset):

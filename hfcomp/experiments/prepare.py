@@ -32,8 +32,6 @@ from hfcomp.evaluation.published.scores import published_scores
 from hfcomp.evaluation.spec import Average, Benchmark, BenchmarkData, data_folders, parse_folders
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig
 from hfcomp.experiments.recipe_files import check_place
-from hfcomp.experiments.recipes import Recipe
-from hfcomp.experiments.session import Session
 from hfcomp.modeling import load_config, load_processor
 from hfcomp.modeling.random_clip import RANDOM_CLIPS, check_vocabulary, write_random_clip
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, read_keyword_table
@@ -48,8 +46,17 @@ Log = Callable[[str], None]
 OPTION = "evaluation_data"
 
 
+def prepare(config: ExperimentConfig, *, column_names: Any, seed: int = 0, log: Log) -> Evaluator:
+    """Looks for the base and loads what is scored, so that a missing file costs no training.
+
+    As `prepare_evaluation`.
+    """
+    prepare_base(config)
+    return prepare_evaluation(config, column_names=column_names, seed=seed, log=log)
+
+
 def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int, log: Log) -> Evaluator:
-    """Loads what is scored before anything is trained, so that a missing file costs no training.
+    """Loads what is scored.
 
     `column_names` are those of an `own` set, `seed` is of the sandbox's scenes, and `log` receives what is left out.
     """
@@ -174,19 +181,12 @@ def _check_main(main: Sequence[str], titles: Sequence[str], where: str) -> None:
             raise ValueError(f"found {name!r}, expected one of {where}: {known}.{nearest(name, titles)}")
 
 
-def prepare(recipe: Recipe, session: Session, seed: int = 0) -> Evaluator:
-    """Looks for the base and loads what is evaluated; `seed` is that of the sandbox's scenes."""
-    prepare_base(recipe)
-    return prepare_evaluation(recipe.experiment, column_names=recipe.column_names, seed=seed, log=session.log)
-
-
-def prepare_base(recipe: Recipe) -> None:
+def prepare_base(config: ExperimentConfig) -> None:
     """Looks for the base and the files of a recipe, so that a mistyped name costs nothing.
 
     Raises OSError for a path without a file or folder or a Hub id that cannot be loaded, and ValueError for a model
     that is not a supported dual encoder or whose weights are incomplete.
     """
-    config = recipe.experiment
     for name in ("model", "dataset", "replay_dataset", "evaluation_dataset", "captions_file", "concreteness_ratings"):
         check_place(name, getattr(config, name))
     if config.model:
@@ -200,9 +200,8 @@ def prepare_base(recipe: Recipe) -> None:
         check_vocabulary(config.clip_vocabulary)
 
 
-def base_model(recipe: Recipe, folder: Path) -> Path | str:
+def base_model(config: ExperimentConfig, folder: Path, seed: int) -> Path | str:
     """The model that all arms start from: the recipe's, or one written to `base/` in a folder."""
-    config = recipe.experiment
     if config.model:
         return config.model
     base = folder / "base"
@@ -211,7 +210,7 @@ def base_model(recipe: Recipe, folder: Path) -> Path | str:
         make_base(base, lambda part: shutil.copytree(base_folder(shipped), part, dirs_exist_ok=True))
     else:
         size = RANDOM_CLIPS[config.fresh_model]()
-        make_base(base, lambda part: write_random_clip(part, config.clip_vocabulary, seed=recipe.seed, config=size))
+        make_base(base, lambda part: write_random_clip(part, config.clip_vocabulary, seed=seed, config=size))
     return base
 
 

@@ -16,7 +16,7 @@ from hfcomp.hub.pushed import ADVICE, check_replaceable, record_push
 from hfcomp.hub.repositories import Repository
 from hfcomp.reporting.cards.card import PLACE
 from hfcomp.reporting.cards.metadata import card_metadata
-from hfcomp.run_folders import METHOD_FOLDER
+from hfcomp.reporting.run_record import METHOD_FOLDER
 
 KIND = "model"
 # To which transformers' zero-shot pipeline pads the texts of every SigLIP.

@@ -13,8 +13,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from hfcomp.experiments.questions import answer, lines_that_fall, questions_panel
-from hfcomp.experiments.report import publish_run, run_report
+from hfcomp.experiments.report import answer, lines_that_fall, publish_run, questions_panel, run_report
 from hfcomp.reporting.lines import general_of, of_aspect, strictest
 from hfcomp.reporting.pages.report import report_page
 from hfcomp.reporting.saving import render_markdown, save_report

@@ -187,7 +187,7 @@ def _read_search(source: RecipeFile, path: Path, values: Any) -> Search:
     recipe = _recipe_of_all(source, path, {f"{path}: only_in_search": plan.only_in_search})
     # values of two evaluations are not compared, so another one is another search
     tried = {key: value for key, value in values.items() if key != "trials"}
-    recipe.given["search"] = {**tried, "judged_by": evaluation_settings(recipe)}
+    recipe.given["search"] = {**tried, "judged_by": evaluation_settings(recipe.experiment, recipe.column_names)}
     search = Search(recipe, plan, source.recipe(), source, path)
     search.parts.update({shown(ends): search.trial(ends) for ends in plan.ends()})
     return search

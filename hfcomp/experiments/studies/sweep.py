@@ -33,10 +33,9 @@ from hfcomp.experiments.experiment_config import SANDBOX
 from hfcomp.experiments.prepare import check_primary, declared_averages, prepare
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session, open_session
-from hfcomp.experiments.studies.choice import check_choice
 from hfcomp.experiments.studies.plan_files import Sweep
 from hfcomp.experiments.studies.plans import EmbeddingPlan
-from hfcomp.experiments.studies.sweep_report import part_name, publish_sweep, summarize_sweep
+from hfcomp.experiments.studies.sweep_report import check_choice, part_name, publish_sweep, summarize_sweep
 from hfcomp.experiments.study import Study
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.measures import headline_measures
@@ -58,7 +57,8 @@ def run_sweep(sweep: Sweep, kind: type[Study] = Study) -> Path:
     sizes = f"settings {len(plan.settings)}, seeds {len(plan.seeds)}, variants {len(plan.variants)}"
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, {len(sweep.parts)} runs ({sizes})")
     check_rows((method_arm(part, None, name=part_name(*key)) for key, part in sweep.parts.items()), session)
-    evaluate = prepare(recipe, session, seed=plan.scenes)
+    how = {"column_names": recipe.column_names, "seed": plan.scenes, "log": session.log}
+    evaluate = prepare(recipe.experiment, **how)
     if plan.benchmarks or plan.choose or recipe.experiment.primary:
         on_main_process(lambda: evaluate.check_names(partial(_check_names, sweep)))
     for note in sweep.notes:
