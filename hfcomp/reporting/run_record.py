@@ -29,28 +29,18 @@ ADJUSTED = (
 class RunRecord:
     """What is known of a run; `hfcomp.statistics.results` says what the keys of its file are.
 
-    What a run does not have, or an earlier version did not write, is None and left out of the file.
+    They are in the order of the file. What a run does not have, or an earlier version did not write, is None and left
+    out of the file.
     """
 
     hfcomp_version: str
     method: str  # the model that the run is about, last among its models
     caveat: str
     notes: Sequence[str]
-    config: Mapping[str, Any]
-    results: Sequence[Line]
-    general_average: Line | None
-    verdict: Sequence[str] | None = None
-    meanings: Mapping[str, str] | None = None
-    stages: Sequence[Mapping[str, Any]] | None = None
     overlap: Sequence[Mapping[str, Any]] | None = None
+    config: Mapping[str, Any]
     models: Mapping[str, Any] | None = None
-    further_models: Mapping[str, str] | None = None
-    data: Mapping[str, Any] | None = None
-    benchmarks: Mapping[str, Any] | None = None
-    skipped: Sequence[Mapping[str, str]] | None = None
-    blind: Mapping[str, Any] | None = None
-    guard: Mapping[str, Any] | None = None
-    published_effects: Sequence[Mapping[str, Any]] | None = None
+    meanings: Mapping[str, str] | None = None
     recipe: str | None = None
     command: str | None = None
     processes: int | None = None
@@ -58,6 +48,17 @@ class RunRecord:
     defaults: Mapping[str, Any] | None = None
     default_sources: Mapping[str, str] | None = None
     trainer_classes: Sequence[str] | None = None
+    benchmarks: Mapping[str, Any] | None = None
+    skipped: Sequence[Mapping[str, str]] | None = None
+    general_average: Line | None
+    data: Mapping[str, Any] | None = None
+    further_models: Mapping[str, str] | None = None
+    blind: Mapping[str, Any] | None = None
+    guard: Mapping[str, Any] | None = None
+    published_effects: Sequence[Mapping[str, Any]] | None = None
+    verdict: Sequence[str] | None = None
+    stages: Sequence[Mapping[str, Any]] | None = None
+    results: Sequence[Line]
     versions: Mapping[str, Any] | None = None
 
     @classmethod
