@@ -46,13 +46,13 @@ real: $(INSTALLED)  ## the same program on real photographs
 test test-all: export OMP_NUM_THREADS = 1
 
 factory: $(INSTALLED)  ## keywords, pairs with negative images, Slipform on them and an analysis, with random models
-	@$(PY) dataset_builders/concretebatch/factory.py $(ARGS)
+	@$(PY) -m dataset_builders.concretebatch.factory $(ARGS)
 
 hierarchy: $(INSTALLED)  ## a hierarchy of concepts over real captions, CLEAR GLASS on it, with random models
-	@$(PY) dataset_builders/magic/factory.py $(ARGS)
+	@$(PY) -m dataset_builders.magic.factory $(ARGS)
 
 challenge: $(INSTALLED)  ## a challenge set by scripted people: exact edits of the sandbox, and photographs with random models
-	@$(PY) dataset_builders/inpaintcoco/factory.py $(ARGS)
+	@$(PY) -m dataset_builders.inpaintcoco.factory $(ARGS)
 
 reproduce: $(INSTALLED)  ## published numbers beside measured ones, into docs/reproduced.md; needs a connection, ends without one
 	@$(PY) -m hfcomp.cli reproduce --page docs/reproduced.md --overwrite $(ARGS)

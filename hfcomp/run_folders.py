@@ -18,13 +18,7 @@ from hfcomp.writing import remove_unfinished, try_lock, write_text
 
 CONFIG_FILE = "config.yaml"
 FINISHED_FILE = "finished"
-# Beside the merged model, in the folder of a method or a control.
-ADAPTER_FOLDER = "adapter"
-METHOD_FOLDER, CONTROLS_FOLDER = "method", "controls"
-SEEDS_FOLDER = "seeds"
-"""Of the models of further seeds than the first, by seed."""
-# Of a model that the forgetting guard chose between the base and a trained one.
-_GUARDED_MODEL, _GUARDED_FOLDER = " guarded", "-guarded"
+ADAPTER_FOLDER = "adapter"  # beside the merged model, in the folder of a trained one
 LOST_CONFIG = "Put it back from a copy, remove the folder, or choose another --output_dir."
 # A folder with one of the others and without a configuration holds a run of unknown values.
 OF_A_RUN = (CONFIG_FILE, "overlap.json", FINISHED_FILE)
@@ -135,18 +129,3 @@ def _changed_values(folder: Path, given: dict[str, Any], may_change: MayChange) 
         raise ValueError(f"{folder / CONFIG_FILE} is damaged: expected the fields of a run. {LOST_CONFIG}")
     changed = [key for key in sorted({*before, *given}) if before.get(key) != given.get(key) and not may_change(key)]
     return ", ".join(f"{key}: {before.get(key)!r} -> {given.get(key)!r}" for key in changed)
-
-
-def guarded_name(name: str) -> str:
-    """What the point that the forgetting guard chose for a model is called."""
-    return f"{name}{_GUARDED_MODEL}"
-
-
-def guarded_folder(folder: Path) -> Path:
-    """Where the point that the forgetting guard chose for the model in a folder is."""
-    return folder.with_name(f"{folder.name}{_GUARDED_FOLDER}")
-
-
-def unguarded_name(name: str) -> str:
-    """The model that a guarded one is of; the name itself where it is not guarded."""
-    return name.removesuffix(_GUARDED_MODEL)

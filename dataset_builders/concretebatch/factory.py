@@ -23,9 +23,9 @@ from typing import Any
 
 from datasets import Dataset
 
+from dataset_builders.factories import ASKED, LLM, Steps, Written, check_refused, random_model, run_steps, say, train
 from hfcomp import cli
 from hfcomp.cli.build import build_and_report
-from hfcomp.cli.factories import ASKED, LLM, Steps, Written, check_refused, random_model, run_steps, say, train
 from hfcomp.data.loading import load_training_set
 from hfcomp.errors import one_line_errors
 from hfcomp.generation.build import build_set, verify_set

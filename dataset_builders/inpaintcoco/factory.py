@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 import hfcomp
+from dataset_builders.factories import Steps, Written, random_model, run_steps, say, train
 from hfcomp.annotation.automatic.drafting import draft
 from hfcomp.annotation.automatic.options import DraftOptions
 from hfcomp.annotation.candidates import CandidateOptions, add_candidates
@@ -37,7 +38,6 @@ from hfcomp.annotation.inpainter import Inpainter
 from hfcomp.annotation.sandbox_project import annotate_sandbox
 from hfcomp.annotation.segmenter import Segmenter
 from hfcomp.cli.build import build_and_report
-from hfcomp.cli.factories import Steps, Written, random_model, run_steps, say, train
 from hfcomp.data.annotations.entries import AUTOMATIC, QUALITIES, Edit, Item
 from hfcomp.data.annotations.masks import above, compose, mask_image
 from hfcomp.data.annotations.project import Project

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dataset_builders.factories import ASKED, LLM, Steps, Written, check_refused, random_model, run_steps, say, train
 from hfcomp.cli.build import build_and_report
-from hfcomp.cli.factories import ASKED, LLM, Steps, Written, check_refused, random_model, run_steps, say, train
 from hfcomp.errors import one_line_errors
 from hfcomp.generation.build import build_set, verify_set
 from hfcomp.generation.magic.encoders import CAPTIONS

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hfcomp.cli.options import add_fields
+from hfcomp.cli.options import add_fields, command_parser
 from hfcomp.cli.places import check_datasets, check_folders
 
 USAGE = "SET [SET ...], as in high=DIR low=DIR, or magic DIR"
@@ -66,11 +66,8 @@ def magic_parser() -> argparse.ArgumentParser:
     """The command line of `hfcomp analyze magic`; what is not given is left to the fields of `HierarchyOptions`."""
     from hfcomp.analysis.hierarchy.options import HierarchyOptions
 
-    found = argparse.ArgumentParser(
-        prog=f"hfcomp analyze {MAGIC}",
-        description="Draws the hierarchy of a set of `hfcomp build magic` as one HTML page.",
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
+    found = command_parser(
+        f"analyze {MAGIC}", "Draws the hierarchy of a set of `hfcomp build magic` as one HTML page.", sparse=True
     )
     found.add_argument("folder", type=Path, metavar="DIR", help="folder of the set")
     add_fields(found, HierarchyOptions)
@@ -81,11 +78,10 @@ def parser() -> argparse.ArgumentParser:
     """The command line; what is not given is left to the fields of `AnalyzeOptions`."""
     from hfcomp.analysis.pairs.options import AnalyzeOptions
 
-    found = argparse.ArgumentParser(
-        prog="hfcomp analyze",
-        description="Analyses sets of hard negative pairs: the numbers and figures of Concrete Jungle, section 3.1.",
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
+    found = command_parser(
+        "analyze",
+        "Analyses sets of hard negative pairs: the numbers and figures of Concrete Jungle, section 3.1.",
+        sparse=True,
     )
     found.add_argument(
         "sets",

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hfcomp.cli.options import add_fields
+from hfcomp.cli.options import add_fields, command_parser
 from hfcomp.reading import check_place
 
 if TYPE_CHECKING:
@@ -125,16 +125,7 @@ def _stop(stop: threading.Event, number: int) -> None:
 
 @contextmanager
 def closing_project(folder: Path, *, lease_seconds: float = 900.0, is_new: bool = False) -> Iterator[Project]:
-    """A project that is closed at the end.
-
-    Args:
-        folder: of the project.
-        lease_seconds: of its leases.
-        is_new: whether it may be made.
-
-    Raises:
-        ValueError: for a folder that is not a project.
-    """
+    """A project that is closed at the end; ValueError for a folder that is none, unless it may be a new one."""
     from hfcomp.data.annotations.project import Project
 
     if not is_new:
@@ -145,7 +136,6 @@ def closing_project(folder: Path, *, lease_seconds: float = 900.0, is_new: bool 
 
 
 def _check_project(folder: Path) -> None:
-    """Raises ValueError for a folder that is not a project."""
     from hfcomp.data.annotations.project import DATABASE
 
     if not (folder / DATABASE).is_file():
@@ -199,12 +189,7 @@ def _read_password() -> str:
 
 
 def _project_parser(word: str, description: str) -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
-        prog=f"hfcomp annotate {word}",
-        description=description,
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
-    )
+    found = command_parser(f"annotate {word}", description, sparse=True)
     found.add_argument("project", type=Path, metavar="PROJECT", help="folder of the project")
     return found
 
@@ -216,11 +201,10 @@ def progress_parser() -> argparse.ArgumentParser:
 
 def add_person_parser() -> argparse.ArgumentParser:
     """The command line that writes a file of passwords."""
-    found = argparse.ArgumentParser(
-        prog=f"hfcomp annotate {ADD_PERSON}",
-        description="Adds a person to a file of passwords for --people, or changes their password, which is read from "
+    found = command_parser(
+        f"annotate {ADD_PERSON}",
+        "Adds a person to a file of passwords for --people, or changes their password, which is read from "
         "the terminal or from standard input.",
-        allow_abbrev=False,
     )
     found.add_argument("name", metavar="NAME", help="name that the person signs in with")
     found.add_argument("--people", type=Path, required=True, metavar="FILE", help="file, created if missing")
@@ -241,12 +225,11 @@ def parser() -> argparse.ArgumentParser:
     from hfcomp.annotation.candidate_options import CandidateOptions
     from hfcomp.annotation.serve_options import ServeOptions
 
-    found = argparse.ArgumentParser(
-        prog="hfcomp annotate",
-        description="Serves a page where people edit images in a mask, after Rösch et al. 2024, sections 4 and A.3. "
+    found = command_parser(
+        "annotate",
+        "Serves a page where people edit images in a mask, after Rösch et al. 2024, sections 4 and A.3. "
         "With --source its candidates are added first; those that are there stay as they are.",
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
+        sparse=True,
     )
     found.add_argument("project", type=Path, metavar="PROJECT", help="folder of the project, made where it is missing")
     add_fields(found, ServeOptions)

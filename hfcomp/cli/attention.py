@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from hfcomp.cli.options import add_device
+from hfcomp.cli.options import add_device, add_output, command_parser
 from hfcomp.cli.places import check_models
 
 USAGE = "MODEL [MODEL] --image FILE --text PHRASE"
@@ -45,10 +45,8 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     from hfcomp.analysis.attention_figure import QUANTITIES
 
-    found = argparse.ArgumentParser(
-        prog="hfcomp attention",
-        description="Draws where the tokens of an image attend for a phrase, and how that differs between two models.",
-        allow_abbrev=False,
+    found = command_parser(
+        "attention", "Draws where the tokens of an image attend for a phrase, and how that differs between two models."
     )
     add = found.add_argument
     add("models", nargs="*", metavar="MODEL", help="one or two: Hub id or folder, or name=ID")
@@ -56,14 +54,8 @@ def parser() -> argparse.ArgumentParser:
     add("--text", required=True, action="append", metavar="PHRASE", help="may be given several times")
     add("--temperature", type=float, default=1.0, help="of the attention; below 1 sharper (default: 1)")
     add("--map", choices=QUANTITIES, default=QUANTITIES[0], help="what colours show (default: attention)")
-    add(
-        "--output",
-        "--output_dir",
-        type=Path,
-        default=Path("attention.png"),
-        metavar="PNG",
-        help="(default: attention.png)",
-    )
+    place = Path("attention.png")
+    add_output(found, "output", metavar="PNG", default=place, help=f"(default: {place})")
     add("--values", type=Path, metavar="JSON", help="write the maps as numbers there")
     add_device(found)
     return found

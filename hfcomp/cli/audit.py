@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from hfcomp.cli.options import add_fields
+from hfcomp.cli.options import add_fields, command_parser
 from hfcomp.cli.places import check_datasets
 
 USAGE = 'DATASET [--model ID] [--fail_if "blind>60"]'
@@ -60,14 +60,13 @@ def parser() -> argparse.ArgumentParser:
     from hfcomp.analysis.audit.options import AuditOptions
 
     names = "\n".join(f"  {name:<22}{words}" for name, words in CHECKS.items())
-    found = argparse.ArgumentParser(
-        prog="hfcomp audit",
-        description="Checks a benchmark, a training set or negatives of your own for what a scorer could use without "
+    found = command_parser(
+        "audit",
+        "Checks a benchmark, a training set or negatives of your own for what a scorer could use without "
         "seeing the image, for copies, and for negatives that are true.",
         epilog=f"checks, in percent, for --fail_if:\n{names}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
+        sparse=True,
     )
     words = "a benchmark's name, a file, a folder, a Hub id, or sandbox"
     found.add_argument("dataset", metavar="DATASET", help=words)

@@ -13,7 +13,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hfcomp.cli.options import add_fields
+from hfcomp.cli.options import add_fields, command_parser
 from hfcomp.cli.places import check_datasets, check_folders
 
 if TYPE_CHECKING:
@@ -160,9 +160,7 @@ def parser() -> argparse.ArgumentParser:
     from hfcomp.generation.kinds import KINDS
     from hfcomp.generation.pixel_options import PixelOptions
 
-    found = argparse.ArgumentParser(
-        prog="hfcomp build", description="Builds data sets for training.", allow_abbrev=False
-    )
+    found = command_parser("build", "Builds data sets for training.")
     kinds = found.add_subparsers(dest="what", required=True, metavar="WHAT", parser_class=_Parser)
     for kind in KINDS.values():
         one = kinds.add_parser(kind.what, **_about(kind))

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hfcomp.cli.options import command_parser
+
 if TYPE_CHECKING:
     from hfcomp.evaluation.encoding.cache_files import CachedModel
 
@@ -54,12 +56,11 @@ def parser() -> argparse.ArgumentParser:
     from hfcomp.data.overlap.hash_store import default_folder as hashes
     from hfcomp.evaluation.encoding.cache_files import LIMIT_VARIABLE, default_folder
 
-    found = argparse.ArgumentParser(
-        prog="hfcomp cache",
-        description="Shows what the cache of embeddings holds, or clears it. Its size is limited by the environment "
+    found = command_parser(
+        "cache",
+        "Shows what the cache of embeddings holds, or clears it. Its size is limited by the environment "
         f"variable {LIMIT_VARIABLE}, such as 5GB. Without --cache and --model, also the hashes of images by which "
         f"photographs that are both trained on and scored are found, in {hashes()}.",
-        allow_abbrev=False,
     )
     found.add_argument("action", nargs="?", choices=("show", "clear"), default="show", help="(default: show)")
     found.add_argument("--cache", type=Path, metavar="DIR", help=f"of embeddings (default: {default_folder()})")
@@ -70,7 +71,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _show(folder: Path, chosen: Sequence[CachedModel]) -> None:
-    """Prints the folder's size and limit, and what is kept of each model."""
     from rich.console import Console
     from rich.table import Table
 

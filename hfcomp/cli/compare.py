@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from hfcomp.cli.options import add_page, add_tie, names_of, take_page
+from hfcomp.cli.options import add_output, add_page, add_tie, command_parser, names_of, take_page
 
 USAGE = "A B [C ...]"
 SUMMARY = "stored results against each other, without loading a model"
@@ -37,11 +37,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    found = argparse.ArgumentParser(
-        prog="hfcomp compare",
-        description="Compares models item by item, from what hfcomp evaluate or a recipe stored.",
-        allow_abbrev=False,
-    )
+    found = command_parser("compare", "Compares models item by item, from what hfcomp evaluate or a recipe stored.")
     add = found.add_argument
     add("models", nargs="+", metavar="FOLDER[:MODEL]", help="all models of a folder, or one of them")
     add("--reference", metavar="MODEL", help="that the others are compared to (default: the first)")
@@ -50,13 +46,7 @@ def parser() -> argparse.ArgumentParser:
     add("--benchmarks", type=names_of, default=[], metavar="A,B", help=known)
     add("--common", action="store_true", help="compare on the items that all have; count the others")
     add("--published", action="store_true", help="show published numbers of the models beside the measured ones")
-    add(
-        "--output_dir",
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="write report.md, report.html and results.json there",
-    )
+    add_output(found, help="write report.md, report.html and results.json there")
     add("--overwrite", action="store_true", help="replace results that are in the output folder")
     add_page(found)
     return found

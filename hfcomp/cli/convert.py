@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hfcomp.cli.options import add_fields
+from hfcomp.cli.options import add_fields, add_output, command_parser
 from hfcomp.cli.places import check_datasets
 
 USAGE = "SOURCE --output DIR [--pretrained TAG] [--to open_clip | --to llava --llava MODEL]"
@@ -45,18 +45,16 @@ def parser() -> argparse.ArgumentParser:
     """The command line; what is not given is left to `ConversionOptions`."""
     from hfcomp.modeling.conversion.options import ConversionOptions
 
-    found = argparse.ArgumentParser(
-        prog="hfcomp convert",
-        description="Converts a checkpoint of open_clip or OpenAI, or of a method trained with their code, to a "
+    found = command_parser(
+        "convert",
+        "Converts a checkpoint of open_clip or OpenAI, or of a method trained with their code, to a "
         "folder that CLIPModel (SiglipModel) loads; with --to open_clip the other way; with --to llava a LLaVA with "
         "the image tower of a CLIP or SigLIP.",
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
+        sparse=True,
     )
     words = "file of weights (.safetensors, .pt, .pth, .bin, .ckpt), folder or Hub id"
     found.add_argument("source", metavar="SOURCE", help=words)
-    words = "output folder; replaced if a previous conversion wrote it"
-    found.add_argument("--output", "--output_dir", type=Path, required=True, metavar="DIR", help=words)
+    add_output(found, "output", required=True, help="output folder; replaced if a previous conversion wrote it")
     found.add_argument(
         "--to",
         choices=(TRANSFORMERS, OPEN_CLIP, LLAVA),

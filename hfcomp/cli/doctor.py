@@ -7,6 +7,8 @@ import json
 import sys
 from collections.abc import Sequence
 
+from hfcomp.cli.options import command_parser
+
 USAGE = "[--json]"
 SUMMARY = "versions, devices, caches and Hub access of this machine, and what to fix"
 
@@ -33,12 +35,11 @@ def main(arguments: Sequence[str]) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    found = argparse.ArgumentParser(
-        prog="hfcomp doctor",
-        description="Shows versions of packages, extras, devices, cache folders with their sizes, and access to the "
+    found = command_parser(
+        "doctor",
+        "Shows versions of packages, extras, devices, cache folders with their sizes, and access to the "
         "Hub (never the token), with what to fix. Ends with status 1 if something that hfcomp requires is broken; a "
         "missing extra, no GPU and no network are notes.",
-        allow_abbrev=False,
     )
     found.add_argument("--json", action="store_true", help="print JSON instead of tables")
     return found

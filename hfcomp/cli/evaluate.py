@@ -13,7 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hfcomp.cli.options import add_device, add_page, add_tie, add_url_options, names_of, take_page
+from hfcomp.cli.options import (
+    add_device,
+    add_output,
+    add_page,
+    add_tie,
+    add_url_options,
+    command_parser,
+    names_of,
+    take_page,
+)
 from hfcomp.cli.places import check_models
 
 USAGE = "MODEL [MODEL ...] --suite compositional|general|all, or --benchmarks A,B"
@@ -51,11 +60,7 @@ def parser() -> argparse.ArgumentParser:
     from hfcomp.evaluation.encoding.cache_files import DEFAULT_LIMIT, LIMIT_VARIABLE, default_folder
     from hfcomp.evaluation.spec import SUITES
 
-    found = argparse.ArgumentParser(
-        prog="hfcomp evaluate",
-        description="Scores models of the Hub or in folders on benchmarks, side by side.",
-        allow_abbrev=False,
-    )
+    found = command_parser("evaluate", "Scores models of the Hub or in folders on benchmarks, side by side.")
     add = found.add_argument
     models = "Hub id or folder, or name=ID, of a dual encoder, an adapter, an image-text-to-text model or a BLIP"
     add("models", nargs="*", metavar="MODEL", help=models)
@@ -77,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
     add("--reference", metavar="MODEL", help="what differences refer to; by default the first model")
     add_tie(found, "wrong", "wrong")
     add("--published", action="store_true", help="show published numbers of the models beside the measured ones")
-    add("--output_dir", "--output", type=Path, metavar="DIR", help="default: runs/evaluation-<models>")
+    add_output(found, help="default: runs/evaluation-<models>")
     add_page(found)
     add("--overwrite", action="store_true", help="replace results that are in the output folder")
     add("--cache", type=Path, default=True, metavar="DIR", help=f"of embeddings (default: {default_folder()})")
@@ -132,7 +137,6 @@ def _evaluate(options: dict[str, Any], command: str) -> bool:
 
 
 def _score_files(given: Sequence[str]) -> dict[str, str]:
-    """Files of scores by name."""
     found: dict[str, str] = {}
     for text in given:
         name, _, path = text.partition("=")

@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from hfcomp.cli.options import add_fields
+from hfcomp.cli.options import add_fields, add_output, command_parser
 from hfcomp.cli.places import check_datasets
 
 USAGE = "DATASET [--models A B], or DATASET --apply marks.json --output DIR"
@@ -63,23 +63,17 @@ def parser() -> argparse.ArgumentParser:
     """The command line; what is not given is left to the fields of `GalleryOptions`."""
     from hfcomp.analysis.gallery.options import GalleryOptions
 
-    found = argparse.ArgumentParser(
-        prog="hfcomp gallery",
-        description="Writes rows of a data set as one HTML page, which needs no network: images and captions, "
+    found = command_parser(
+        "gallery",
+        "Writes rows of a data set as one HTML page, which needs no network: images and captions, "
         "negatives with their changed words, masks, scores of models. Rows are marked in the page to be kept or "
         "dropped; --apply writes the data set without those that were dropped.",
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
+        sparse=True,
     )
     found.add_argument("dataset", metavar="DATASET", help="folder, file or Hub id, or sandbox for the built-in world")
     add = found.add_argument
-    add(
-        "--output",
-        "--output_dir",
-        type=Path,
-        metavar="PATH",
-        help="page (default: gallery.html); with --apply the new set's folder",
-    )
+    words = "page (default: gallery.html); with --apply the new set's folder"
+    add_output(found, "output", metavar="PATH", help=words)
     add("--apply", type=Path, metavar="FILE", help="marks.json that the page saved")
     words = "with --apply: copy image files from outside the set's folder too"
     add("--allow_outside_files", action="store_true", help=words)

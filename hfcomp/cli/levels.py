@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hfcomp.cli.options import add_device, names_of
+from hfcomp.cli.options import add_device, add_output, command_parser, names_of
 from hfcomp.cli.places import check_models
 
 USAGE = "MODEL [MODEL ...] [--data DIR]"
@@ -45,11 +45,10 @@ def parser() -> argparse.ArgumentParser:
     """The command line; its options but the last two are those of `evaluate_levels`."""
     from hfcomp.analysis.level_benchmarks import BENCHMARKS, LEVEL_ROWS, MAGIC, SANDBOX_LEVELS
 
-    found = argparse.ArgumentParser(
-        prog="hfcomp levels",
-        description="Scores models by the names of concepts on levels of abstraction, and draws two pictures: "
+    found = command_parser(
+        "levels",
+        "Scores models by the names of concepts on levels of abstraction, and draws two pictures: "
         "accuracy against level, and joint embeddings by group.",
-        allow_abbrev=False,
     )
     add = found.add_argument
     add("models", nargs="*", metavar="MODEL", help="Hub id or folder, or name=ID; such as before, after")
@@ -62,13 +61,6 @@ def parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=0, help="of all draws (default: 0)")
     add("--batch_size", type=int, default=128, help="images or texts at a time (default: 128)")
     add_device(found)
-    add(
-        "--output_dir",
-        "--output",
-        type=Path,
-        default=Path("runs/levels"),
-        metavar="DIR",
-        help="(default: runs/levels)",
-    )
+    add_output(found, default=Path("runs/levels"), help="(default: runs/levels)")
     add("--overwrite", action="store_true", help="replace results in the output folder")
     return found

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from hfcomp.cli.options import add_device, add_url_options, names_of
+from hfcomp.cli.options import add_device, add_output, add_url_options, command_parser, names_of
 from hfcomp.cli.places import check_models
 
 USAGE = "BASE TUNED --alpha X|--sweep --output_dir DIR"
@@ -52,24 +52,15 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     from hfcomp.merging.choice import RULES, TOLERANCE
 
-    found = argparse.ArgumentParser(
-        prog="hfcomp merge",
-        description="Interpolates the weights of a base and of a model that was tuned from it (WiSE-FT).",
-        allow_abbrev=False,
+    found = command_parser(
+        "merge", "Interpolates the weights of a base and of a model that was tuned from it (WiSE-FT)."
     )
     found.add_argument("base", metavar="BASE", help="Hub id or folder")
     found.add_argument("tuned", metavar="TUNED", help="the same of a model, or of an adapter (LoRA, DoRA) of BASE")
     point = found.add_mutually_exclusive_group(required=True)
     point.add_argument("--alpha", type=float, metavar="X", help="0 is BASE, 1 is TUNED")
     point.add_argument("--sweep", action="store_true", help="score 11 points, choose one by a rule")
-    found.add_argument(
-        "--output_dir",
-        "--output",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="output folder, of the model or of the sweep",
-    )
+    add_output(found, required=True, help="output folder, of the model or of the sweep")
     found.add_argument("--overwrite", action="store_true", help="replace what an earlier merge wrote there")
     sweep = found.add_argument_group("of a sweep")
     add = sweep.add_argument

@@ -21,6 +21,25 @@ OUTPUTS = ("--output", "--output_dir")
 """Both names of the place where a command writes, whichever its help shows."""
 
 
+def command_parser(name: str, description: str, *, sparse: bool = False, **settings: Any) -> argparse.ArgumentParser:
+    """The parser of `hfcomp NAME`.
+
+    Args:
+        name: of the command.
+        description: in its help.
+        sparse: whether what is not given is absent from the parsed options, and left to the fields of a dataclass.
+        settings: further ones of argparse.
+    """
+    settings |= {"argument_default": argparse.SUPPRESS} if sparse else {}
+    return argparse.ArgumentParser(prog=f"hfcomp {name}", description=description, allow_abbrev=False, **settings)
+
+
+def add_output(group: Group, dest: str = "output_dir", *, metavar: str = "DIR", **settings: Any) -> None:
+    """Adds the place where a command writes, by both of its names; the help shows that of `dest` first."""
+    names = sorted(OUTPUTS, key=f"--{dest}".__ne__)
+    group.add_argument(*names, dest=dest, type=Path, metavar=metavar, **settings)
+
+
 def add_device(group: Group) -> None:
     """Adds `--device`."""
     group.add_argument("--device", help="such as cpu or cuda:1; by default a GPU where there is one")
@@ -121,8 +140,6 @@ def _shown(value: Any) -> str:
 
 
 def _tuple_reader(entry: type) -> Callable[[str], tuple[Any, ...]]:
-    """How `A,B` is read as entries of a type."""
-
     def read(text: str) -> tuple[Any, ...]:
         return tuple(map(entry, names_of(text)))
 
@@ -131,7 +148,6 @@ def _tuple_reader(entry: type) -> Callable[[str], tuple[Any, ...]]:
 
 
 def _reading(hint: Any) -> dict[str, Any]:
-    """How argparse reads a value of a type."""
     from hfcomp.schemas import members
 
     (kind,) = members(hint)

@@ -15,14 +15,11 @@ HEAD, SMALL = 1000, 5_000_000
 
 
 def check_datasets(words: Iterable[str]) -> None:
-    """Raises for a path that does not exist, or a table that is broken from the start.
-
-    Args:
-        words: Hub ids, paths, NAME=PLACE or PLACE::CONFIGURATION.
+    """Checks Hub ids, paths, NAME=PLACE or PLACE::CONFIGURATION.
 
     Raises:
-        FileNotFoundError: naming it.
-        ValueError: naming the file, and the line if it has lines.
+        FileNotFoundError: naming a path that does not exist.
+        ValueError: naming a table that is broken from the start, and the line if it has lines.
     """
     for word in words:
         place = _place(word).partition("::")[0]
@@ -70,14 +67,7 @@ def _check_json(path: Path) -> None:
 
 
 def check_models(words: Iterable[str]) -> None:
-    """Raises for a path that does not exist.
-
-    Args:
-        words: Hub ids, folders or NAME=PLACE.
-
-    Raises:
-        ValueError: naming it.
-    """
+    """Raises ValueError for a path among Hub ids, folders and NAME=PLACE that does not exist."""
     for word in words:
         check_place(_place(word))
 

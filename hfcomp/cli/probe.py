@@ -6,7 +6,7 @@ import argparse
 import shlex
 from collections.abc import Sequence
 
-from hfcomp.cli.options import add_fields
+from hfcomp.cli.options import add_fields, command_parser
 from hfcomp.cli.places import check_datasets, check_models
 
 USAGE = "MODEL --dataset DATASET [--batch_sizes 256 1024] [--margins 0 1 2]"
@@ -40,12 +40,11 @@ def parser() -> argparse.ArgumentParser:
     """The command line; what is not given is left to the fields of `ProbeOptions`."""
     from hfcomp.analysis.probe.options import ProbeOptions
 
-    found = argparse.ArgumentParser(
-        prog="hfcomp probe",
-        description="Computes the share of Cement's gradient that falls on the hard negative, by batch size and "
+    found = command_parser(
+        "probe",
+        "Computes the share of Cement's gradient that falls on the hard negative, by batch size and "
         "margin, for a model as it is: whether a margin can matter for a batch. Nothing is trained.",
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
+        sparse=True,
     )
     found.add_argument("model", metavar="MODEL", help="Hub id or folder; sandbox or sandbox-siglip for a bundled base")
     words = "folder, file or Hub id with negative_captions, or sandbox for the built-in world"

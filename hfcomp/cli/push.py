@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from hfcomp.cli.options import add_fields
+from hfcomp.cli.options import add_fields, command_parser
 from hfcomp.cli.places import check_folders
 
 USAGE = "RUN --repo NAME [--private] [--revision BRANCH] [--model controls/plain]"
@@ -32,11 +32,8 @@ def parser() -> argparse.ArgumentParser:
     """The command line; what is not given is left to the fields of `hfcomp.hub.models.ModelPushOptions`."""
     from hfcomp.hub.options import ModelPushOptions
 
-    found = argparse.ArgumentParser(
-        prog="hfcomp push",
-        description="Pushes a trained model to the Hub. A push that broke is resumed by the same command.",
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
+    found = command_parser(
+        "push", "Pushes a trained model to the Hub. A push that broke is resumed by the same command.", sparse=True
     )
     words = "folder of a finished run, of a model that a trainer saved, or of an adapter"
     found.add_argument("folder", type=Path, metavar="RUN", help=words)

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from hfcomp.cli.options import add_fields
+from hfcomp.cli.options import add_fields, command_parser
 from hfcomp.cli.places import check_folders
 
 USAGE = "DIR --repo NAME, or CONFIG=DIR CONFIG=DIR --repo NAME"
@@ -31,11 +31,10 @@ def parser() -> argparse.ArgumentParser:
     """The command line; what is not given is left to the fields of `hfcomp.hub.datasets.PushOptions`."""
     from hfcomp.hub.options import PushOptions
 
-    found = argparse.ArgumentParser(
-        prog="hfcomp push-dataset",
-        description="Pushes a set of `hfcomp build` to the Hub. A push that broke is resumed by the same command.",
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
+    found = command_parser(
+        "push-dataset",
+        "Pushes a set of `hfcomp build` to the Hub. A push that broke is resumed by the same command.",
+        sparse=True,
     )
     words = "folder of a built set, or CONFIG=DIR for each of several; the first is the default configuration"
     found.add_argument("folders", nargs="+", metavar="DIR", help=words)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from hfcomp.cli.options import command_parser
+
 USAGE = "--namespace NAME"
 SUMMARY = "the `evaluate` modules as Spaces"
 
@@ -30,10 +32,8 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     from hfcomp.metrics.modules import MODULES
 
-    found = argparse.ArgumentParser(
-        prog="hfcomp push-metrics",
-        description="Pushes hfcomp's metrics to the Hub, each as a Space that evaluate.load reads.",
-        allow_abbrev=False,
+    found = command_parser(
+        "push-metrics", "Pushes hfcomp's metrics to the Hub, each as a Space that evaluate.load reads."
     )
     found.add_argument("--namespace", required=True, help="user or organisation on the Hub")
     found.add_argument(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hfcomp.cli.options import add_device, names_of
+from hfcomp.cli.options import add_device, add_output, command_parser, names_of
 
 USAGE = "[MODEL ...] [--benchmarks A,B] [--page FILE]"
 SUMMARY = "published numbers beside measured ones, of three checkpoints on five benchmarks; needs a connection"
@@ -65,24 +65,15 @@ def main(arguments: Sequence[str]) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    found = argparse.ArgumentParser(
-        prog="hfcomp reproduce",
-        description="Scores checkpoints and shows published numbers beside the measured ones, with a page of them.",
-        allow_abbrev=False,
+    found = command_parser(
+        "reproduce", "Scores checkpoints and shows published numbers beside the measured ones, with a page of them."
     )
     add = found.add_argument
     add("models", nargs="*", metavar="MODEL", help=f"Hub id, folder or name=PLACE (default: {', '.join(MODELS)})")
     known = f"default: {','.join(BENCHMARKS)}"
     add("--benchmarks", type=names_of, default=list(BENCHMARKS), metavar="A,B", help=known)
     add("--data_dir", type=Path, metavar="DIR", help="folder with a sub-folder for each benchmark's data")
-    add(
-        "--output_dir",
-        "--output",
-        type=Path,
-        default=Path("runs/reproduced"),
-        metavar="DIR",
-        help="default: runs/reproduced",
-    )
+    add_output(found, default=Path("runs/reproduced"), help="default: runs/reproduced")
     add("--page", type=Path, metavar="FILE", help=f"where the page goes (default: {PAGE} in the output folder)")
     add("--overwrite", action="store_true", help="replace an earlier page and earlier results")
     add("--batch_size", type=int, default=128, help="images or texts at a time (default: 128)")

@@ -37,7 +37,6 @@ def _check_names(words: Sequence[str]) -> None:
 
 
 def _recipes() -> str:
-    """The recipes that are shipped, one line for each method."""
     from hfcomp.experiments.recipe_files import recipe_files, recipes_folder
 
     methods: dict[str, list[str]] = {}

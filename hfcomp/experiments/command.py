@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -19,7 +21,6 @@ from hfcomp.experiments.dry_run import DryRun
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.program import run
 from hfcomp.experiments.recipes import Recipe, read_file, read_recipe, split_options
-from hfcomp.experiments.spelling import recipe_spelling
 from hfcomp.experiments.studies.plan_files import Search, Sweep, Tradeoff, read_plan
 from hfcomp.experiments.studies.search import run_search
 from hfcomp.experiments.studies.sweep import run_sweep
@@ -43,6 +44,15 @@ USUAL = (
 )
 WIDTH, LONGEST_HELP = 110, 170
 LAST = "And every field of transformers' TrainingArguments (learning_rate, max_steps, output_dir, bf16, ...)."
+# What messages of trainers name, as they are called in Python, and how the command line spells it.
+SPELLINGS = {
+    r"\bper_device_train_batch_size\b": "batch_size",
+    r"\bset num_negatives=(\d+)": r"pass --num_negatives \1",
+    r"\bdraw_captions=True\b": "captions=drawn",
+    r"\bdraw_captions\b": "captions",
+    r"(?<!\w)--split\b": "--dataset_split, --evaluation_split",
+    r"\bcolumn_names=\{'(\w+)': '([^']*)'\}": r"--column_names \1='\2'",
+}
 
 
 def main(name: str, arguments: Sequence[str] | None = None) -> None:
@@ -116,3 +126,17 @@ def _spelled(value: Any) -> str:
     if value in (None, PydanticUndefined, MISSING):
         return "(unset)"
     return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("...\n").strip()
+
+
+@contextmanager
+def recipe_spelling() -> Iterator[None]:
+    """Lets errors name fields as a recipe and its command line have them: the advice is followed there."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        if len(error.args) == 1 and isinstance(error.args[0], str):
+            text = error.args[0]
+            for pattern, spelling in SPELLINGS.items():
+                text = re.sub(pattern, spelling, text)
+            error.args = (text,)
+        raise

@@ -1,6 +1,7 @@
 """Controls: what a method is read against, from the same base, with the same positives and the same steps.
 
-Each is a function from the method's arm to its own, which raises `NotApplicable` where it would say nothing.
+Each is a function from the method's arm to its own, which raises `NotApplicable` where it would say nothing. Beside
+them is the method on the sandbox's rows with human ratings.
 """
 
 from __future__ import annotations
@@ -11,19 +12,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from datasets import Dataset, IterableDataset
 
+from hfcomp.data.collators import negative_entries
 from hfcomp.data.concepts.spans import RandomSpans
 from hfcomp.data.image_ids import photographs_or_rows
-from hfcomp.data.negatives import ShuffledNegatives, derangement, is_negative
+from hfcomp.data.loading import entries_there
+from hfcomp.data.negatives import ShuffledNegatives, derangement, is_negative, with_concreteness
 from hfcomp.data.replay import count_replay_rows
 from hfcomp.experiments.arm import Arm
-from hfcomp.experiments.experiment_config import SAME_BATCH, STATIC_MARGIN
-from hfcomp.experiments.mean_margin import COLUMNS, mean_margin
+from hfcomp.experiments.experiment_config import HUMAN, SAME_BATCH, STATIC_MARGIN
+from hfcomp.experiments.recipes import Recipe
 from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.c2lip import C2LIPTrainer
 from hfcomp.trainers.ce_clip import CEClipTrainer
-from hfcomp.trainers.cement import RATED_MARGINS, CementConfig, CementTrainer
+from hfcomp.trainers.cement import RATED_MARGINS, CementConfig, CementTrainer, margin_function
 from hfcomp.trainers.clear_glass import ClearGlassTrainer
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.dcl import DCLTrainer
@@ -37,6 +41,9 @@ from hfcomp.trainers.triplet_clip import TripletClipTrainer
 
 # Arguments that InfoNCE on the positives alone would refuse, or that bring it more than those.
 NEGATIVE_ARGUMENTS = ("num_negatives", "max_concepts", "draw_negatives", "num_neighbours")
+COLUMNS = ("negative_captions", "negative_concreteness")
+"""That the rows of a margin by ratings need."""
+Log = Callable[[str], None]
 
 
 class InfoNCEForm(NamedTuple):
@@ -150,6 +157,32 @@ def rated_config(method: Arm) -> CementConfig:
     return config
 
 
+def mean_margin(arm: Arm, config: CementConfig) -> float:
+    """The mean of an arm's margin over its rows, in logits, as the loss counts it.
+
+    A negative without a rating has the margin 0, and a row without negative caption and negative image has none.
+
+    Args:
+        arm: that trains `CementTrainer` on a data set with the `COLUMNS`.
+        config: its config, of which the margin is taken.
+
+    Returns:
+        The mean, NaN where no row has a negative.
+
+    Raises:
+        ValueError: for a row without an entry in `negative_captions`, or a rating that is none.
+    """
+    columns = arm.rows.select_columns(list(COLUMNS))[:]
+    found = [
+        negative_entries(dict(zip(columns, values, strict=True)), row, 1)[0]
+        for row, values in enumerate(zip(*columns.values(), strict=True))
+    ]
+    margins = margin_function(config)(torch.tensor([values["negative_concreteness"] for _, values in found]))
+    texts = torch.tensor([bool(text) for text, _ in found], dtype=torch.bool)
+    images = torch.tensor(entries_there(arm.rows, "negative_image"), dtype=torch.bool)
+    return margins[texts | images].double().mean().item()
+
+
 def shuffled(method: Arm) -> Arm:
     """The method itself with every row's negatives given to another row, of another photograph.
 
@@ -212,7 +245,7 @@ CONTROLS = {
 EQUAL_IMAGES = "equal-images"
 
 
-def control_arms(names: Collection[str], method: Arm, *, asked: bool, log: Callable[[str], None]) -> list[Arm]:
+def control_arms(names: Collection[str], method: Arm, *, asked: bool, log: Log) -> list[Arm]:
     """The controls of `CONTROLS` that say something about a method, in that order; skipped ones are logged.
 
     One that recipe or command line ask for is an error where the objective does not say what it needs to know.
@@ -240,3 +273,31 @@ def _reads_negatives(method: Arm) -> bool:
 def _check_loaded(method: Arm) -> None:
     if isinstance(method.rows, IterableDataset):
         raise NotApplicable("it gives rows those of another row or place, and the training set is streamed.")
+
+
+def rated_arms(recipe: Recipe, method: Arm, log: Log) -> list[Arm]:
+    """The control `static-margin`, where the recipe has it, and the method, on the same rows with human ratings.
+
+    None where the rows are not the sandbox's, the method has human ratings itself or depends on none, or the recipe
+    names no file of them; what is left out is logged.
+    """
+    config, path = recipe.experiment, recipe.experiment.concreteness_ratings
+    if not config.rates_in_sandbox or config.joins_ratings:
+        return []
+    try:
+        margin = rated_config(method)
+    except NotApplicable as reason:
+        if path:
+            log(f"concreteness_ratings is not read: {reason}")
+        return []
+    names = [f"{name}-{HUMAN}" for name in (STATIC_MARGIN, method.name) if name in (*config.controls, method.name)]
+    if not path:
+        log(f"Human ratings were not given: --concreteness_ratings FILE runs {' and '.join(names)} too.")
+        return []
+    human = replace(method, name=names[-1], rows=with_concreteness(method.rows, path, log))
+    mean = mean_margin(human, margin)
+    human = replace(human, description=f"{method.name} with human ratings ({Path(path).name}), mean margin {mean:.2f}")
+    arms = [replace(static_margin(human), name=name) for name in names[:-1]] + [human]
+    for arm in arms:
+        log(f"{arm.name}: {arm.description}")
+    return arms

@@ -22,8 +22,7 @@ from hfcomp.data.sources import load_source
 from hfcomp.distributed import first_process_first
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import default_folder
-from hfcomp.experiments.arm import method_arm
-from hfcomp.experiments.batch import check_batch, fit_batch
+from hfcomp.experiments.arm import check_batch, fit_batch, method_arm
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session

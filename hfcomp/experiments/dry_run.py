@@ -98,10 +98,11 @@ class DryRun(Study):
         Raises:
             OSError: at the end, where the disk has less room than the study needs.
         """
-        scoring = None if evaluate is None else evaluation_scoring(recipe, evaluate)
+        scoring = None if evaluate is None else evaluation_scoring(recipe.experiment, evaluate, recipe.column_names)
         with _passing_folder() as folder:
             session.overlap.check_and_write(folder)
-            study = cls(recipe, session, scoring, folder, {BASE: base_model(recipe, folder)})
+            models = {BASE: base_model(recipe.experiment, folder, recipe.seed)}
+            study = cls(recipe, session, scoring, folder, models)
             study._count(study.scoring)
             yield study
             on_main_process(study._print)

@@ -20,15 +20,14 @@ from hfcomp.distributed import on_main_process
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.points import PointsEmbedder
-from hfcomp.experiments.experiment_config import SAME_BATCH, SANDBOX
+from hfcomp.experiments.experiment_config import SAME_BATCH, SANDBOX, ExperimentConfig
 from hfcomp.experiments.prepare import declared_averages, prepare_evaluation, prepare_guard_benchmarks
-from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.study import FOLDER, Study, evaluation_scoring, read_stored
 from hfcomp.merging.merge import RECORD_FILE, write_point
 from hfcomp.merging.sweep import ALPHAS, Proxies, Swept, choose, few_images, find_proxies, halves
 from hfcomp.modeling.interpolation import load_interpolation
-from hfcomp.run_folders import guarded_folder, guarded_name
+from hfcomp.reporting.run_record import guarded_folder, guarded_name
 from hfcomp.statistics.average import Average
 from hfcomp.statistics.outcomes import Outcomes, write_table
 from hfcomp.statistics.summary import BASE
@@ -41,23 +40,14 @@ HALF = "half of the images of the evaluation; the report is of the other half"
 
 @dataclass(frozen=True)
 class Guard:
-    """What chooses the points, loaded before anything is trained.
+    """What chooses the points, loaded before anything is trained."""
 
-    Attributes:
-        evaluator: of the items that choose.
-        items: in words, which these are.
-        declared: averages in use, by title of the benchmark.
-        primary: as a recipe names it.
-        halved: whether the evaluation's own images are halved.
-        swept: the sweeps that were made, by the model's name.
-    """
-
-    evaluator: Evaluator
-    items: str
-    declared: Mapping[str, Sequence[Average]]
-    primary: str | None
-    halved: bool = False
-    swept: dict[str, Swept] = field(default_factory=dict)
+    evaluator: Evaluator  # of the items that choose
+    items: str  # which these are, in words
+    declared: Mapping[str, Sequence[Average]]  # averages in use, by title of the benchmark
+    primary: str | None  # as a recipe names it
+    halved: bool = False  # whether the evaluation's own images are halved
+    swept: dict[str, Swept] = field(default_factory=dict)  # the sweeps that were made, by the model's name
 
     @property
     def images(self) -> list[ScoredImages]:
@@ -85,12 +75,13 @@ class Guard:
         return {"items": self.items, "models": {guarded_name(name): one.facts() for name, one in self.swept.items()}}
 
 
-def prepare_guard(recipe: Recipe, session: Session, evaluate: Evaluator) -> Guard | None:
+def prepare_guard(
+    config: ExperimentConfig, session: Session, evaluate: Evaluator, column_names: Any = None
+) -> Guard | None:
     """Loads what chooses the points, if a recipe asks for it, so that missing data costs no training.
 
     Raises ValueError for data that is unavailable, or proxies that are not scored.
     """
-    config = recipe.experiment
     if not config.forgetting_guard:
         return None
     declared = declared_averages(config)
@@ -98,7 +89,7 @@ def prepare_guard(recipe: Recipe, session: Session, evaluate: Evaluator) -> Guar
         evaluator, declared = prepare_guard_benchmarks(config, log=session.log)
         guard = Guard(evaluator, ", ".join(config.guard_benchmarks), declared, None)
     elif config.evaluation == SANDBOX:
-        how = {"column_names": recipe.column_names, "seed": SEED, "log": session.log}
+        how = {"column_names": column_names, "seed": SEED, "log": session.log}
         guard = Guard(prepare_evaluation(config, **how), OTHER_SCENES, declared, config.primary)
     else:
         guard = Guard(evaluate, HALF, declared, config.primary, halved=True)
@@ -107,9 +98,9 @@ def prepare_guard(recipe: Recipe, session: Session, evaluate: Evaluator) -> Guar
     return guard
 
 
-def wants_guard(recipe: Recipe, folder: Path) -> bool:
+def wants_guard(config: ExperimentConfig, folder: Path) -> bool:
     """Whether a finished run is asked for guarded models that it does not have."""
-    return recipe.experiment.forgetting_guard and not any(folder.rglob(RECORD_FILE))
+    return config.forgetting_guard and not any(folder.rglob(RECORD_FILE))
 
 
 def guarded_models(study: Study, method: str) -> list[str]:
@@ -143,8 +134,9 @@ def _guard_model(study: Study, guard: Guard, name: str, folder: Path, scored: se
 def _outcomes(study: Study, guard: Guard, name: str) -> Outcomes:
     """Outcomes of all points between the base and a model, stored and scored where they are not yet."""
     base, tuned, notes = study.models[BASE], study.models[name], study.session.notes
+    config = study.recipe.experiment
     path = study.folder / FOLDER / "guard" / f"{name}.parquet"
-    of_items = evaluation_scoring(study.recipe, guard.evaluator).stamp
+    of_items = evaluation_scoring(config, guard.evaluator, study.recipe.column_names).stamp
     stamp = {"base": identity(base), "tuned": identity(tuned), "alphas": list(ALPHAS), **of_items}
     table = read_stored(path, stamp, study.session.log)
     if table is None:

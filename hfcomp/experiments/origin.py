@@ -17,27 +17,15 @@ _FIELD = re.compile(r"^(\w+):[^#\n]*(?:# ?(.*))?$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the values of a recipe come from.
+    """Where the values of a recipe come from."""
 
-    Attributes:
-        recipe: its method and file, as in `slipform/sandbox`.
-        command: that runs it again, as it was given.
-        sources: by field what its comment in the file says, or that the command line set it.
-    """
-
-    recipe: str = ""
-    command: str = ""
-    sources: Mapping[str, str] = field(default_factory=dict)
+    recipe: str = ""  # its method and file, as in `slipform/sandbox`
+    command: str = ""  # that runs it again, as it was given
+    sources: Mapping[str, str] = field(default_factory=dict)  # by field its comment in the file, or the command line
 
 
 def read_origin(path: Path, command: str, overridden: Collection[str]) -> Origin:
-    """The origin of a recipe's values.
-
-    Args:
-        path: of the recipe's file.
-        command: that was given.
-        overridden: fields that its command line sets.
-    """
+    """The origin of the values of a recipe's file and of the fields that the command line sets over it."""
     sources = value_sources(path) | dict.fromkeys(overridden, ON_COMMAND_LINE)
     return Origin(f"{path.absolute().parent.name}/{path.stem}", command, sources)
 

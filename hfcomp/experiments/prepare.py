@@ -1,10 +1,14 @@
-"""What a study starts from: its base and the benchmarks it is scored on, loaded before anything is written."""
+"""What a study starts from, loaded before anything is written or trained.
+
+Its base, the benchmarks that it is scored on, the blind rules on these and the published sizes of its effects.
+"""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +24,14 @@ from hfcomp.evaluation.benchmarks.sandbox import (
     keyword_benchmarks,
     sandbox_benchmarks,
 )
+from hfcomp.evaluation.blind.outcomes import BlindRules
+from hfcomp.evaluation.blind.results import BlindResults
 from hfcomp.evaluation.evaluator import Evaluator, Loaded, load_benchmark
 from hfcomp.evaluation.items.scored_images import scored_images
-from hfcomp.evaluation.spec import Average, Benchmark, data_folders, parse_folders
+from hfcomp.evaluation.published.scores import published_scores
+from hfcomp.evaluation.spec import Average, Benchmark, BenchmarkData, data_folders, parse_folders
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig
 from hfcomp.experiments.recipe_files import check_place
-from hfcomp.experiments.recipes import Recipe
-from hfcomp.experiments.session import Session
 from hfcomp.modeling import load_config, load_processor
 from hfcomp.modeling.random_clip import RANDOM_CLIPS, check_vocabulary, write_random_clip
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, read_keyword_table
@@ -38,10 +43,20 @@ from hfcomp.trainers.stages import damage, write_checksums
 from hfcomp.writing import replacing_folder
 
 Log = Callable[[str], None]
+OPTION = "evaluation_data"
+
+
+def prepare(config: ExperimentConfig, *, column_names: Any, seed: int = 0, log: Log) -> Evaluator:
+    """Looks for the base and loads what is scored, so that a missing file costs no training.
+
+    As `prepare_evaluation`.
+    """
+    prepare_base(config)
+    return prepare_evaluation(config, column_names=column_names, seed=seed, log=log)
 
 
 def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int, log: Log) -> Evaluator:
-    """Loads what is scored before anything is trained, so that a missing file costs no training.
+    """Loads what is scored.
 
     `column_names` are those of an `own` set, `seed` is of the sandbox's scenes, and `log` receives what is left out.
     """
@@ -166,19 +181,12 @@ def _check_main(main: Sequence[str], titles: Sequence[str], where: str) -> None:
             raise ValueError(f"found {name!r}, expected one of {where}: {known}.{nearest(name, titles)}")
 
 
-def prepare(recipe: Recipe, session: Session, seed: int = 0) -> Evaluator:
-    """Looks for the base and loads what is evaluated; `seed` is that of the sandbox's scenes."""
-    prepare_base(recipe)
-    return prepare_evaluation(recipe.experiment, column_names=recipe.column_names, seed=seed, log=session.log)
-
-
-def prepare_base(recipe: Recipe) -> None:
+def prepare_base(config: ExperimentConfig) -> None:
     """Looks for the base and the files of a recipe, so that a mistyped name costs nothing.
 
     Raises OSError for a path without a file or folder or a Hub id that cannot be loaded, and ValueError for a model
     that is not a supported dual encoder or whose weights are incomplete.
     """
-    config = recipe.experiment
     for name in ("model", "dataset", "replay_dataset", "evaluation_dataset", "captions_file", "concreteness_ratings"):
         check_place(name, getattr(config, name))
     if config.model:
@@ -192,9 +200,8 @@ def prepare_base(recipe: Recipe) -> None:
         check_vocabulary(config.clip_vocabulary)
 
 
-def base_model(recipe: Recipe, folder: Path) -> Path | str:
+def base_model(config: ExperimentConfig, folder: Path, seed: int) -> Path | str:
     """The model that all arms start from: the recipe's, or one written to `base/` in a folder."""
-    config = recipe.experiment
     if config.model:
         return config.model
     base = folder / "base"
@@ -203,7 +210,7 @@ def base_model(recipe: Recipe, folder: Path) -> Path | str:
         make_base(base, lambda part: shutil.copytree(base_folder(shipped), part, dirs_exist_ok=True))
     else:
         size = RANDOM_CLIPS[config.fresh_model]()
-        make_base(base, lambda part: write_random_clip(part, config.clip_vocabulary, seed=recipe.seed, config=size))
+        make_base(base, lambda part: write_random_clip(part, config.clip_vocabulary, seed=seed, config=size))
     return base
 
 
@@ -216,3 +223,61 @@ def make_base(folder: Path, write: Callable[[Path], object]) -> None:
                 write_checksums(part)
     if not (folder / "config.json").is_file():
         raise RuntimeError(f"{folder}: the main process wrote a model that this one does not see. Share the disk.")
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """A benchmark as the outcomes of a run call it."""
+
+    benchmark: Benchmark
+    data: BenchmarkData
+
+    @property
+    def title(self) -> str:
+        return self.benchmark.title
+
+
+def score_blind_rules(config: ExperimentConfig, evaluator: Evaluator) -> BlindResults:
+    """What the rules that read texts alone make of the benchmarks of a recipe.
+
+    Raises:
+        ValueError: for captions of `blind_captions` that are not as expected.
+        FileNotFoundError: for a path of it where nothing is.
+    """
+    folders = data_folders(parse_folders(config.evaluation_data, option=OPTION), option=OPTION)
+    rules = BlindRules(config.blind_captions, folders)
+    return rules.results(rules.score(_Scored(one.benchmark, one.data) for one in evaluator.loaded))
+
+
+def published_effects(config: ExperimentConfig) -> list[dict[str, Any]]:
+    """Differences between the models of `published_models` on `published_measure`.
+
+    Returns:
+        `model`, `reference` (names of the run's models), `value` from -1 to 1 and `place`, the source.
+
+    Raises:
+        ValueError: for a measure or a model without published numbers.
+    """
+    if config.published_models is None:
+        return []
+    benchmark, _, metric = str(config.published_measure).rpartition(": ")
+    values = {one.model: one.value for one in published_scores(benchmark) if one.metric == metric}
+    if not values:
+        known = {f"{one.benchmark}: {one.metric}" for one in published_scores()}
+        found = f"published_measure: {config.published_measure!r} has no published numbers."
+        raise ValueError(f"{found}{nearest(str(config.published_measure), known)}")
+    for name in config.published_models.values():
+        if name not in values:
+            raise ValueError(
+                f"published_models: {name!r} has no published number of {config.published_measure}."
+                f"{nearest(name, values)} Known: {', '.join(values)}."
+            )
+    return [
+        {
+            "model": one,
+            "reference": other,
+            "value": values[config.published_models[one]] - values[config.published_models[other]],
+            "place": benchmark,
+        }
+        for one, other in permutations(config.published_models, 2)
+    ]

@@ -19,18 +19,14 @@ from hfcomp.distributed import on_main_process
 from hfcomp.evaluation.blind.results import BlindResults
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.items.item_browser import ItemImages, item_browser
-from hfcomp.experiments.arm import Arm, check_rows, method_arm
-from hfcomp.experiments.batch import fit_batch
-from hfcomp.experiments.blind import score_blind_rules
-from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images
+from hfcomp.experiments.arm import Arm, check_rows, fit_batch, method_arm
+from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images, rated_arms
 from hfcomp.experiments.data import load_rows
 from hfcomp.experiments.experiment_config import SAME_BATCH, SANDBOX
 from hfcomp.experiments.guard import Guard, guard_models, guarded_models, prepare_guard, wants_guard
 from hfcomp.experiments.origin import default_facts, on_processes
-from hfcomp.experiments.prepare import check_primary, declared_averages, prepare
-from hfcomp.experiments.published import published_effects
+from hfcomp.experiments.prepare import check_primary, declared_averages, prepare, published_effects, score_blind_rules
 from hfcomp.experiments.pushing import RunPush
-from hfcomp.experiments.rated_arms import rated_arms
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import FIGURE, publish_run
 from hfcomp.experiments.session import Session, open_session
@@ -39,7 +35,7 @@ from hfcomp.experiments.tracking import track_results
 from hfcomp.merging.sweep import ALPHAS
 from hfcomp.reporting.cards.methods import class_names
 from hfcomp.reporting.pages.items import ItemBrowser, PageOptions
-from hfcomp.run_folders import CONTROLS_FOLDER, METHOD_FOLDER, SEEDS_FOLDER
+from hfcomp.reporting.run_record import CONTROLS_FOLDER, METHOD_FOLDER, SEEDS_FOLDER
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.measures import missing_averages, usable_averages
 from hfcomp.statistics.outcomes import NO_SEED
@@ -69,9 +65,9 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     push = RunPush.of(recipe) if kind is Study else None
     session = open_session(recipe.trainer_arguments)
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}")
-    evaluate = prepare(recipe, session)
-    blind = on_main_process(lambda: score_blind_rules(recipe.experiment, evaluate))
-    guard = prepare_guard(recipe, session, evaluate)
+    evaluate = prepare(recipe.experiment, column_names=recipe.column_names, log=session.log)
+    blind = on_main_process(partial(score_blind_rules, recipe.experiment, evaluate))
+    guard = prepare_guard(recipe.experiment, session, evaluate, recipe.column_names)
     published_effects(recipe.experiment)  # so that a mistyped name costs no training
     check_rows([method_arm(recipe, None)], session)  # its values, before rows are loaded
     if push is not None:
@@ -88,7 +84,7 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     check_rows([method, *(arm for arm in controls if arm.rows is rows)], session)
 
     def wants_more(folder: Path) -> bool:
-        return wants_guard(recipe, folder) or (push is not None and push.is_missing(folder))
+        return wants_guard(recipe.experiment, folder) or (push is not None and push.is_missing(folder))
 
     with kind.open(recipe, session, evaluate, wants_more=wants_more) as study:
         study.keep_scores = recipe.experiment.page and recipe.experiment.page_items > 0
@@ -118,11 +114,7 @@ def _arms_of_seeds(
 ) -> Iterator[Arm]:
     """The arms of one seed after the other; the rows of the next are loaded when these are trained.
 
-    Args:
-        study: The open study.
-        rows: Rows of the first seed, and its replay rows if it has any.
-        scored: Images that the evaluation scores.
-        every: Receives the rows by seed.
+    `rows` are those of the first seed, and its replay rows if it has any; `every` receives the rows by seed.
     """
     for seed in study.recipe.seeds:
         recipe = study.recipe.with_seed(seed)
@@ -130,7 +122,7 @@ def _arms_of_seeds(
             rows = load_rows(recipe, study.session, scored)
             study.session.overlap.check_and_write(study.folder)
         every[seed] = rows
-        method, place = method_arm(recipe, *rows), _place(recipe)
+        method, place = method_arm(recipe, *rows), _place(seed, recipe.seeds)
         for arm in _arms(study, recipe, method):
             folder = METHOD_FOLDER if arm.name == method.name else f"{CONTROLS_FOLDER}/{arm.name}"
             yield replace(
@@ -138,9 +130,9 @@ def _arms_of_seeds(
             )
 
 
-def _place(recipe: Recipe) -> str:
+def _place(seed: int, seeds: Sequence[int]) -> str:
     """Prefix of the names of a seed's models; those of the first seed have none."""
-    return "" if recipe.seed == recipe.seeds[0] else f"{recipe.seed}/"
+    return "" if seed == seeds[0] else f"{seed}/"
 
 
 def _arms(study: Study, recipe: Recipe, method: Arm) -> Iterator[Arm]:
@@ -149,7 +141,7 @@ def _arms(study: Study, recipe: Recipe, method: Arm) -> Iterator[Arm]:
     yield method
     if EQUAL_IMAGES in recipe.experiment.controls:
         try:
-            yield equal_images(method, study.cost(f"{_place(recipe)}{method.name}"))
+            yield equal_images(method, study.cost(f"{_place(recipe.seed, recipe.seeds)}{method.name}"))
         except NotApplicable as reason:
             study.session.log(f"control {EQUAL_IMAGES} is skipped: {reason}")
 
@@ -157,7 +149,7 @@ def _arms(study: Study, recipe: Recipe, method: Arm) -> Iterator[Arm]:
 def _models(study: Study) -> dict[str, tuple[str, int]]:
     """Name and seed of each model in the report, the method last; a control that a seed lacks is left out."""
     recipe, method = study.recipe, study.recipe.experiment.method
-    places = {_place(recipe.with_seed(seed)): seed for seed in recipe.seeds}
+    places = {_place(seed, recipe.seeds): seed for seed in recipe.seeds}
     found: dict[str, tuple[str, int]] = {}
     for name in sorted((one for one in study.models if "/" not in one), key=lambda one: one == method):
         if name == BASE or len(places) == 1:

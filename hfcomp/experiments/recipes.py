@@ -76,6 +76,10 @@ class Recipe:
     trainer_class: type
     trainer_arguments: dict[str, Any]
     given: dict[str, Any]
+    seed: int  # of rows, training and a base that is made
+    seeds: list[int]  # that a run of the recipe trains with
+    column_names: Mapping[str, str] | None  # contract name to the data set's own
+    device: str | None  # to score on; None for a GPU when there is one
     left_out: tuple[str, ...] = ()
     origin: Origin = Origin()
     chosen: frozenset[str] = frozenset()
@@ -85,29 +89,9 @@ class Recipe:
         """That the recipe asks for."""
         return Path(self.trainer_arguments.get("output_dir") or f"runs/{self.experiment.method}".lower())
 
-    @property
-    def seed(self) -> int:
-        """Of rows, training and a base that is made."""
-        return int(self.trainer_arguments.get("seed", 42))
-
-    @property
-    def seeds(self) -> list[int]:
-        """Those that a run of the recipe trains with."""
-        return self.experiment.seeds or [self.seed]
-
     def with_seed(self, seed: int) -> Recipe:
         """The recipe of one of the seeds."""
-        return replace(self, trainer_arguments={**self.trainer_arguments, "seed": seed})
-
-    @property
-    def column_names(self) -> Mapping[str, str] | None:
-        """Contract name to the data set's own."""
-        return self.trainer_arguments.get("column_names")
-
-    @property
-    def device(self) -> str | None:
-        """To score on; `None` for a GPU when there is one."""
-        return "cpu" if self.trainer_arguments.get("use_cpu") else None
+        return replace(self, seed=seed, trainer_arguments={**self.trainer_arguments, "seed": seed})
 
 
 @dataclass(frozen=True)
@@ -223,7 +207,10 @@ def _build(trainer: type, given: dict[str, Any], where: str, left_out: tuple[str
         theirs["seed"] = experiment.seeds[0]
     if experiment.captions == "drawn":
         theirs["draw_captions"] = True
-    return Recipe(experiment, trainer, theirs, given, left_out, origin)
+    seed, device = int(theirs.get("seed", 42)), "cpu" if theirs.get("use_cpu") else None
+    own = {"seed": seed, "seeds": experiment.seeds or [seed], "device": device}
+    own["column_names"] = theirs.get("column_names")
+    return Recipe(experiment, trainer, theirs, given, left_out=left_out, origin=origin, **own)
 
 
 def _for_other_models(recipe: Path) -> str:

@@ -42,7 +42,7 @@ from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.item_scores import SCORES_FILE, joined, of_model, read_scores, write_scores
 from hfcomp.experiments.arm import Arm, Scoring
-from hfcomp.experiments.experiment_config import RANDOM_MODELS, SANDBOX, SANDBOX_MODELS
+from hfcomp.experiments.experiment_config import RANDOM_MODELS, SANDBOX, SANDBOX_MODELS, ExperimentConfig
 from hfcomp.experiments.prepare import base_model
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
@@ -111,12 +111,13 @@ class Study:
         Everything that may be mistyped is loaded before: such a mistake takes no folder. Without `evaluate`
         checkpoints alone are scored. A finished study in a folder resumes where it `wants_more`.
         """
-        scoring = None if evaluate is None else evaluation_scoring(recipe, evaluate)
+        scoring = None if evaluate is None else evaluation_scoring(recipe.experiment, evaluate, recipe.column_names)
         how = {"may_change": may_change, "wants_more": wants_more}
         with run_folder(recipe.folder, recipe.given, session.state.print, **how) as folder:
             session.state.print(f"-> {folder}")
             session.overlap.check_and_write(folder)
-            yield cls(recipe, session, scoring, folder, {BASE: base_model(recipe, folder)})
+            models = {BASE: base_model(recipe.experiment, folder, recipe.seed)}
+            yield cls(recipe, session, scoring, folder, models)
             on_main_process(lambda: finish(folder))
         session.close()
 
@@ -149,7 +150,7 @@ class Study:
     @property
     def at_once(self) -> int:
         """Number of arms that train at the same time."""
-        return arms_at_once(self.recipe, self.session)
+        return arms_at_once(self.recipe.experiment.arms_at_once, self.session)
 
     def _train_beside(self, arm: Arm, most: int) -> None:
         """Has an arm trained by a worker; waits while `most` others are in training, or the one it starts from."""
@@ -298,19 +299,19 @@ class Study:
         return tqdm(of, disable=bool(self.recipe.trainer_arguments.get("disable_tqdm")), leave=False)
 
 
-def evaluation_scoring(recipe: Recipe, evaluate: Evaluator, **stamp: Any) -> Scoring:
+def evaluation_scoring(config: ExperimentConfig, evaluate: Evaluator, column_names: Any, **stamp: Any) -> Scoring:
     """A scoring by loaded benchmarks: other items, as of a file that was edited since, score anew."""
     items = {one.benchmark.name: one.digest for one in evaluate.loaded}
-    settings = {**stamp, **evaluation_settings(recipe), "items": items}
+    settings = {**stamp, **evaluation_settings(config, column_names), "items": items}
     return Scoring(evaluate, settings, evaluate.score_with_details)
 
 
-def evaluation_settings(recipe: Recipe) -> dict[str, Any]:
+def evaluation_settings(config: ExperimentConfig, column_names: Any) -> dict[str, Any]:
     """What stored outcomes are of, beside the weights: another evaluation or version scores anew."""
     items = {"dataset", "dataset_config"}  # say which items are scored, beside the fields of the evaluation
-    fields = recipe.experiment.model_dump()
+    fields = config.model_dump()
     chosen = {name: value for name, value in fields.items() if name in items or name.startswith("evaluation")}
-    return {**chosen, "column_names": recipe.column_names, "hfcomp_version": __version__}
+    return {**chosen, "column_names": column_names, "hfcomp_version": __version__}
 
 
 def read_stored(path: Path, stamp: dict[str, Any], log: Callable[[str], None]) -> pd.DataFrame | None:

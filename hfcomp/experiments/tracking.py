@@ -46,14 +46,7 @@ def example_pairs(arm: Arm) -> bytes:
 
 
 def track_results(recipe: Recipe, folder: Path, figure: Path, lines: Sequence[Line]) -> None:
-    """Sends the figure, where it was drawn, and the table of results as the run `results` of the study's group.
-
-    Args:
-        recipe: of the study.
-        folder: of the study.
-        figure: that the report drew; it is absent without matplotlib.
-        lines: of the results.
-    """
+    """Sends the figure, which is absent without matplotlib, and the table of results as the group's run `results`."""
     arm = method_arm(recipe, None, name=RESULTS)
     names = stage_config(arm.trainer_class, folder, arm.arguments, arm.batch_size).report_to
     if not names:

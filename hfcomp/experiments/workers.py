@@ -36,9 +36,9 @@ DIED = (
 _steps: Any = None  # of all workers, in a worker
 
 
-def arms_at_once(recipe: Recipe, session: Session) -> int:
+def arms_at_once(number: int, session: Session) -> int:
     """Number of arms that train at the same time: 1 unless they train on the CPU of a single process."""
-    number, state = recipe.experiment.arms_at_once, session.state
+    state = session.state
     if number > 1 and (state.num_processes > 1 or state.device.type != "cpu"):
         session.log("arms_at_once is for training on the CPU in one process: runs are trained one after the other")
         return 1

@@ -29,7 +29,8 @@ from hfcomp.modeling.weight_checks import damage_named, read_tensors
 from hfcomp.reading import parse_json, read_yaml
 from hfcomp.reporting.cards.card import PLACE
 from hfcomp.reporting.cards.metadata import card_metadata
-from hfcomp.run_folders import CONFIG_FILE, FINISHED_FILE, METHOD_FOLDER
+from hfcomp.reporting.run_record import METHOD_FOLDER
+from hfcomp.run_folders import CONFIG_FILE, FINISHED_FILE
 from hfcomp.statistics.results import RESULTS_FILE
 from hfcomp.trainers.stages import CHECKSUMS_FILE, SUMMARY_FILE, damage, is_of_push, read_summary
 

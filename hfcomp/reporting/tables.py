@@ -54,10 +54,6 @@ READING = (
     "difference that the set would find in 80 % of the cases. {ties}"
 )
 ADJUSTED = "adj. p is adjusted for the number of differences (q of Benjamini and Hochberg)."
-ADJUSTED_IN_RUNS = (
-    "adj. p is adjusted for the number of differences: the method minus same-batch on the primary endpoint by Holm, "
-    "all others as q (Benjamini and Hochberg)."
-)
 # Up to this many models have room for intervals in the terminal.
 MOST_INTERVALS = 2
 # Longer names of models are in the titles of tables of differences.

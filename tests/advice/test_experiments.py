@@ -221,7 +221,7 @@ def test_a_push(advice):
 
 
 @pytest.mark.follows(
-    "hfcomp/experiments/studies/embeddings.py", "Set evaluation: own with evaluation_split (and evaluation_dataset)"
+    "hfcomp/experiments/studies/plan_files.py", "Set evaluation: own with evaluation_split (and evaluation_dataset)"
 )
 def test_embeddings_of_rows_that_are_not_held_out(advice, train_begins, splits, tmp_path):
     values = {"settings": {"all": {}}, "seeds": [1], "benchmarks": None}
@@ -293,7 +293,7 @@ def test_folders_of_runs(advice, tmp_path, monkeypatch):
     assert take("third") == "third"
 
 
-@pytest.mark.follows("hfcomp/experiments/spelling.py", "pass --num_negatives")
+@pytest.mark.follows("hfcomp/experiments/command.py", "pass --num_negatives")
 def test_fewer_negatives_than_are_read(advice, train_begins, splits):
     words = ["ceclip", *SMALL[:4], "--evaluation", "own", "--controls", "none", "--dataset", str(splits)]
     advice.command("train", *words, "--num_negatives", "4")

@@ -6,9 +6,8 @@ import pytest
 
 from hfcomp.evaluation.blind.rules import BIGRAMS, CONSTANT, FULL_STOP, SHORTER
 from hfcomp.evaluation.evaluator import Evaluator
-from hfcomp.experiments.blind import score_blind_rules
 from hfcomp.experiments.experiment_config import ExperimentConfig
-from hfcomp.experiments.prepare import prepare_evaluation
+from hfcomp.experiments.prepare import prepare_evaluation, score_blind_rules
 
 FIELDS = {"objective": "m:C", "method": "M", "dataset": "sandbox", "batch_size": 8, "evaluation_items": 5}
 

@@ -247,7 +247,7 @@ def test_stored_outcomes_are_of_the_same_weights_and_the_same_evaluation(clip, t
         return pd.DataFrame({"item": ["a", "b"], "value": [0.0, 1.0]})
 
     def items() -> pd.DataFrame:
-        scoring = Scoring(evaluate, evaluation_settings(recipe))
+        scoring = Scoring(evaluate, evaluation_settings(recipe.experiment, recipe.column_names))
         return Study(recipe, session, scoring, tmp_path, {}).score(tmp_path / "model", scoring, "some/model")
 
     first = items()

@@ -83,9 +83,16 @@ class Quiet:
         pass
 
 
+def scored(asked, session: Session) -> list:
+    """The images that a recipe is scored on."""
+    return prepare(asked.experiment, column_names=asked.column_names, log=session.log).images
+
+
 def loaded(asked) -> tuple[datasets.Dataset, Session]:
     session = Session(Quiet())
-    return load_rows(asked, session, prepare(asked, session).images).rows, session
+    return load_rows(
+        asked, session, prepare(asked.experiment, column_names=asked.column_names, log=session.log).images
+    ).rows, session
 
 
 def test_a_run_leaves_them_out_of_every_model_and_says_so_everywhere(rows, clip, tmp_path):
@@ -155,7 +162,7 @@ def test_a_second_seed_of_the_same_rows_is_not_compared_again(rows, clip, monkey
     find = "hfcomp.data.overlap.policy.find_overlap"
     monkeypatch.setattr(find, lambda *given, **how: calls.append(how) or find_overlap(*given, **how))
     session = Session(Quiet())
-    images = prepare(recipe(rows, clip), session).images
+    images = scored(recipe(rows, clip), session)
     found = [load_rows(recipe(rows, clip, seed=seed), session, images) for seed in (1, 2)]
     assert len(calls) == 1 and [len(one.rows) for one in found] == [12, 12] and len(session.overlap.facts) == 2
     load_rows(recipe(rows, clip, dataset_split="train[:14]"), session, images)

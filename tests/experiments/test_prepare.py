@@ -50,7 +50,7 @@ def test_stored_outcomes_know_the_items_that_they_are_of(tmp_path):
         datasets.DatasetDict(test=rows).save_to_disk(folder)
         evaluate, _ = evaluation(str(folder))
         recipe = read_recipe("slipform", [])
-        stamps.append(evaluation_scoring(recipe, evaluate).stamp)
+        stamps.append(evaluation_scoring(recipe.experiment, evaluate, recipe.column_names).stamp)
     assert stamps[0] == stamps[1] != stamps[2]
 
 

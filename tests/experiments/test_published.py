@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hfcomp.experiments.published import published_effects
+from hfcomp.experiments.prepare import published_effects
 from hfcomp.experiments.recipes import read_recipe
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from hfcomp.experiments import program
 from hfcomp.experiments.arm import Arm, method_arm
+from hfcomp.experiments.controls import rated_arms
 from hfcomp.experiments.data import training_rows
-from hfcomp.experiments.rated_arms import rated_arms
 from hfcomp.experiments.recipes import Recipe, read_recipe
 from hfcomp.sandbox.negatives import DRAWABILITY
 
@@ -73,7 +73,7 @@ def test_a_method_that_has_human_ratings_itself_has_no_further_arms(norms):
     assert arms("--concreteness_ratings", norms, "--ratings", "human")[1:] == ([], [])
 
 
-@pytest.mark.follows("hfcomp/experiments/rated_arms.py", "Human ratings were not given: --concreteness_ratings FILE")
+@pytest.mark.follows("hfcomp/experiments/controls.py", "Human ratings were not given: --concreteness_ratings FILE")
 def test_without_the_file_the_run_says_how_to_have_the_further_arms(norms):
     _, found, logged = arms()
     (line,) = logged

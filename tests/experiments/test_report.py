@@ -13,8 +13,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from hfcomp.experiments.questions import answer, lines_that_fall, questions_panel
-from hfcomp.experiments.report import publish_run, run_report
+from hfcomp.experiments.report import answer, lines_that_fall, publish_run, questions_panel, run_report
 from hfcomp.reporting.lines import general_of, of_aspect, strictest
 from hfcomp.reporting.pages.report import report_page
 from hfcomp.reporting.saving import render_markdown, save_report
@@ -39,7 +38,7 @@ EXTREME = (1.0, 0.0, 1.0, 1.0, 1.0, 1.0)
 
 def printed(lines: list[dict], width: int = 80, **changes) -> str:
     """The tables and sentences in the terminal, without the closing lines."""
-    return whole(lines, width, **changes).partition("\nmodel: ")[0]
+    return re.sub(r"\n(report|model|next): .*", "", whole(lines, width, **changes))
 
 
 # not a run's: paths of files that are there are printed too, in lines that are not folded
@@ -265,18 +264,18 @@ def test_the_run_ends_with_verdict_price_files_and_the_next_command(tmp_path):
         (tmp_path / name).touch()
     models = {name: {"path": "openai/clip"} for name in MODELS}
     text = whole(all_lines(), folder=tmp_path, models=models, method="Slipform")
-    said = " ".join(text[text.index("\nOn this seed.") :].split())
+    said = " ".join(text[text.index("\nreport: ") :].split())
     found = re.fullmatch(
-        r"(On this seed.* add\? A gain .*\.) (What did Slipform cost .*\.) report: (.*), (.*) model: (.*) next: (.*)",
+        r"report: (.*), (.*) model: (.*) next: (.*) (On this seed.* add\? A gain .*\.) (What did Slipform cost .*\.)",
         said,
     )
     assert "add? A gain against same-batch: +3.1 [+0.9, +5.3] points (p <0.001). What did" in said
-    assert "a gain against base: +5.4 [+3.2, +7.6] points. 1 of 2 lines fall against same-batch, 1 " in found[2]
+    assert "a gain against base: +5.4 [+3.2, +7.6] points. 1 of 2 lines fall against same-batch, 1 " in found[6]
     assert text[text.index("\nOn this seed.") :].count("\n") <= 11  # with an empty line at either end
     folder = str(tmp_path)
-    assert found.groups()[2:5] == (f"{folder}/report.md", f"{folder}/figure.png", f"{folder}/method")
-    assert found[6] == f"hfcomp evaluate base=openai/clip Slipform={folder}/method --suite compositional"
-    assert f"\nnext: {found[6]}\n" in text  # not broken over lines, so that it can be copied
+    assert found.groups()[:3] == (f"{folder}/report.md", f"{folder}/figure.png", f"{folder}/method")
+    assert found[4] == f"hfcomp evaluate base=openai/clip Slipform={folder}/method --suite compositional"
+    assert f"\nnext: {found[4]}\n" in text  # not broken over lines, so that it can be copied
 
 
 def test_a_primary_endpoint_that_is_no_share_has_one_unit_everywhere():

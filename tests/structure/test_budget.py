@@ -14,28 +14,28 @@ from tests.structure.import_graph import ROOT
 # Lines of each package, blank ones included; "." is the files at the top. Lower a limit when a package shrinks. A
 # change that raises one says by how much and for what.
 BUDGET = {
-    ".": 2_279,
+    ".": 2_258,
     "analysis": 7_651,  # target: 5,200
     "annotation": 4_707,  # target: 3,000
-    "cli": 2_448,
+    "cli": 2_258,
     "data": 11_214,
     "distributed": 361,
     "evaluation": 13_468,  # target: 10,500
-    "experiments": 5_853,
+    "experiments": 5_650,
     "generation": 10_629,  # target: 8,500 with negatives/targets and negatives/substitutes
-    "hub": 1_123,
+    "hub": 1_124,
     "losses": 4_453,
     "merging": 639,
     "metrics": 1_685,
     "modeling": 2_995,  # target of modeling/conversion: 1,400
     "negatives": 4_584,
     "parsing": 2_655,
-    "reporting": 2_617,
+    "reporting": 2_711,
     "sandbox": 2_221,
     "statistics": 2_516,
     "trainers": 6_705,
-    "core": 65_052,  # all but RINGS; target: under 51,000
-    "all": 90_803,  # target: under 69,000
+    "core": 64_733,  # all but RINGS; target: under 51,000
+    "all": 90_484,  # target: under 69,000
 }
 COMMENTS = 1.3  # own-line comments per 100 lines of code; target: 4
 # What becomes packages around the core, which never imports them.

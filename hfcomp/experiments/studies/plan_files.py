@@ -8,11 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hfcomp.experiments.experiment_config import ExperimentConfig
+from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.experiments.pushing import refuse_push
 from hfcomp.experiments.recipe_files import OPTIONS, SEARCH, STUDY, SWEEP, find_plan, plan_of
 from hfcomp.experiments.recipes import Recipe, RecipeFile, check_known, split_options
-from hfcomp.experiments.studies.embeddings import check_source
 from hfcomp.experiments.studies.plans import SearchPlan, SweepPlan, TradeoffPlan
 from hfcomp.experiments.study import evaluation_settings
 from hfcomp.reading import read_yaml
@@ -188,7 +187,7 @@ def _read_search(source: RecipeFile, path: Path, values: Any) -> Search:
     recipe = _recipe_of_all(source, path, {f"{path}: only_in_search": plan.only_in_search})
     # values of two evaluations are not compared, so another one is another search
     tried = {key: value for key, value in values.items() if key != "trials"}
-    recipe.given["search"] = {**tried, "judged_by": evaluation_settings(recipe)}
+    recipe.given["search"] = {**tried, "judged_by": evaluation_settings(recipe.experiment, recipe.column_names)}
     search = Search(recipe, plan, source.recipe(), source, path)
     search.parts.update({shown(ends): search.trial(ends) for ends in plan.ends()})
     return search
@@ -226,3 +225,13 @@ def _values_of(recipe: Recipe) -> dict[str, Any]:
 def shown(values: dict[str, Any]) -> str:
     """Values of a trial, in a line."""
     return ", ".join(f"{name}={value!r}" for name, value in values.items())
+
+
+def check_source(config: ExperimentConfig, *, where: str) -> None:
+    """Refuses an experiment that has no held-out rows with negatives; `where` names the place that asks for them."""
+    if config.dataset != SANDBOX and config.evaluation != "own":
+        raise ValueError(
+            f"{where}: evaluation={config.evaluation!r} of {config.dataset} brings no held-out rows with negative "
+            "captions. Set evaluation: own with evaluation_split (and evaluation_dataset) of a set that has them, or "
+            "leave embeddings out."
+        )

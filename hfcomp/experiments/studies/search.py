@@ -61,7 +61,8 @@ def run_search(search: Search, kind: type[Study] = Study) -> Path:
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, a search of {plan.trials} trials")
     ends = {f"{search.path}: ranges: with {values}": part for values, part in search.parts.items()}
     check_rows((method_arm(part, None, name=name) for name, part in ends.items()), session)
-    evaluate = prepare(recipe, session, seed=SEED_OF_ITEMS)
+    how = {"column_names": recipe.column_names, "seed": SEED_OF_ITEMS, "log": session.log}
+    evaluate = prepare(recipe.experiment, **how)
     on_main_process(lambda: evaluate.check_names(partial(search_measure, name=plan.measure)))
     rows = load_rows(max(ends.values(), key=num_negatives), session, evaluate.images)
     check_rows((method_arm(part, *rows, name=name) for name, part in ends.items()), session)

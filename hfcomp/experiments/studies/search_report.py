@@ -133,7 +133,6 @@ def trial_line(trial: Trial, results: SearchResults) -> str:
 
 
 def _recipe(results: SearchResults, best: Trial) -> str:
-    """The best trial's recipe, for `--config`."""
     result = results.search.result(best.values).given
     given = {name: value for name, value in result.items() if name not in NOT_OF_RESULT}
     comment = (
@@ -200,7 +199,6 @@ def _trials(results: SearchResults, *, brief: bool) -> Table:
 
 
 def _value(trial: Trial, *, interval: bool = True) -> str:
-    """What a trial came to."""
     if trial.value is None:
         return f"failed: {trial.failure}"
     return f"{trial.value:.4f}" + (f" [{trial.facts['low']:.4f}, {trial.facts['high']:.4f}]" if interval else "")

@@ -1,4 +1,9 @@
-"""A sweep: variants of a method, under several settings and seeds, each from the same base on the same rows."""
+"""A sweep: variants of a method, under several settings and seeds, each from the same base on the same rows.
+
+How embeddings move in training has the form of AHNPL's Table 5 (Huang et al. 2025, arXiv 2505.15576, section 4.6),
+which follows two examples from the zero-shot model to the middle and the end of training. Here a set of held-out rows
+is followed at checkpoints that are kept for it, and examples from it.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +14,35 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+from datasets import Dataset
+
 from hfcomp import __version__
-from hfcomp.analysis.embedding_distances import HeldOutRows
+from hfcomp.analysis.embedding_distances import BASE_STEP, HeldOutRows, Tables, distances, select_rows
 from hfcomp.analysis.embedding_report import report_paths
+from hfcomp.data.columns import require_columns
+from hfcomp.data.loading import load_training_set
 from hfcomp.data.overlap import ScoredImages
-from hfcomp.distributed import on_main_process
-from hfcomp.experiments.arm import Arm, check_rows, method_arm
+from hfcomp.data.pair_table import choose_captions
+from hfcomp.distributed import first_process_first, on_main_process
+from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.experiments.arm import Arm, Checkpoints, Scoring, check_rows, method_arm
 from hfcomp.experiments.controls import CONTROLS, NotApplicable
-from hfcomp.experiments.data import load_rows, num_negatives
+from hfcomp.experiments.data import Log, load_rows, num_negatives, training_rows
+from hfcomp.experiments.experiment_config import SANDBOX
 from hfcomp.experiments.prepare import check_primary, declared_averages, prepare
+from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session, open_session
-from hfcomp.experiments.studies.choice import check_choice
-from hfcomp.experiments.studies.embeddings import follow, held_out_rows, read_paths, score_base
 from hfcomp.experiments.studies.plan_files import Sweep
-from hfcomp.experiments.studies.sweep_report import part_name, publish_sweep, summarize_sweep
+from hfcomp.experiments.studies.plans import EmbeddingPlan
+from hfcomp.experiments.studies.sweep_report import check_choice, part_name, publish_sweep, summarize_sweep
 from hfcomp.experiments.study import Study
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.measures import headline_measures
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
+
+FOLDER = "embeddings"
 
 
 def run_sweep(sweep: Sweep, kind: type[Study] = Study) -> Path:
@@ -42,7 +57,8 @@ def run_sweep(sweep: Sweep, kind: type[Study] = Study) -> Path:
     sizes = f"settings {len(plan.settings)}, seeds {len(plan.seeds)}, variants {len(plan.variants)}"
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, {len(sweep.parts)} runs ({sizes})")
     check_rows((method_arm(part, None, name=part_name(*key)) for key, part in sweep.parts.items()), session)
-    evaluate = prepare(recipe, session, seed=plan.scenes)
+    how = {"column_names": recipe.column_names, "seed": plan.scenes, "log": session.log}
+    evaluate = prepare(recipe.experiment, **how)
     if plan.benchmarks or plan.choose or recipe.experiment.primary:
         on_main_process(lambda: evaluate.check_names(partial(_check_names, sweep)))
     for note in sweep.notes:
@@ -155,3 +171,74 @@ def _log_unequal_steps(costs: list[StageSummary], session: Session) -> None:
     steps = {cost.name: cost.steps for cost in costs}
     if len(set(steps.values())) > 1:
         session.log(f"numbers of steps differ: {', '.join(f'{name} {number}' for name, number in steps.items())}")
+
+
+def held_out_rows(recipe: Recipe, wanted: int, *, seed: int, num_negatives: int, session: Session) -> HeldOutRows:
+    """Rows like those of training that are not among them, at most `wanted`.
+
+    Of the sandbox: other scenes with the same kinds and number of negatives, without the noise of training, so that
+    every caption is true and every negative false; `seed` is one that no run trains on. Else the first rows with an
+    image and a negative of the set that `evaluation: own` scores.
+    """
+
+    def log(note: str) -> None:
+        session.log(f"embeddings: {note}")
+
+    config = recipe.experiment
+    with first_process_first():  # the others find what it cached
+        if config.dataset == SANDBOX:
+            clean = {"edit_noise": 0.0, "caption_noise": 0.0, "false_negatives": 0.0}
+            clean |= {"ratings": "bands", "concreteness_ratings": None}  # not read
+            config = config.model_copy(update={"dataset_rows": wanted, **clean})
+            rows = training_rows(config, seed=seed, log=log, num_negatives=num_negatives)
+            source = f"the sandbox (seed {seed})"
+        else:
+            rows = _own_rows(recipe, log)
+            source = f"{config.evaluation_dataset or config.dataset} ({config.evaluation_split})"
+        found = select_rows(rows, wanted, source)
+    log(f"{len(found):,} rows of {source}, with {sum(map(len, found.negatives)):,} negatives")
+    return found
+
+
+def _own_rows(recipe: Recipe, log: Log) -> Dataset:
+    config = recipe.experiment
+    source = config.evaluation_dataset or config.dataset
+    part = {"split": config.evaluation_split, "config": config.dataset_config}
+    rows = load_training_set(source, **part, column_names=recipe.column_names)
+    require_columns(rows, ("image", "caption", "negative_captions"), needed_by=f"embeddings, of {source},")
+    return choose_captions(rows, "longest", log)
+
+
+def follow(arm: Arm, plan: EmbeddingPlan, rows: HeldOutRows, session: Session) -> Arm:
+    """An arm of a sweep with the checkpoints that are followed, where it is one of the plan's.
+
+    Saving changes no weight; until the arm has ended its checkpoints are on disk, each as large as the model. An arm
+    that is killed while it trains begins anew, for they hold the model only; one that is killed later resumes: a
+    checkpoint that is scored is not scored again.
+    """
+    variant = arm.name.rpartition("/")[2]
+    if variant not in plan.variants:
+        return arm
+    scoring = _scoring(rows, session)
+    return replace(arm, checkpoints=Checkpoints(plan.save_steps, lambda step: scoring, f"{FOLDER}/{variant}"))
+
+
+def score_base(study: Study, rows: HeldOutRows) -> pd.DataFrame:
+    """Distances of the base; for the main process."""
+    return study.score(study.models[BASE], _scoring(rows, study.session), f"{FOLDER}/{BASE_STEP}")
+
+
+def read_paths(study: Study, rows: HeldOutRows) -> dict[str, Tables]:
+    """`distances` by variant and step, the base among them at step 0; for the main process."""
+    base = {BASE_STEP: score_base(study, rows)}
+    return {name.rpartition("/")[2]: base | found for name, found in study.followed.items()}
+
+
+def _scoring(rows: HeldOutRows, session: Session) -> Scoring:
+    def score(embedder: Embedder) -> pd.DataFrame:
+        found, cut = distances(embedder, rows)
+        if cut:
+            session.log(f"embeddings: {cut} texts are longer than the text tower and were cut")
+        return found
+
+    return Scoring(score, {"rows": rows.digest, "hfcomp_version": __version__})

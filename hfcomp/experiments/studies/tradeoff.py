@@ -62,7 +62,7 @@ def run_tradeoff(tradeoff: Tradeoff, kind: type[Study] = Study) -> Path:
     session = open_session(recipe.trainer_arguments)
     count = sum(len(plan.runs(concept)) for concept in plan.concepts)
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, {count} runs over checkpoints")
-    prepare_base(recipe)
+    prepare_base(recipe.experiment)
     evaluate = prepare_concepts(recipe.experiment, tuple(plan.concepts), main=_main(tradeoff), log=session.log)
     check_rows((method_arm(part, None) for part in tradeoff.parts.values()), session)
     arms = [arm for concept in plan.concepts for arm in _arms(tradeoff, concept, session, evaluate)]
@@ -94,7 +94,8 @@ def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: dict[str
 
 def _scoring(tradeoff: Tradeoff, concept: str, evaluate: dict[str, Evaluator], *, brief: bool) -> Scoring:
     scored = evaluate[concept].select_benchmarks(_main(tradeoff)) if brief else evaluate[concept]
-    return evaluation_scoring(tradeoff.recipe, scored, concept=concept)
+    recipe = tradeoff.recipe
+    return evaluation_scoring(recipe.experiment, scored, recipe.column_names, concept=concept)
 
 
 def _main(tradeoff: Tradeoff) -> tuple[str, str]:
@@ -103,7 +104,6 @@ def _main(tradeoff: Tradeoff) -> tuple[str, str]:
 
 
 def _of_base(tradeoff: Tradeoff, study: Study, evaluate: dict[str, Evaluator]) -> dict[str, pd.DataFrame]:
-    """Outcomes of the base by concept."""
     place = study.models[BASE]
     scoring = {concept: _scoring(tradeoff, concept, evaluate, brief=False) for concept in tradeoff.plan.concepts}
     found = {name: study.score(place, one, f"{name}/{BASE}/{BASE_STEP}") for name, one in scoring.items()}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 from huggingface_hub import ModelCardData
 
-from hfcomp.checksums import read_checked
 from hfcomp.data.publishing import is_absolute, is_on_hub, without_local_paths
 from hfcomp.reporting import tables
 from hfcomp.reporting.cards.card import (
@@ -26,21 +26,14 @@ from hfcomp.reporting.cards.metadata import card_metadata, eval_files, eval_resu
 from hfcomp.reporting.cards.methods import find_method, values_table, without_secrets
 from hfcomp.reporting.lines import Line, as_last, general_of, models_of, of_aspect, standing
 from hfcomp.reporting.report import Lines, Section, Table
-from hfcomp.run_folders import (
-    ADAPTER_FOLDER,
-    CONTROLS_FOLDER,
-    METHOD_FOLDER,
-    guarded_folder,
-    unguarded_name,
-)
-from hfcomp.statistics.results import RESULTS_FILE
+from hfcomp.reporting.run_record import ADJUSTED, RunRecord, unguarded_name
+from hfcomp.run_folders import ADAPTER_FOLDER
 from hfcomp.statistics.summary import BASE
 from hfcomp.writing import write_bytes
 
 MERGED = "The results are those of the model that this adapter makes of its base: they differ by rounding only."
 FIGURE = "figure.png"
 FIGURE_TEXT = "composition and general abilities of every model of the run, with 95 % intervals"
-LOST = "Rerun the recipe: its finished stages are kept."
 OVERLAP = "overlap: "
 CONTROL = "InfoNCETrainer"
 BASES = {
@@ -59,7 +52,7 @@ def write_run_cards(folder: Path, *, place: str = PLACE) -> list[Path]:
 
     So pushing any of them brings one.
 
-    They are made of `results.json` alone, so that a run may get new ones at any time.
+    They are made of the record alone, so that a run may get new ones at any time.
 
     Args:
         folder: of the run.
@@ -72,25 +65,22 @@ def write_run_cards(folder: Path, *, place: str = PLACE) -> list[Path]:
         ValueError: for a damaged `results.json`.
         FileNotFoundError: where the run has none, as it is not finished.
     """
-    results = read_checked(folder / RESULTS_FILE, LOST)
-    adapter = folder / METHOD_FOLDER / ADAPTER_FOLDER
+    record = RunRecord.read(folder)
+    adapter = folder / record.model_folder(record.method) / ADAPTER_FOLDER
     own = [folder, adapter.parent, *([adapter] if adapter.is_dir() else [])]
     models: dict[Path, str | None] = dict.fromkeys(own)
-    for name in results.get("guard", {}).get("models", ()):
-        trained = unguarded_name(name)
-        trained_folder = METHOD_FOLDER if trained == results["method"] else f"{CONTROLS_FOLDER}/{trained}"
-        models[guarded_folder(folder / trained_folder)] = name
+    models |= {folder / record.model_folder(name): name for name in record.guarded}
     written = []
     for where, model in models.items():
         drawn = copy_figure(folder / FIGURE, where)
-        card = run_card(results, place=place, figure=drawn, adapter=where == adapter, model=model)
+        card = run_card(record, place=place, figure=drawn, adapter=where == adapter, model=model)
         if write_card(where, card):
             written.append(where)
     return written
 
 
 def run_card(
-    results: Mapping[str, Any],
+    record: RunRecord,
     *,
     place: str = PLACE,
     figure: bool = False,
@@ -102,64 +92,64 @@ def run_card(
     Places on this machine are cut to their last part and tokens taken out: a card is read by others.
 
     Args:
-        results: the content of its `results.json`.
+        record: of the run.
         place: the model's id on the Hub, where it is known.
         figure: whether the run's figure is beside the card.
         adapter: whether it is the card of the method's adapter, not of the merged model.
         model: its name in the results: the method (the default), or what the forgetting guard chose.
     """
-    name, base_id = model or results["method"], results["config"].get("model")
+    name, base_id = model or record.method, record.config.get("model")
     base_id = base_id if is_on_hub(base_id) else None
-    results = _with_last(results, model)
+    record = _with_last(record, model)
     # before places are cut: what is left of one has the form of an id
-    metadata = _metadata(results, name, adapter=adapter)
-    results = without_local_paths(dict(results), known=_local_places(results))
-    config, lines = results["config"], results["results"]
+    metadata = _metadata(record, name, adapter=adapter)
+    record = RunRecord.of(without_local_paths(record.contents(), known=_local_places(record)))
+    config, lines = record.config, record.results
     base = config.get("model") or BASES[config.get("fresh_model", SANDBOX)]
     return Card(
         metadata=metadata,
         title=name,
-        **_made(results, name, base),
-        caveat=results["caveat"],
-        verdict=results.get("verdict", ()),
+        **_made(record, name, base),
+        caveat=record.caveat,
+        verdict=record.verdict or (),
         figure=(FIGURE, FIGURE_TEXT) if figure else None,
-        results=[*result_sections(lines, results.get("general_average")), *_models(results.get("meanings", {}))],
-        legend=tables.legend(lines, adjusted=tables.ADJUSTED_IN_RUNS),
+        results=[*result_sections(lines, record.general_average), *_models(record.meanings or {})],
+        legend=tables.legend(lines, adjusted=ADJUSTED),
         evaluate=evaluate_command(name, place, base_id),
-        overlap=[found["note"].removeprefix(OVERLAP) for found in results.get("overlap", ())],
-        provenance=_provenance(results, base, name, adapter=adapter),
-        command=(results["command"], "bash") if results.get("command") else None,
-        values=_values(results),
+        overlap=[found["note"].removeprefix(OVERLAP) for found in record.overlap or ()],
+        provenance=_provenance(record, base, name, adapter=adapter),
+        command=(record.command, "bash") if record.command else None,
+        values=_values(record),
         recipe=yaml.safe_dump(without_secrets(config), sort_keys=True, allow_unicode=True).strip(),
-        costs=tables.costs(tables.mean_stages(results.get("stages", ()))),
-        environment=results.get("versions", {}),
-        limits=list(_limits(results)),
-        notes=[MERGED] * adapter + [note for note in results["notes"] if not note.startswith(OVERLAP)],
+        costs=tables.costs(tables.mean_stages(record.stages or ())),
+        environment=record.versions or {},
+        limits=list(_limits(record)),
+        notes=[MERGED] * adapter + [note for note in record.notes if not note.startswith(OVERLAP)],
         place=place,
         adapter=adapter,
         base_place=base_id or BASE_PLACE,
-        eval_files=eval_files(lines, benchmarks=results.get("benchmarks", {}), version=results["hfcomp_version"]),
+        eval_files=eval_files(lines, benchmarks=record.benchmarks or {}, version=record.hfcomp_version),
     )
 
 
-def _metadata(results: Mapping[str, Any], name: str, *, adapter: bool) -> ModelCardData:
-    config, benchmarks = results["config"], results.get("benchmarks", {})
+def _metadata(record: RunRecord, name: str, *, adapter: bool) -> ModelCardData:
+    config = record.config
     own = config.get("evaluation_dataset") or config.get("dataset")
     return card_metadata(
         name,
         base=config.get("model"),
-        datasets=[config.get("dataset"), results.get("data", {}).get("replay", {}).get("dataset")],
-        results=eval_results(results["results"], own=own, benchmarks=benchmarks),
+        datasets=[config.get("dataset"), (record.data or {}).get("replay", {}).get("dataset")],
+        results=eval_results(record.results, own=own, benchmarks=record.benchmarks or {}),
         adapter=adapter,
     )
 
 
-def _values(results: Mapping[str, Any]) -> Table:
+def _values(record: RunRecord) -> Table:
     return values_table(
-        without_secrets(results["config"]),
-        sources=results.get("sources", {}),
-        defaults=results.get("defaults"),
-        default_sources=results.get("default_sources"),
+        without_secrets(record.config),
+        sources=record.sources or {},
+        defaults=record.defaults,
+        default_sources=record.default_sources,
     )
 
 
@@ -188,29 +178,27 @@ def result_sections(lines: Sequence[Line], average: Line | None) -> list[Section
     ]
 
 
-def _with_last(results: Mapping[str, Any], model: str | None) -> dict[str, Any]:
-    """Results with a model in the last column, as the method is."""
+def _with_last(record: RunRecord, model: str | None) -> RunRecord:
+    """The record with a model in the last column, as the method is."""
     if model is None:
-        return dict(results)
-    average = results.get("general_average")
-    general = {"general_average": as_last([average], model)[0]} if average else {}
-    return {**results, "results": as_last(results["results"], model), **general}
+        return record
+    average = record.general_average and as_last([record.general_average], model)[0]
+    return replace(record, results=as_last(record.results, model), general_average=average)
 
 
-def _made(results: Mapping[str, Any], name: str, base: str) -> dict[str, Any]:
+def _made(record: RunRecord, name: str, base: str) -> dict[str, Any]:
     """By what a model was made: its summary, objective, method and interpolation."""
-    trained, guard = unguarded_name(name), results.get("guard", {})
-    chosen = guard.get("models", {}).get(name)
-    known = {"objective": results["config"].get("objective", ""), "classes": results.get("trainer_classes", ())}
-    if trained != results["method"]:
+    trained, chosen = unguarded_name(name), record.guarded.get(name)
+    known = {"objective": record.config.get("objective", ""), "classes": record.trainer_classes or ()}
+    if trained != record.method:
         known = {"objective": CONTROL, "classes": [CONTROL]}
-    tuned = f"fine-tuned with {trained} on {_data(results['config'])}"
+    tuned = f"fine-tuned with {trained} on {_data(record.config)}"
     what = f"a point between {base} and the same model {tuned}" if chosen else f"{base}, {tuned}"
     return {
         "summary": f"A dual encoder of images and texts: {what}.",
         "objective": known["objective"],
         "method": find_method(trained, known["classes"]),
-        "interpolation": Interpolation.of(chosen["alpha"], {**chosen, "on": guard["items"]}) if chosen else None,
+        "interpolation": Interpolation.of(chosen["alpha"], chosen) if chosen else None,
     }
 
 
@@ -219,24 +207,23 @@ def _models(meanings: Mapping[str, str]) -> list[Section]:
     return [Section("Models", [Lines(lines)])] if lines else []
 
 
-def _provenance(results: Mapping[str, Any], base: str, name: str, *, adapter: bool) -> dict[str, str]:
+def _provenance(record: RunRecord, base: str, name: str, *, adapter: bool) -> dict[str, str]:
     """What was trained from what."""
-    config, data = results["config"], results.get("data", {}).get("training", {})
-    models = results.get("models", {})
-    stages = {stage["name"]: stage for stage in results.get("stages", ())}
-    steps, processes = stages.get(unguarded_name(name), {}).get("steps"), results.get("processes")
+    config, data, models = record.config, record.data or {}, record.models or {}
+    stages = {stage["name"]: stage for stage in record.stages or ()}
+    steps, processes = stages.get(unguarded_name(name), {}).get("steps"), record.processes
     parts = [f"{config['batch_size']} rows" if "batch_size" in config else ""]
     parts += [f"{steps:,} steps" if steps else ""]
     parts += [f"{processes} process{'es' * (processes > 1)}" if processes else ""]
     found = {
         "base": base,
         "weights of the base": models.get(BASE, {}).get("weights"),
-        "training data": ", ".join(_training(data, config)),
-        "replay": ", ".join(_replay(results.get("data", {}).get("replay", {}))),
+        "training data": ", ".join(_training(data.get("training", {}), config)),
+        "replay": ", ".join(_replay(data.get("replay", {}))),
         "batch": ", ".join(part for part in parts if part),
         "seed": _seeds(config)[0],
-        "recipe": results.get("recipe"),
-        "evaluation": "; ".join(_evaluation(results)),
+        "recipe": record.recipe,
+        "evaluation": "; ".join(_evaluation(record.benchmarks or {})),
         f"weights of {'the merged' if adapter else 'this'} model": models.get(name, {}).get("weights"),
     }
     return {name: str(value) for name, value in found.items() if value not in (None, "")}
@@ -258,9 +245,9 @@ def _replay(data: Mapping[str, Any]) -> Iterator[str]:
         yield f"{data['rows']:,} rows, {data['rows_per_batch']:,} in each batch beside those of the task"
 
 
-def _evaluation(results: Mapping[str, Any]) -> Iterator[str]:
+def _evaluation(benchmarks: Mapping[str, Any]) -> Iterator[str]:
     """Each benchmark with its version and the commit that its data was read at."""
-    for facts in results.get("benchmarks", {}).values():
+    for facts in benchmarks.values():
         data = facts.get("data") or {}
         where = f", {data['place']} at {data['commit']}" if data.get("commit") else ""
         yield f"{facts['title']} (version {facts['version']}{where})"
@@ -274,8 +261,8 @@ def _data(config: Mapping[str, Any]) -> str:
     return SANDBOX_DATA if config.get("dataset") == SANDBOX else str(config.get("dataset"))
 
 
-def _limits(results: Mapping[str, Any]) -> Iterator[str]:
-    config = results["config"]
+def _limits(record: RunRecord) -> Iterator[str]:
+    config = record.config
     if config.get("dataset") == SANDBOX:
         yield "It was trained on drawn scenes with a tiny model and does not work on photographs."
     first, *others = _seeds(config)
@@ -289,18 +276,18 @@ def _limits(results: Mapping[str, Any]) -> Iterator[str]:
         )
     yield FORGETTING
     yield "Scores on hard negatives do not show that other sentences, styles or languages are understood."
-    cut = max((stage.get("truncated_text_share") or 0 for stage in results.get("stages", ())), default=0)
+    cut = max((stage.get("truncated_text_share") or 0 for stage in record.stages or ()), default=0)
     if cut:
         yield f"{cut:.1%} of the training texts were longer than the text tower reads and were cut."
-    for one in results.get("skipped", ()):
+    for one in record.skipped or ():
         yield f"Not scored: {one['benchmark']}, {one['reason']}"
     yield TERMS
 
 
-def _local_places(results: Mapping[str, Any]) -> set[str]:
+def _local_places(record: RunRecord) -> set[str]:
     """Absolute paths among the values of the configuration and the places of the models, blanks in them included."""
-    models = [place.get("path") if isinstance(place, dict) else place for place in results.get("models", {}).values()]
-    places = [*results["config"].values(), *models]
+    models = [place.get("path") if isinstance(place, dict) else place for place in (record.models or {}).values()]
+    places = [*record.config.values(), *models]
     return {str(place) for place in places if isinstance(place, str | Path) and is_absolute(str(place))}
 
 

@@ -7,10 +7,10 @@ import json
 import pytest
 import yaml
 
-from hfcomp.experiments.studies.choice import choice_section, choice_verdict, choose_setting
 from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.experiments.studies.plans import ChoicePlan
 from hfcomp.experiments.studies.sweep import run_sweep
+from hfcomp.experiments.studies.sweep_report import choice_section, choice_verdict, choose_setting
 
 PLAN = ChoicePlan(keep=["sandbox retrieval: image-to-text recall@1", "sandbox zero-shot: place accuracy"])
 NAMES = ("sandbox: macro of 5 subsets group", *PLAN.keep)

@@ -19,10 +19,9 @@ from hfcomp.experiments import study
 from hfcomp.experiments.arm import Checkpoints
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import open_session
-from hfcomp.experiments.studies.embeddings import held_out_rows
 from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.experiments.studies.plans import EmbeddingPlan
-from hfcomp.experiments.studies.sweep import run_sweep
+from hfcomp.experiments.studies.sweep import held_out_rows, run_sweep
 from hfcomp.reporting import saving
 from hfcomp.reporting.figures import Figure
 from hfcomp.trainers.base import CompositionalTrainer

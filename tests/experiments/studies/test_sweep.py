@@ -14,8 +14,7 @@ import yaml
 from scipy import stats
 
 from hfcomp.experiments.arm import Arm, method_arm
-from hfcomp.experiments.controls import rated_config
-from hfcomp.experiments.mean_margin import mean_margin
+from hfcomp.experiments.controls import mean_margin, rated_config
 from hfcomp.experiments.recipe_files import find_plan, recipes_folder
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.studies.plan_files import read_plan

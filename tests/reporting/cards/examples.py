@@ -14,6 +14,7 @@ from hfcomp.data.publishing import without_local_paths
 from hfcomp.reporting.cards.card import render_card
 from hfcomp.reporting.cards.runs import run_card
 from hfcomp.reporting.lines import ASPECTS, of_aspect, standing
+from hfcomp.reporting.run_record import RunRecord
 
 FACTS = Path(__file__).with_name("examples")
 CARDS = Path(__file__).resolve().parents[3] / "model_cards"
@@ -25,7 +26,7 @@ DIGITS = 4
 
 def rendered(name: str) -> str:
     """The card of an example."""
-    return render_card(run_card(json.loads((FACTS / f"{name}.json").read_text(encoding="utf-8"))))
+    return render_card(run_card(RunRecord.of(json.loads((FACTS / f"{name}.json").read_text(encoding="utf-8")))))
 
 
 def write(name: str, run: Path | None) -> None:

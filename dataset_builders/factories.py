@@ -1,4 +1,4 @@
-"""What the programs share that build a set on a small scale from real photographs, train on it and look at it."""
+"""What the three programs `factory.py` share: each builds a set from real photographs and trains on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ASKED = 16  # with three attempts each fewer than the 50 answers after which a b
 """Rows that it is asked about."""
 MOST_KEPT = 0.1
 """Of its answers, the share that validation may let pass."""
-RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 
 Written = Iterator[tuple[Path, str]]
 """What a step wrote, and what that is."""

@@ -4,8 +4,7 @@ import pytest
 from datasets import Dataset
 
 from hfcomp.experiments import data
-from hfcomp.experiments.arm import method_arm
-from hfcomp.experiments.batch import check_batch, fit_batch
+from hfcomp.experiments.arm import check_batch, fit_batch, method_arm
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import Session
 
