@@ -11,9 +11,16 @@ from typing import Any
 import torch
 from PIL import Image
 
-from hfcomp.annotation.options import DEFAULT_INPAINTER, GUIDANCE, SIZE, STEPS
+from hfcomp.annotation.options import DEFAULT_INPAINTER, GUIDANCE, SIZE, STEPS, ModelOptions
 from hfcomp.data.annotations.masks import Mask, mask_image
-from hfcomp.generation.images.editor import Edit, load_pipeline, one_thread, pipeline_facts, resolve_dtype
+from hfcomp.generation.images.editor import (
+    Edit,
+    load_pipeline,
+    one_thread,
+    pipeline_facts,
+    resolve_dtype,
+    worker_device,
+)
 from hfcomp.generation.images.options import DType
 from hfcomp.modeling.weight_checks import no_report
 
@@ -116,6 +123,18 @@ class Inpainter:
         scale = self._size / max(image.size)
         width, height = (max(self._step, round(side * scale / self._step) * self._step) for side in image.size)
         return width, height
+
+
+def load_inpainter(options: ModelOptions) -> Inpainter:
+    """Loads the inpainting pipeline of `options`, see `Inpainter`."""
+    return Inpainter(
+        options.inpainter,
+        steps=options.inpaint_steps,
+        guidance=options.inpaint_guidance,
+        size=options.inpaint_size,
+        dtype=options.inpaint_dtype,
+        device=worker_device(options.device),
+    )
 
 
 def _kind(place: str) -> str:

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hfcomp.generation.images.options import DType
-
-if TYPE_CHECKING:
-    from hfcomp.annotation.inpainter import Inpainter
-    from hfcomp.annotation.segmenter import Segmenter
 
 DEFAULT_SEGMENTER = "CIDAS/clipseg-rd64-refined"
 """The paper's (section 4)."""
@@ -50,33 +45,3 @@ class ModelOptions:
                 raise ValueError(f"{name}: found {getattr(self, name)}, expected 1 or more.")
         if not 0 <= self.inpaint_guidance < math.inf:
             raise ValueError(f"inpaint_guidance: found {self.inpaint_guidance}, expected 0 or more.")
-
-    def make_segmenter(self) -> Segmenter:
-        """Loads the segmentation model.
-
-        Raises:
-            ValueError: for what is not a CLIPSeg.
-        """
-        from hfcomp.annotation.segmenter import Segmenter
-        from hfcomp.generation.images.editor import worker_device
-
-        return Segmenter(self.segmenter, device=worker_device(self.device))
-
-    def make_inpainter(self) -> Inpainter:
-        """Loads the inpainting pipeline.
-
-        Raises:
-            ImportError: without diffusers.
-            ValueError: for what is not an inpainting pipeline.
-        """
-        from hfcomp.annotation.inpainter import Inpainter
-        from hfcomp.generation.images.editor import worker_device
-
-        return Inpainter(
-            self.inpainter,
-            steps=self.inpaint_steps,
-            guidance=self.inpaint_guidance,
-            size=self.inpaint_size,
-            dtype=self.inpaint_dtype,
-            device=worker_device(self.device),
-        )

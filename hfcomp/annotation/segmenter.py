@@ -6,8 +6,9 @@ import torch
 from PIL import Image
 from transformers import AutoConfig, CLIPSegForImageSegmentation, CLIPSegProcessor
 
-from hfcomp.annotation.options import DEFAULT_SEGMENTER
+from hfcomp.annotation.options import DEFAULT_SEGMENTER, ModelOptions
 from hfcomp.data.annotations.masks import Heat
+from hfcomp.generation.images.editor import worker_device
 from hfcomp.generation.sources import model_facts
 from hfcomp.modeling.weight_checks import damage_named, no_report, refuse
 
@@ -56,6 +57,11 @@ class Segmenter:
             logits.float().sigmoid()[None], size, mode="bilinear", align_corners=False
         )
         return heat[0, 0].cpu().numpy()
+
+
+def load_segmenter(options: ModelOptions) -> Segmenter:
+    """Loads the segmentation model of `options`, see `Segmenter`."""
+    return Segmenter(options.segmenter, device=worker_device(options.device))
 
 
 def _load(model: str) -> tuple[CLIPSegForImageSegmentation, CLIPSegProcessor]:

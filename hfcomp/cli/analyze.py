@@ -35,8 +35,9 @@ def main(arguments: Sequence[str]) -> None:
     sets = given.pop("sets")
     options = AnalyzeOptions(**given)
     check_datasets(sets)
-    from hfcomp.analysis.pairs.analyze import PAIRS_FILE, analyze
+    from hfcomp.analysis.pairs.analyze import analyze
     from hfcomp.analysis.pairs.pictures import PICTURES
+    from hfcomp.analysis.pairs.report import PAIRS_FILE
     from hfcomp.reporting.saving import PAGE_FILE, REPORT_FILE
     from hfcomp.statistics.results import RESULTS_FILE
     from hfcomp.writing import check_free_folder, locked

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import fields
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,9 +85,12 @@ def _check_items(project: Project, concept: str | None) -> None:
 
 def _run(project: Project, options: ServeOptions, passwords: Passwords | None) -> None:
     from hfcomp.annotation.app.server import serving
+    from hfcomp.annotation.inpainter import load_inpainter
+    from hfcomp.annotation.segmenter import load_segmenter
     from hfcomp.annotation.studio import Studio
 
-    studio = Studio(project, options.make_segmenter, options.make_inpainter, concept=options.concept)
+    models = partial(load_segmenter, options), partial(load_inpainter, options)
+    studio = Studio(project, *models, concept=options.concept)
     settings = {"host": options.host, "port": options.port, "public_names": options.public_names}
     settings |= {"title": project.folder.resolve().name, "lease_seconds": 60 * options.lease_minutes, "log": _timed}
     with closing(studio), stopped() as stop:

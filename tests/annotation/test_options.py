@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hfcomp.annotation.inpainter import load_inpainter
 from hfcomp.annotation.options import ModelOptions
+from hfcomp.annotation.segmenter import load_segmenter
 from tests.annotation.models import clipseg, inpainting
 
 
@@ -24,5 +26,5 @@ def test_options_make_the_models(tmp_path):
         inpainter=str(inpainting(tmp_path / "inpainting")),
         **{"inpaint_steps": 3, "inpaint_guidance": 2.0, "inpaint_size": 64, "device": "cpu"},
     )
-    assert options.make_segmenter().device == "cpu"
-    assert options.make_inpainter().identity.endswith("3 steps, guidance 2.0, 64 pixels")
+    assert load_segmenter(options).device == "cpu"
+    assert load_inpainter(options).identity.endswith("3 steps, guidance 2.0, 64 pixels")

@@ -5,18 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from hfcomp.analysis.pairs.bertscore import BertScore
 from hfcomp.analysis.pairs.image_model import ImageEmbedder
 from hfcomp.analysis.pairs.images import PairImages
 from hfcomp.analysis.pairs.items import PairSet, named_sets, read_pairs
 from hfcomp.analysis.pairs.options import NONE, AnalyzeOptions
+from hfcomp.analysis.pairs.report import PairResults
 from hfcomp.analysis.pairs.similarity import dual_encoder_scores, image_similarity, word_scores
 from hfcomp.analysis.pairs.summary import ScoredSet, Summary
 from hfcomp.data.urls import UrlAccess, url_access
@@ -25,63 +21,6 @@ from hfcomp.evaluation.encoding.cache_files import default_folder
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.encoding.models import named_models, open_embedder
 from hfcomp.negatives.concreteness import ConcretenessRatings
-from hfcomp.statistics.outcomes import write_table
-from hfcomp.statistics.results import RESULTS_FILE, versions
-
-PAIRS_FILE = "pairs.parquet"
-
-
-@dataclass(frozen=True, eq=False)
-class PairResults:
-    """What was found.
-
-    Attributes:
-        sets: with the numbers of every pair, by name.
-        summary: of them.
-        models: name to `path`, `weights` and what it was used for.
-        options: that it was made with.
-        notes: what a reader of the numbers has to know.
-    """
-
-    sets: Mapping[str, ScoredSet]
-    summary: Summary
-    models: Mapping[str, Mapping[str, Any]]
-    options: AnalyzeOptions
-    notes: Sequence[str]
-
-    def table(self) -> pd.DataFrame:
-        """A row for each pair, with its words, rating and all numbers; those of a dual encoder behind its name."""
-        parts = []
-        for name, one in self.sets.items():
-            columns = {
-                f"{model}: {quantity}" if model else quantity: values
-                for model, scores in one.scores.items()
-                for quantity, values in scores.values.items()
-            }
-            own = one.pairs.items.drop(columns="concreteness").assign(**columns)
-            own.insert(0, "set", name)
-            parts.append(own)
-        return pd.concat(parts, ignore_index=True)
-
-    def save(self, folder: Path, *, shown: bool = True, command: str = "") -> None:
-        """Writes `results.json`, `report.md`, figures and `pairs.parquet`; the caller holds the folder's lock.
-
-        Args:
-            folder: that receives them.
-            shown: whether the report is printed too.
-            command: that made it.
-        """
-        from hfcomp.analysis.pairs.pictures import PICTURES
-        from hfcomp.analysis.pairs.report import contents, pair_report
-        from hfcomp.reporting.saving import publish
-
-        config = {"command": command, "date": datetime.now(UTC).isoformat(timespec="seconds")}
-        write_table(folder / PAIRS_FILE, self.table())
-        found = contents(self) | {"config": config, "versions": versions()}
-        report = pair_report(self, found, folder)
-        for name in PICTURES:  # those of an earlier run, of which this one may have no numbers
-            (folder / name).unlink(missing_ok=True)
-        publish(report, found, folder / RESULTS_FILE, shown=shown)
 
 
 def analyze(sets: Sequence[str] | Mapping[str, str], options: AnalyzeOptions) -> PairResults:

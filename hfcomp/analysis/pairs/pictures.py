@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 from hfcomp.analysis.pairs.curves import loess
 from hfcomp.analysis.pairs.figures import Panel, draw_panels
 from hfcomp.analysis.pairs.gallery import gallery_png
+from hfcomp.analysis.pairs.options import AnalyzeOptions
 from hfcomp.analysis.pairs.similarity import CAPTION_IMAGE, CAPTION_WRONG_IMAGE, NEGATIVE_IMAGE
 from hfcomp.analysis.pairs.summary import CORRELATED, KEYWORD_WORDS, ScoredSet
 from hfcomp.metrics.units import Unit
 from hfcomp.reporting.format import decimal
 from hfcomp.reporting.report import Picture
-
-if TYPE_CHECKING:
-    from hfcomp.analysis.pairs.analyze import PairResults
 
 COSINES = (CAPTION_IMAGE, NEGATIVE_IMAGE, CAPTION_WRONG_IMAGE)
 GAPS = ("I2T logit gap", "T2I logit gap")
@@ -26,15 +24,17 @@ GALLERY = "gallery.png"
 PICTURES = ("concreteness.png", "hardness.png", "keywords.png", "correlations.png", "gap.png", GALLERY)
 
 
-def draw_pictures(results: PairResults, found: Mapping[str, Any], notes: list[str]) -> Iterator[Picture]:
+def draw_pictures(
+    sets: Mapping[str, ScoredSet], options: AnalyzeOptions, found: Mapping[str, Any], notes: list[str]
+) -> Iterator[Picture]:
     """The figures that have something to show, of the first dual encoder.
 
     Args:
-        results: that they are of.
-        found: their `contents`.
+        sets: Sets with their numbers, by name.
+        options: Options of the analysis.
+        found: The `contents` of their results.
         notes: receives what is not drawn, where matplotlib is missing.
     """
-    sets = results.sets
     models = list(dict.fromkeys(model for one in sets.values() for model in one.models))
     model = models[0] if models else ""
     if len(models) > 1:
@@ -54,28 +54,29 @@ def draw_pictures(results: PairResults, found: Mapping[str, Any], notes: list[st
             break
         if content:
             yield Picture(name, title, content)
-    number = results.options.gallery
-    content = gallery_png(sets, number, results.options.seed, results.options.caveat) if number else b""
+    number = options.gallery
+    content = gallery_png(sets, number, options.seed, options.caveat) if number else b""
     if content:
         yield Picture(GALLERY, "pairs drawn at random (Fig. 7)", content)
 
 
-def loess_curves(results: PairResults, notes: list[str]) -> list[dict[str, Any]]:
+def loess_curves(sets: Mapping[str, ScoredSet], share: float, notes: list[str]) -> list[dict[str, Any]]:
     """Of every set and model, the LOESS curves of cosines and logit gaps against concreteness.
 
     Args:
-        results: that they are of.
+        sets: Sets with their numbers, by name.
+        share: Share of a set's rated pairs in each fit.
         notes: receives why there are none, where statsmodels is missing.
     """
     found = []
-    for name, one in results.sets.items():
+    for name, one in sets.items():
         for model in one.models:
             for quantity in (*COSINES, *GAPS):
                 pair = _values(one, model, "concreteness", quantity)
                 if pair is None:
                     continue
                 try:
-                    across, up = loess(*pair, results.options.loess_share)
+                    across, up = loess(*pair, share)
                 except ImportError as error:
                     notes.append(str(error))
                     return []

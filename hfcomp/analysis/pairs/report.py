@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from hfcomp.analysis.pairs.curves import STEP
 from hfcomp.analysis.pairs.figures import DOTS
-from hfcomp.analysis.pairs.pictures import GALLERY, GAPS, draw_pictures, loess_curves
-from hfcomp.analysis.pairs.summary import CORRELATED, COSINE, COUNT, ScoredSet
+from hfcomp.analysis.pairs.options import AnalyzeOptions
+from hfcomp.analysis.pairs.pictures import GALLERY, GAPS, PICTURES, draw_pictures, loess_curves
+from hfcomp.analysis.pairs.summary import CORRELATED, COSINE, COUNT, ScoredSet, Summary
 from hfcomp.metrics.units import Unit
 from hfcomp.reporting.format import decimal, interval, with_interval
 from hfcomp.reporting.report import Lines, Part, Picture, Report, Section, Table
+from hfcomp.reporting.saving import publish
 from hfcomp.reporting.tables import facts_table, made_table
-from hfcomp.statistics.results import package_versions
+from hfcomp.statistics.outcomes import write_table
+from hfcomp.statistics.results import RESULTS_FILE, package_versions, versions
 
-if TYPE_CHECKING:
-    from hfcomp.analysis.pairs.analyze import PairResults
-
+PAIRS_FILE = "pairs.parquet"
 CORRELATION = Unit(1, 3)
 CENTRAL = CORRELATED[:4]
 """Correlations that the terminal shows: those of the paper's figures."""
@@ -42,6 +46,55 @@ POINTS = "Points: {number:,} pairs of a set at most, drawn at random; r is of al
 SHARED = "A difference is paired as far as two sets share images, and independent as far as they do not."
 
 
+@dataclass(frozen=True, eq=False)
+class PairResults:
+    """What was found.
+
+    Attributes:
+        sets: with the numbers of every pair, by name.
+        summary: of them.
+        models: name to `path`, `weights` and what it was used for.
+        options: that it was made with.
+        notes: what a reader of the numbers has to know.
+    """
+
+    sets: Mapping[str, ScoredSet]
+    summary: Summary
+    models: Mapping[str, Mapping[str, Any]]
+    options: AnalyzeOptions
+    notes: Sequence[str]
+
+    def table(self) -> pd.DataFrame:
+        """A row for each pair, with its words, rating and all numbers; those of a dual encoder behind its name."""
+        parts = []
+        for name, one in self.sets.items():
+            columns = {
+                f"{model}: {quantity}" if model else quantity: values
+                for model, scores in one.scores.items()
+                for quantity, values in scores.values.items()
+            }
+            own = one.pairs.items.drop(columns="concreteness").assign(**columns)
+            own.insert(0, "set", name)
+            parts.append(own)
+        return pd.concat(parts, ignore_index=True)
+
+    def save(self, folder: Path, *, shown: bool = True, command: str = "") -> None:
+        """Writes `results.json`, `report.md`, figures and `pairs.parquet`; the caller holds the folder's lock.
+
+        Args:
+            folder: that receives them.
+            shown: whether the report is printed too.
+            command: that made it.
+        """
+        config = {"command": command, "date": datetime.now(UTC).isoformat(timespec="seconds")}
+        write_table(folder / PAIRS_FILE, self.table())
+        found = contents(self) | {"config": config, "versions": versions()}
+        report = pair_report(self, found, folder)
+        for name in PICTURES:  # those of an earlier run, of which this one may have no numbers
+            (folder / name).unlink(missing_ok=True)
+        publish(report, found, folder / RESULTS_FILE, shown=shown)
+
+
 def contents(results: PairResults) -> dict[str, Any]:
     """What `results.json` says."""
     summary, notes = results.summary, list(results.notes)
@@ -57,7 +110,7 @@ def contents(results: PairResults) -> dict[str, Any]:
         "categories": summary.categories(),
         "hardness": _classes(results, GAPS, "DINOScore"),
         "gaps": _classes(results, GAPS, "concreteness"),
-        "curves": loess_curves(results, notes),
+        "curves": loess_curves(results.sets, results.options.loess_share, notes),
         "notes": notes,
     }
 
@@ -94,7 +147,7 @@ def pair_report(results: PairResults, found: Mapping[str, Any], folder: Path) ->
         folder: where the files are.
     """
     notes = list(found["notes"])
-    pictures = {picture.name: picture for picture in draw_pictures(results, found, notes)}
+    pictures = {picture.name: picture for picture in draw_pictures(results.sets, results.options, found, notes)}
     names = list(results.sets)
 
     def report(*, brief: bool) -> Report:

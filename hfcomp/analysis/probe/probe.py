@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ from hfcomp.analysis.gallery.rows import is_sandbox
 from hfcomp.analysis.pairs.images import PairImages
 from hfcomp.analysis.pairs.items import PairSet, read_pairs
 from hfcomp.analysis.probe.options import ProbeOptions
-from hfcomp.analysis.probe.report import FIGURE, probe_report
-from hfcomp.analysis.probe.shares import ADAPTIVE, EncodedPairs, Share, gradient_shares
+from hfcomp.analysis.probe.report import FIGURE, ProbeResults
+from hfcomp.analysis.probe.shares import ADAPTIVE, EncodedPairs, gradient_shares
 from hfcomp.data.text_ids import text_key
 from hfcomp.data.urls import UrlAccess, url_access
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
@@ -29,54 +28,14 @@ from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.encoding.models import named_models, open_embedder
 from hfcomp.losses import fermi_dirac_margin
 from hfcomp.negatives.concreteness import ConcretenessRatings
-from hfcomp.reporting.saving import PAGE_FILE, REPORT_FILE, publish
+from hfcomp.reporting.saving import PAGE_FILE, REPORT_FILE
 from hfcomp.sandbox.bases import base_folder
-from hfcomp.statistics.results import RESULTS_FILE, versions
+from hfcomp.statistics.results import RESULTS_FILE
 
 FILES = (RESULTS_FILE, REPORT_FILE, PAGE_FILE, FIGURE)
 SANDBOX_BASES = {"sandbox": "clip", "sandbox-siglip": "siglip"}
 """Names of the bundled base models, unless a folder has this name."""
 SYNTHETIC = "Synthetic: the pairs are scenes of the built-in sandbox."
-
-
-@dataclass(frozen=True)
-class ProbeResults:
-    """Shares of the gradient on the hard negative.
-
-    Attributes:
-        model: `name`, `path`, `weights` and `scale`, and whether it was trained with a `sigmoid` loss.
-        dataset: `path`, number of `pairs`, and the mean `adaptive_margin`, `None` without ratings.
-        shares: an entry for each batch size, margin and direction; a table with `pandas.DataFrame(results.shares)`.
-        smaller: shares without a margin in batches exp(largest margin) times smaller, by batch size.
-        options: Options of the probe.
-        notes: what a reader of the numbers has to know.
-    """
-
-    model: Mapping[str, Any]
-    dataset: Mapping[str, Any]
-    shares: Sequence[Share]
-    smaller: Mapping[int, Share]
-    options: ProbeOptions
-    notes: Sequence[str]
-
-    def save(self, folder: Path, *, shown: bool = True, command: str = "") -> None:
-        """Writes `results.json`, `report.md`, `report.html` and `shares.png`; the caller holds the folder's lock.
-
-        Args:
-            folder: Folder that receives them.
-            shown: whether the report is printed too.
-            command: Command that made it.
-        """
-        config = {"command": command, "date": datetime.now(UTC).isoformat(timespec="seconds")}
-        contents = {
-            "models": {self.model["name"]: self.model},
-            "options": {name: value for name, value in asdict(self.options).items() if name != "overwrite"},
-            **{name: getattr(self, name) for name in ("dataset", "shares", "smaller", "notes")},
-            "config": config,
-            "versions": versions(),
-        }
-        report = probe_report(self, config, folder)
-        publish(report, contents, folder / RESULTS_FILE, shown=shown)
 
 
 def probe(model: str, dataset: str, options: ProbeOptions) -> ProbeResults:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hfcomp.analysis.probe.options import ProbeOptions
 from hfcomp.analysis.probe.shares import BOTH, Share
 from hfcomp.metrics.units import Unit
 from hfcomp.reporting.figures import Curves, Figure
 from hfcomp.reporting.format import decimal, has_interval, with_interval
 from hfcomp.reporting.report import Lines, Report, Section, Table, titled
+from hfcomp.reporting.saving import publish
 from hfcomp.reporting.tables import made_table
-from hfcomp.statistics.results import package_versions
-
-if TYPE_CHECKING:
-    from hfcomp.analysis.probe.probe import ProbeResults
+from hfcomp.statistics.results import RESULTS_FILE, package_versions, versions
 
 FIGURE = "shares.png"
 PAPER = {256: ("above", 0.32), 1024: ("below", 0.20)}
@@ -36,6 +36,46 @@ SIGMOID = (
     "{name} was trained with a sigmoid loss. The share is that of InfoNCE on its embeddings, at its scale and without "
     "its bias, as Cement trains it. In a sigmoid loss negatives do not compete, so it has no such share."
 )
+
+
+@dataclass(frozen=True)
+class ProbeResults:
+    """Shares of the gradient on the hard negative.
+
+    Attributes:
+        model: `name`, `path`, `weights` and `scale`, and whether it was trained with a `sigmoid` loss.
+        dataset: `path`, number of `pairs`, and the mean `adaptive_margin`, `None` without ratings.
+        shares: an entry for each batch size, margin and direction; a table with `pandas.DataFrame(results.shares)`.
+        smaller: shares without a margin in batches exp(largest margin) times smaller, by batch size.
+        options: Options of the probe.
+        notes: what a reader of the numbers has to know.
+    """
+
+    model: Mapping[str, Any]
+    dataset: Mapping[str, Any]
+    shares: Sequence[Share]
+    smaller: Mapping[int, Share]
+    options: ProbeOptions
+    notes: Sequence[str]
+
+    def save(self, folder: Path, *, shown: bool = True, command: str = "") -> None:
+        """Writes `results.json`, `report.md`, `report.html` and `shares.png`; the caller holds the folder's lock.
+
+        Args:
+            folder: Folder that receives them.
+            shown: whether the report is printed too.
+            command: Command that made it.
+        """
+        config = {"command": command, "date": datetime.now(UTC).isoformat(timespec="seconds")}
+        contents = {
+            "models": {self.model["name"]: self.model},
+            "options": {name: value for name, value in asdict(self.options).items() if name != "overwrite"},
+            **{name: getattr(self, name) for name in ("dataset", "shares", "smaller", "notes")},
+            "config": config,
+            "versions": versions(),
+        }
+        report = probe_report(self, config, folder)
+        publish(report, contents, folder / RESULTS_FILE, shown=shown)
 
 
 def probe_report(results: ProbeResults, config: Mapping[str, Any], folder: Path) -> Callable[..., Report]:

@@ -13,6 +13,8 @@ from hfcomp.annotation.automatic.edits import Draft, DraftMaker, SetAside
 from hfcomp.annotation.automatic.log import DraftLog
 from hfcomp.annotation.automatic.options import DraftOptions
 from hfcomp.annotation.automatic.proposals import NO_MORE, LanguageModelProposer, Proposal, Proposer, RuleProposer
+from hfcomp.annotation.inpainter import load_inpainter
+from hfcomp.annotation.segmenter import load_segmenter
 from hfcomp.data.annotations.masks import mask_image
 from hfcomp.data.annotations.project import Project
 from hfcomp.data.annotations.records import AUTOMATIC, Edit, Item
@@ -88,7 +90,7 @@ class _Drafter:
         if options.writer != "rules":
             settings = options.writer_settings()
             self._proposer = LanguageModelProposer(settings, seed=options.seed, device=options.device)
-        segmenter, inpainter = options.make_segmenter(), options.make_inpainter()
+        segmenter, inpainter = load_segmenter(options), load_inpainter(options)
         embedder = Embedder(options.clip_model, device=options.device) if options.has_clip_model else None
         self._maker = DraftMaker(options, segmenter, inpainter, embedder)
         models = {"segmenter": segmenter.identity, "inpainter": inpainter.identity}

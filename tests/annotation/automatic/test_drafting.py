@@ -21,7 +21,7 @@ from hfcomp.annotation.automatic.edits import (
     UNCHANGED,
 )
 from hfcomp.annotation.automatic.options import DraftOptions
-from hfcomp.annotation.options import ModelOptions
+from hfcomp.annotation.segmenter import Segmenter
 from hfcomp.data.annotations.composition import changed_outside
 from hfcomp.data.annotations.masks import read_mask
 from hfcomp.data.annotations.project import IMAGES, Project
@@ -92,8 +92,8 @@ class World:
 @pytest.fixture
 def world(monkeypatch) -> World:
     found = World()
-    monkeypatch.setattr(ModelOptions, "make_segmenter", lambda _: found)
-    monkeypatch.setattr(ModelOptions, "make_inpainter", lambda _: found)
+    monkeypatch.setattr(drafting, "load_segmenter", lambda _: found)
+    monkeypatch.setattr(drafting, "load_inpainter", lambda _: found)
     monkeypatch.setattr(drafting, "Embedder", lambda *_, **__: found)
     monkeypatch.setattr(drafting, "identity", str)
     return found
@@ -439,7 +439,7 @@ def test_real_models_of_a_tiny_size(tmp_path, clip):
         **{"clip_model": str(clip), "inpaint_steps": 2, "inpaint_size": 64, "device": "cpu"},
         **{"original_margin": -2.0, "edited_margin": -2.0, "min_area": 0.0, "max_area": 1.0},
     }
-    heat = ModelOptions(segmenter=settings["segmenter"], device="cpu").make_segmenter()
+    heat = Segmenter(settings["segmenter"])
     settings["threshold"] = round(float(np.quantile(heat.heat(scene("red", 0), "red box"), 0.9)), 6)
     edits = []
     for folder in ("project", "other"):
