@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from hfcomp.analysis.gallery.rows import is_sandbox
-from hfcomp.analysis.pairs.images import PairImages
 from hfcomp.analysis.pairs.items import PairSet, read_pairs
+from hfcomp.analysis.pairs.similarity import PairImages
 from hfcomp.analysis.probe.options import ProbeOptions
 from hfcomp.analysis.probe.report import FIGURE, ProbeResults
 from hfcomp.analysis.probe.shares import ADAPTIVE, EncodedPairs, gradient_shares

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from hfcomp.analysis.audit.texts import duplicate_texts, near_duplicate_texts
-from hfcomp.analysis.pairs.words import word_edit_distance
+from hfcomp.analysis.pairs.similarity import word_edit_distance
 from hfcomp.evaluation.blind.bigrams import words_of_text
 
 

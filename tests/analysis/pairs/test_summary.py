@@ -64,8 +64,8 @@ def test_pairing_is_a_quicker_way_to_the_same_interval(values):
     summary = Summary(sets)
     found = difference(summary, "mean concreteness")
     (first, second) = (one.scores[""].values["concreteness"] for one in sets.values())
-    halves = [(first, summary.images["a"]), (-second, summary.images["b"])]
-    low, high = summary._bootstrap.macro_interval(halves, bounds=None, difference=True)
+    halves = [(first, summary.tables.images["a"]), (-second, summary.tables.images["b"])]
+    low, high = summary.tables.bootstrap.macro_interval(halves, bounds=None, difference=True)
     assert [found["low"], found["high"]] == pytest.approx([2 * low, 2 * high])
 
 
@@ -174,8 +174,8 @@ def test_keywords_and_categories_are_counted(values):
 def test_classes_hold_every_pair_once():
     rating = np.array([1, 1.49, 1.5, 4.5, 5, np.nan])
     one = scored("a", {"concreteness": rating, "T2I logit gap": np.arange(6)})
-    found = Summary({"a": one}).by_class("a", "clip", "T2I logit gap", "concreteness")
-    assert [(part["from"], part["to"], part["items"], part["value"]) for part in found] == [
+    (found,) = Summary({"a": one}).by_class(["T2I logit gap"], "concreteness")
+    assert [(part["from"], part["to"], part["items"], part["value"]) for part in found["classes"]] == [
         (1, 1.5, 2, 0.5),
         (1.5, 2, 1, 2),
         (4.5, 5, 2, 3.5),
