@@ -22,8 +22,6 @@ import numpy as np
 import pandas as pd
 
 import hfcomp
-from hfcomp.annotation.automatic.drafting import draft
-from hfcomp.annotation.automatic.options import DraftOptions
 from hfcomp.annotation.candidates import CandidateOptions, add_candidates
 from hfcomp.annotation.captions import (
     check_caption,
@@ -33,9 +31,10 @@ from hfcomp.annotation.captions import (
     proposed_caption,
     replacements,
 )
-from hfcomp.annotation.inpainter import Inpainter
+from hfcomp.annotation.drafting import draft
+from hfcomp.annotation.models import Inpainter, Segmenter
+from hfcomp.annotation.options import DraftOptions
 from hfcomp.annotation.sandbox_project import annotate_sandbox
-from hfcomp.annotation.segmenter import Segmenter
 from hfcomp.cli.build import build_and_report
 from hfcomp.cli.factories import Steps, Written, random_model, run_steps, say, train
 from hfcomp.data.annotations.composition import compose

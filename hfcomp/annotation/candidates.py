@@ -11,8 +11,8 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from hfcomp.annotation.candidate_options import CandidateOptions
 from hfcomp.annotation.captions import editable_keywords
+from hfcomp.annotation.options import CandidateOptions
 from hfcomp.data.annotations.project import Project
 from hfcomp.data.annotations.records import Item
 from hfcomp.data.image_ids import IMAGE_ID, image_key

@@ -21,7 +21,7 @@ HEAT_BYTES = 256 * 2**20
 
 
 class Segments(Protocol):
-    """As `hfcomp.annotation.segmenter.Segmenter`."""
+    """As `hfcomp.annotation.models.Segmenter`."""
 
     def heat(self, image: Image.Image, prompt: str) -> Heat:
         """`[H, W]`, the probability of each pixel."""
@@ -29,7 +29,7 @@ class Segments(Protocol):
 
 
 class Paints(Protocol):
-    """As `hfcomp.annotation.inpainter.Inpainter`."""
+    """As `hfcomp.annotation.models.Inpainter`."""
 
     def paint(self, image: Image.Image, mask: Mask, prompt: str, seeds: Sequence[int]) -> list[Painted]:
         """An image for each seed."""

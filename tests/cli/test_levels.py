@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from hfcomp import cli
-from hfcomp.analysis.joint_embeddings import joint_embeddings, nearest_own_centroid
+from hfcomp.analysis.group_figure import joint_embeddings, nearest_own_centroid
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.sandbox import levels_set
 from hfcomp.writing import locked

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, Image
 
-from hfcomp.analysis.gallery.facts import negative_facts, other_facts
+from hfcomp.analysis.gallery.drawing import negative_facts, other_facts
 from hfcomp.analysis.gallery.options import DataOptions, GalleryOptions
 from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.image_ids import with_image_ids

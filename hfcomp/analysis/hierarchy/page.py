@@ -1,4 +1,4 @@
-"""One HTML page, usable offline: the tree of concepts to open and search, with thumbnails and hard negatives.
+"""`hfcomp analyze magic`: one HTML page with the tree of concepts to open and search, and its tables.
 
 Names and captions may be a language model's: all of them are escaped.
 """
@@ -7,15 +7,97 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from string import Template
 
-from hfcomp.analysis.hierarchy.members import Members, SetMembers
+from tqdm.auto import tqdm
+
+from hfcomp.analysis.hierarchy.options import HierarchyOptions
+from hfcomp.data.images import decode_image
+from hfcomp.data.loading import load_training_set, undecoded
+from hfcomp.generation.magic.graph.file import read_hierarchy
 from hfcomp.generation.magic.graph.hierarchy import Concept, Hierarchy
+from hfcomp.generation.magic.graph.tables import hierarchy_tables
 from hfcomp.reporting.pages.markup import table_html, text_html
 from hfcomp.reporting.pages.page import render_page
-from hfcomp.reporting.report import Table
+from hfcomp.reporting.pages.thumbnails import thumbnail
+from hfcomp.reporting.report import Report, Section, Table
+from hfcomp.reporting.saving import render_markdown
+from hfcomp.reporting.terminal import render_terminal
+from hfcomp.writing import check_free_folder, write_text
+
+SIDE = 96
+"""Of a thumbnail: pixels of its longer side."""
+CAPTIONS = 4
+"""Generalised captions that are shown of a concept."""
+
+
+@dataclass
+class Members:
+    """The rows of one concept.
+
+    Attributes:
+        rows: of each split by image.
+        captions: the first generalised captions.
+        pictures: data URIs.
+    """
+
+    rows: dict[str, int] = field(default_factory=lambda: {"train": 0, "test": 0})
+    captions: list[str] = field(default_factory=list)
+    pictures: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SetMembers:
+    """The rows of a set.
+
+    Attributes:
+        concepts: by name.
+        pairs: images with each of their captions.
+        undecoded: images that cannot be decoded.
+    """
+
+    concepts: Mapping[str, Members]
+    pairs: int
+    undecoded: int
+
+
+def read_members(folder: Path, *, thumbnails: int, progress: bool = False) -> SetMembers:
+    """Reads the parts of a set of `hfcomp build magic`, each file verified.
+
+    Args:
+        folder: of the set.
+        thumbnails: pictures of each concept, the first ones.
+        progress: whether to show a bar.
+
+    Raises:
+        ValueError: for a set that is not finished or damaged.
+    """
+    found: dict[str, Members] = {}
+    pairs = wrong = 0
+    for split in ("train", "test"):
+        try:
+            rows = undecoded(load_training_set(str(folder), split=split, config="captions"))
+        except ValueError as error:
+            if "has no rows" in str(error):  # of a split of a small set
+                continue
+            raise
+        pairs += sum(1 if isinstance(one, str) else len(one or ()) for one in rows["caption"][:])
+        texts = zip(rows["group"][:], rows["generalised_caption"][:], strict=True)
+        for row, (name, caption) in enumerate(tqdm(texts, desc=split, total=len(rows), disable=not progress)):
+            own = found.setdefault(name, Members())
+            own.rows[split] += 1
+            if len(own.captions) < CAPTIONS and caption not in own.captions:
+                own.captions.append(caption)
+            if len(own.pictures) < thumbnails:
+                try:
+                    own.pictures.append(thumbnail(decode_image(rows[row]["image"]), SIDE).uri)
+                except (ValueError, OSError):
+                    wrong += 1
+    return SetMembers(found, pairs, wrong)
+
 
 _FILES = Path(__file__).parent
 _NO_ROWS = Members()
@@ -109,3 +191,28 @@ def _data(level: int, names: str) -> str:
 
 def _summary(level: int, name: str, counts: str, mark: str = "") -> str:
     return f"<summary><b>{text_html(name)}</b>{mark} <small>level {level}: {counts}</small></summary>"
+
+
+PAGE, REPORT = "concepts.html", "report.md"
+
+
+def analyze_hierarchy(folder: Path, options: HierarchyOptions, *, progress: bool = False) -> Path:
+    """Writes the page and the report of a set, prints the tables, and returns the page's path.
+
+    Raises:
+        ValueError: for a folder without a finished set of `hfcomp build magic`, or an output folder that has a page.
+    """
+    check_free_folder(options.output_dir, options.overwrite, written=[PAGE, REPORT])
+    page = options.output_dir / PAGE
+    hierarchy = read_hierarchy(folder)
+    members = read_members(folder, thumbnails=options.thumbnails, progress=progress)
+    rows = [[split, f"{sum(one.rows[split] for one in members.concepts.values()):,}"] for split in ("train", "test")]
+    rows.append(["images that cannot be decoded", f"{members.undecoded:,}"])
+    tables = [*hierarchy_tables(hierarchy, members.pairs), Table("Rows of the split by image", ["", "rows"], rows)]
+    title = f"Concepts of {folder.resolve().name}"
+    report = Report(title, sections=[Section("", tables)])
+    options.output_dir.mkdir(parents=True, exist_ok=True)
+    write_text(page, concepts_page(hierarchy, members, tables, title=title))
+    write_text(options.output_dir / REPORT, render_markdown(report))
+    render_terminal(report)
+    return page

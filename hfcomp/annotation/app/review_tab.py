@@ -11,7 +11,7 @@ import gradio as gr
 
 from hfcomp.annotation.app import markup
 from hfcomp.annotation.app.annotate_tab import ERRORS, Updates
-from hfcomp.annotation.app.files import image_file
+from hfcomp.annotation.app.markup import image_file
 from hfcomp.annotation.app.sessions import Session, acting_person
 from hfcomp.annotation.studio import Studio
 from hfcomp.data.annotations.masks import outline, read_mask

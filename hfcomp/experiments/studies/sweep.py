@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp import __version__
-from hfcomp.analysis.embedding_distances import HeldOutRows
-from hfcomp.analysis.embedding_report import report_paths
+from hfcomp.analysis.embedding_distances import HeldOutRows, report_paths
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.distributed import on_main_process
 from hfcomp.experiments.arm import Arm, check_rows, method_arm

@@ -8,7 +8,7 @@ import warnings
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from hfcomp.annotation.agreement_report import agreement_report
+from hfcomp.annotation.progress import agreement_report
 from hfcomp.data.annotations.decisions import Decisions
 from hfcomp.data.annotations.records import AUTOMATIC, QUALITIES
 from hfcomp.generation.inpaintcoco.agreement import annotation_statistics

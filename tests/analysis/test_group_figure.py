@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hfcomp.analysis.group_figure import draw_groups
-from hfcomp.analysis.joint_embeddings import joint_embeddings, nearest_own_centroid, principal_plane
+from hfcomp.analysis.group_figure import draw_groups, joint_embeddings, nearest_own_centroid, principal_plane
 from tests.analysis.figures import texts_of
 
 
