@@ -52,11 +52,6 @@ class Maps:
 def attention_maps(found: Mapping[str, TokenCosines], *, quantity: str, temperature: float) -> Maps:
     """The maps of one or two models, and how they differ.
 
-    Args:
-        found: by model.
-        quantity: "attention", as a multiple of its mean, or "cosine".
-        temperature: of the attention.
-
     Raises:
         ValueError: for more than two models, another quantity, or a temperature that is not above 0.
     """

@@ -78,11 +78,6 @@ class HeldOutRows:
 def select_rows(rows: Dataset, wanted: int, source: str) -> HeldOutRows:
     """The first rows with an image, a caption and a negative caption.
 
-    Args:
-        rows: with the columns `image`, `caption` and `negative_captions`, and `image_id` where images have names.
-        wanted: number of rows, at most.
-        source: what they are, for the report.
-
     Raises:
         ValueError: when no row has all three, or for an image that cannot be read.
     """
@@ -108,10 +103,6 @@ def distances(embedder: Embedder, rows: HeldOutRows) -> tuple[pd.DataFrame, int]
 
     The perturbed image is computed from this model's own embeddings, image + (negative text - text), normalised, as in
     the paper's Table 5, whatever the shift's source in training.
-
-    Args:
-        embedder: of the model.
-        rows: whose images, captions and negatives are embedded.
 
     Returns:
         A table with a line per row and negative, and the number of truncated texts. Columns: `row` and `slot`,
@@ -140,11 +131,6 @@ def summarize_paths(tables: dict[str, Tables], rows: HeldOutRows, examples: int)
     """Distances by variant and step, with image-clustered bootstrap intervals of 95 %.
 
     A row's distance is the mean over its own negatives, so that every row counts the same whatever their number.
-
-    Args:
-        tables: `distances` by variant and step.
-        rows: that they are of.
-        examples: number of rows that are listed one by one, with their first negative.
 
     Returns:
         Variant to `points`, `change` and `examples`. A point has `step`, and by name of `PAIRS` and `nearest` (the
@@ -227,16 +213,7 @@ CAPTION = (
 def report_paths(
     folder: Path, tables: dict[str, Tables], rows: HeldOutRows, about: Mapping[str, Any], *, examples: int, caveat: str
 ) -> Section:
-    """Writes `embeddings.json` and returns the section of a report, with a figure and images of the examples.
-
-    Args:
-        folder: that is written to.
-        tables: `distances` by variant and step.
-        rows: that they are of.
-        about: `setting`, `seed` and `plan` of the runs that were followed.
-        examples: rows that are shown one by one, the first ones.
-        caveat: of a single run, below the figure.
-    """
+    """Writes `embeddings.json` and returns the section of a report, with a figure and images of the examples."""
     variants = summarize_paths(tables, rows, examples)
     facts = {"setting": about["setting"], "seed": about["seed"], "rows": len(rows), "source": rows.source}
     contents = {**facts, "digest": rows.digest, "plan": about["plan"], "variants": variants}

@@ -113,15 +113,7 @@ def check_lines(outcomes: Mapping[str, Outcomes | pd.DataFrame], lines: LineName
 def summarize_concept(
     outcomes: Outcomes | pd.DataFrame, concept: str, lines: LineNames, *, numbers: Sequence[int], checkpoints: int
 ) -> ConceptResults:
-    """The lines of a concept at every step, and the differences that the findings and the report are of.
-
-    Args:
-        outcomes: whose arms are runs.
-        concept: that they are of.
-        lines: as `LineNames`.
-        numbers: of hard negatives, rising.
-        checkpoints: in an epoch.
-    """
+    """The lines of a concept at every step, and the differences that the findings and the report are of."""
     outcomes = Outcomes.of(outcomes)
     steps = sorted(set(outcomes.table["step"].tolist()) - {BASE_STEP})
     every, last, measures = steps[0], steps[-1], _measures(outcomes, concept, lines)
@@ -293,13 +285,6 @@ def summarize_study(
     further: Sequence[str] = (),
 ) -> StudyResults:
     """The numbers of a study.
-
-    Args:
-        outcomes: by concept; their arms are runs.
-        names: of the lines.
-        numbers: of hard negatives by concept, rising.
-        checkpoints: in an epoch.
-        further: names of lines beside the paper's three.
 
     Raises:
         ValueError: as `check_lines`.

@@ -46,10 +46,6 @@ class DraftLog:
     The settings of each line are in a file `settings-<hash>.json` beside it. A line is on the disk when `append`
     returns. What a killed process left of a line is not read.
 
-    Args:
-        project: folder of the project.
-        settings: all that decides what is made of an item, as JSON values.
-
     Attributes:
         tried: ids of the items that have a line with these settings.
     """

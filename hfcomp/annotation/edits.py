@@ -73,11 +73,7 @@ class Proposer(Protocol):
 
 
 class RuleProposer:
-    """Replaces a keyword of a caption, both drawn with the replacement by the seed and the item's id.
-
-    Args:
-        seed: of the draws.
-    """
+    """Replaces a keyword of a caption, both drawn with the replacement by the seed and the item's id."""
 
     counts: ClassVar[Mapping[str, int]] = {}
 
@@ -215,14 +211,7 @@ class Draft:
 
 
 class DraftMaker:
-    """Segments, paints, composes and tests.
-
-    Args:
-        options: settings.
-        segmenter: finds what is edited.
-        inpainter: paints.
-        embedder: a dual encoder that judges pairs; None for no such test, and the first candidate that was painted.
-    """
+    """Segments, paints, composes and tests."""
 
     def __init__(
         self, options: DraftOptions, segmenter: Segmenter, inpainter: Inpainter, embedder: Embedder | None
@@ -231,11 +220,6 @@ class DraftMaker:
 
     def make(self, original: Image.Image, proposal: Proposal, seeds: Sequence[int]) -> Draft:
         """The best of the candidates.
-
-        Args:
-            original: RGB.
-            proposal: what to edit.
-            seeds: one for each candidate.
 
         Raises:
             SetAside: where no candidate passed the tests, with the most frequent reason.

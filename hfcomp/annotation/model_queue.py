@@ -45,10 +45,6 @@ class ModelQueue:
 
     Each does one job at a time, in the order of the requests, so that a segmentation never waits for an inpainting.
     Models are loaded with their first job. A failed one is tried again, and loaded again where it failed to load.
-
-    Args:
-        segmenter: makes the segmentation model.
-        inpainter: makes the inpainting pipeline.
     """
 
     def __init__(self, segmenter: Callable[[], Segments], inpainter: Callable[[], Paints]) -> None:
@@ -69,13 +65,7 @@ class ModelQueue:
         return self._waiting["inpainting"]
 
     def heat(self, name: str, prompt: str, read: Callable[[], Image.Image]) -> Future[Heat]:
-        """The segmentation of an image by a prompt, which is begun unless it was before.
-
-        Args:
-            name: of the image's file.
-            prompt: what to find, not empty.
-            read: the image.
-        """
+        """The segmentation of an image by a prompt, which is begun unless it was before."""
         key = (name, prompt)
         with self._lock:
             found = self._heats.get(key)

@@ -32,10 +32,6 @@ MODEL_TYPE = "clipseg"
 class Segmenter:
     """CLIPSeg: where in an image is what a text names.
 
-    Args:
-        model: Hub id or folder of a `CLIPSegForImageSegmentation`.
-        device: where it runs.
-
     Raises:
         ValueError: for what is not such a model, or has no safetensors or not all of its weights.
     """
@@ -51,10 +47,6 @@ class Segmenter:
 
         The processor scales the whole image to the model's square (352 x 352 pixels), whatever its aspect ratio. The
         probabilities of that square are scaled back, bilinearly, so that each one lies where its pixels came from.
-
-        Args:
-            image: RGB.
-            prompt: such as "fire hydrant"; beyond the text tower's length it is cut.
 
         Raises:
             ValueError: for an empty prompt.

@@ -64,9 +64,6 @@ class SharedPassword:
 class PeopleFile:
     """A password for each person: a JSON file with a salted scrypt hash of each, which `add_person` writes.
 
-    Args:
-        path: of the file.
-
     Raises:
         ValueError: for another file, or one without people.
         OSError: for a file that cannot be read.

@@ -37,12 +37,6 @@ Model = TypeVar("Model", Segments, Paints)
 class Studio:
     """The work on items, for any number of annotators at once.
 
-    Args:
-        project: of the items.
-        segmenter: makes the segmentation model.
-        inpainter: makes the inpainting pipeline.
-        concept: to which the items are limited.
-
     Attributes:
         project: of the items.
         concept: to which the items are limited.
@@ -145,12 +139,6 @@ class Studio:
 
     def brush(self, item: Item, made: Segmentation, strokes: Mask, *, erases: bool) -> Segmentation:
         """A segmentation with further strokes of the brush. The last stroke wins where both were drawn.
-
-        Args:
-            item: of the image.
-            made: so far.
-            strokes: `[H, W]`.
-            erases: whether they take away from the mask.
 
         Raises:
             ValueError: for strokes of another size, or none.

@@ -31,12 +31,7 @@ NO_SKLEARN = 'it needs scikit-learn: pip install "hfcomp[eval]"'
 
 
 def text_probe(data: AuditSet, seed: int = 0) -> Check:
-    """Pairs that a logistic regression of words and pairs of words decides, trained on the texts of other images.
-
-    Args:
-        data: the set.
-        seed: of the folds.
-    """
+    """Pairs that a logistic regression of words and pairs of words decides, trained on the texts of other images."""
     if not len(data.pairs):
         return unchecked("text_probe", NO_PAIRS)
     try:
@@ -101,11 +96,6 @@ NO_NEGATIVE_IMAGES = "the set has no negative images"
 def model_checks(data: AuditSet, options: AuditOptions, *, progress: bool = False) -> list[Check]:
     """The checks of `NAMES`; without a model they are not made.
 
-    Args:
-        data: the set.
-        options: the model and how it runs.
-        progress: whether to show bars.
-
     Raises:
         ValueError: for a model that does not load or is not a supported dual encoder.
     """
@@ -128,12 +118,7 @@ def model_checks(data: AuditSet, options: AuditOptions, *, progress: bool = Fals
 
 
 def without_damaged(data: AuditSet, *, progress: bool = False) -> AuditSet:
-    """The set without its damaged images, which are counted in a note of `data`.
-
-    Args:
-        data: the set.
-        progress: whether to show a bar.
-    """
+    """The set without its damaged images, which are counted in a note of `data`."""
     images = dict(data.images)
     for column, cells in data.images.items():
         damaged = damaged_images(cells, column, progress=progress)

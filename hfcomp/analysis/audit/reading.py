@@ -79,13 +79,7 @@ def photographs(has_column: bool, ids: Sequence[str | None], given: int) -> list
 
 
 def absent(rows: Sequence[int], what: str, example: str = "") -> list[str]:
-    """Rows that lack something, counted, with the first of them.
-
-    Args:
-        rows: their numbers.
-        what: they lack.
-        example: of the first one, in words.
-    """
+    """Rows that lack something, counted, with the first of them."""
     return [f"{_rows(len(rows))} {what}; the first: row {rows[0]}{example}"] if len(rows) else []
 
 
@@ -199,14 +193,6 @@ def audit_set(
     notes: Sequence[str] = (),
 ) -> AuditSet:
     """Rows under the contract's names as tables of pairs and texts.
-
-    Args:
-        name: of the set.
-        rows: with `caption` or `captions`, and where there are such `negative_captions`, `positive_captions`,
-            `negative_kinds`, `subset`, `image_id`, `source`.
-        images: cells of image columns.
-        loaded: the benchmark, where it is one.
-        notes: what a reader has to know.
 
     Raises:
         ValueError: for a set without rows.

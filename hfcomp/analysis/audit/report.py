@@ -41,13 +41,7 @@ def size(audit: Audit) -> str:
 
 
 def summary_table(audit: Audit, limits: Sequence[Limit], *, words: bool = False) -> Table:
-    """A row for each check that was made.
-
-    Args:
-        audit: what was found.
-        limits: of CI.
-        words: whether rows say what their number is of.
-    """
+    """A row for each check that was made."""
     most = {limit.name: f"{limit.most:g}" for limit in limits}
     rows = []
     for check in audit.checks.values():
@@ -87,13 +81,7 @@ _STYLE = Path(__file__).with_name("report.css")
 
 
 def audit_page(audit: Audit, name: str, limits: Sequence[Limit]) -> str:
-    """The text of the page, the same for the same findings.
-
-    Args:
-        audit: what was found.
-        name: of the set.
-        limits: of CI.
-    """
+    """The text of the page, the same for the same findings."""
     failures = "".join(f"<li>{text_html(reason)}</li>" for reason in audit.failures(limits))
     notes = "".join(f"<li>{text_html(note)}</li>" for note in audit.notes)
     parts = [

@@ -106,12 +106,7 @@ def bigram_scores(pairs: pd.DataFrame, model: BigramModel) -> dict[str, Scores]:
 
 
 def own_bigram_scores(data: AuditSet, seed: int) -> dict[str, Scores]:
-    """The scores of pairs under a model of the set's own captions of other images.
-
-    Args:
-        data: the set.
-        seed: of the folds.
-    """
+    """The scores of pairs under a model of the set's own captions of other images."""
     counted, texts = CountedCaptions(data.texts["text"]), data.texts["image_id"].to_numpy()
     fold_of = folds(data.image_ids, seed)
     of_text = np.array([fold_of[name] for name in texts])
@@ -133,13 +128,7 @@ def folds(images: Sequence[str], seed: int) -> dict[str, int]:
 
 
 def likelihood_check(data: AuditSet, scores: Scores, model: str) -> Check:
-    """Whether captions are likelier than their negatives; a tie counts half.
-
-    Args:
-        data: the set.
-        scores: log probability per token or word.
-        model: what gave it.
-    """
+    """Whether captions are likelier than their negatives; a tie counts half."""
     change = scores[0] - scores[1]
     known = np.isfinite(change)
     signs = signs_of(scores[0][known], scores[1][known])

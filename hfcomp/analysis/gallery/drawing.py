@@ -46,12 +46,7 @@ def negative_facts(row: Mapping[str, Any], place: int) -> str:
 
 
 def other_facts(row: Mapping[str, Any], columns: Sequence[str]) -> list[tuple[str, str]]:
-    """The row's other columns, such as concepts, groups and levels, as names and values, without empty ones.
-
-    Args:
-        row: in the column contract.
-        columns: the row's columns that are no images.
-    """
+    """The row's other columns, such as concepts, groups and levels, as names and values, without empty ones."""
     shown = (name for name in columns if name not in _SHOWN_ELSEWHERE + _OFFSETS)
     found = ((name, _text(row[name])) for name in shown)
     return [(name, value) for name, value in found if value]

@@ -57,11 +57,6 @@ class Pictures:
 def make_pictures(shown: ShownRows, side: int, *, progress: bool = False) -> Pictures:
     """Decodes and shrinks the images of all rows that are shown.
 
-    Args:
-        shown: the rows.
-        side: pixels of the longer side of a picture.
-        progress: whether to show a bar.
-
     Raises:
         ValueError: where none of the images of column `image` can be read, with the first reason.
     """

@@ -115,11 +115,6 @@ def _identity(value: Any) -> Any:
 def choose_rows(whole: Dataset, name: str, options: GalleryOptions) -> ShownRows:
     """The rows that are shown: the first ones, or some that are drawn at random.
 
-    Args:
-        whole: of `read_set`.
-        name: of the data set, for errors.
-        options: how many, and the seed.
-
     Raises:
         ValueError: for a set without rows, or without a column of images or captions.
     """
@@ -150,12 +145,7 @@ def _named(dataset: Dataset) -> Dataset:
 
 
 def row_record(row: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """What a page shows of a row, but for its images and scores.
-
-    Args:
-        row: under the contract's names.
-        number: of the row in the data set.
-    """
+    """What a page shows of a row, but for its images and scores."""
     captions = texts_of(row["caption"])
     caption = captions[0] if captions else None
     texts = {name: value for name, value in row.items() if name not in IMAGES}

@@ -67,11 +67,6 @@ class SetMembers:
 def read_members(folder: Path, *, thumbnails: int, progress: bool = False) -> SetMembers:
     """Reads the parts of a set of `hfcomp build magic`, each file verified.
 
-    Args:
-        folder: of the set.
-        thumbnails: pictures of each concept, the first ones.
-        progress: whether to show a bar.
-
     Raises:
         ValueError: for a set that is not finished or damaged.
     """
@@ -105,14 +100,7 @@ _Nodes = dict[tuple[int, str], list[str]]
 
 
 def concepts_page(hierarchy: Hierarchy, members: SetMembers, tables: Sequence[Table], *, title: str) -> str:
-    """The page, the same text for the same set.
-
-    Args:
-        hierarchy: of the set.
-        members: of its concepts.
-        tables: that stand above the tree.
-        title: of the page.
-    """
+    """The page, the same text for the same set."""
     pictures = {
         one.name: members.concepts[one.name].pictures for one in hierarchy.concepts if one.name in members.concepts
     }

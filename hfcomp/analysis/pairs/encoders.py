@@ -52,10 +52,6 @@ Source: `model2layers` and `rescale_baseline/en` of github.com/Tiiiger/bert_scor
 def load_model(place: str, *, needed_by: str) -> nn.Module:
     """A model by Hub id or folder, in eval mode.
 
-    Args:
-        place: Hub id or folder.
-        needed_by: what errors call its use.
-
     Raises:
         ValueError: for a place without a model, damaged weights, or weights that the model needs and the file lacks:
             transformers would make them up at random.
@@ -79,12 +75,6 @@ class ImageEmbedder(EvaluatedModel):
 
     The vector of an image is the class token of the last layer behind its layer norm (`pooler_output` of DINOv2),
     L2-normalised: the usual reading of "DINOScore", and our choice, as the paper does not say.
-
-    Args:
-        place: Hub id or folder.
-        batch_size: images at a time.
-        device: by default a GPU where there is one.
-        cache: stored embeddings.
 
     Raises:
         ValueError: for a place without a model or an image processor.
@@ -117,11 +107,6 @@ class ImageEmbedder(EvaluatedModel):
 
     def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
         """One vector for each distinct image; an image that is `None` gets none.
-
-        Args:
-            images: what `hfcomp.data.images.decode_image` takes.
-            column: what errors call the place of an image, with its row.
-            progress: whether to show a bar.
 
         Raises:
             ValueError: for an image that cannot be read, embeddings that are not finite, or a model without a class
@@ -197,13 +182,7 @@ class BertScore:
         self._prefix = " " if isinstance(self.tokenizer, RobertaTokenizer | GPT2Tokenizer) else ""
 
     def __call__(self, first: Sequence[str], second: Sequence[str], *, progress: bool = False) -> NDArray[np.float64]:
-        """`[n]`: F1 of each pair; symmetric, since no idf weights distinguish a reference.
-
-        Args:
-            first: n texts.
-            second: n texts.
-            progress: whether to show a bar.
-        """
+        """`[n]`: F1 of each pair; symmetric, since no idf weights distinguish a reference."""
         ids = [self._ids(text) for text in (*first, *second)]
         number = len(first)
         scores = np.full(number, np.nan)

@@ -44,13 +44,7 @@ TRIES = 10
 
 
 def pair_figures(sets: Mapping[str, ScoredSet], found: Mapping[str, Any], share: float) -> Iterator[Figure]:
-    """The figures that have something to show, of the first dual encoder.
-
-    Args:
-        sets: Sets with their numbers, by name.
-        found: The `contents` of their results.
-        share: Share of a set's rated pairs in each fit of a curve.
-    """
+    """The figures that have something to show, of the first dual encoder."""
     model = next((model for one in sets.values() for model in one.models), "")
     fits = (
         f"Curves: robust LOESS, each fit over the nearest {100 * share:.0f} % of a set's rated pairs. Fits are "
@@ -73,13 +67,7 @@ def pair_figures(sets: Mapping[str, ScoredSet], found: Mapping[str, Any], share:
 
 
 def loess_curves(sets: Mapping[str, ScoredSet], share: float, notes: list[str]) -> list[dict[str, Any]]:
-    """Of every set and model, the LOESS curves of cosines and logit gaps against concreteness.
-
-    Args:
-        sets: Sets with their numbers, by name.
-        share: Share of a set's rated pairs in each fit.
-        notes: receives why there are none, where statsmodels is missing.
-    """
+    """Of every set and model, the LOESS curves of cosines and logit gaps against concreteness."""
     found = []
     for name, one in sets.items():
         for model in one.models:
@@ -191,12 +179,6 @@ def gallery_png(sets: Mapping[str, ScoredSet], number: int, seed: int = 0, headi
 
     Where the sets share no image, each shows its own. Only pairs whose images can be read are shown; empty where
     there are none.
-
-    Args:
-        sets: by name.
-        number: of pairs.
-        seed: of the choice.
-        heading: above all.
     """
     chosen = _choose(sets, number, seed)
     pairs = [

@@ -122,13 +122,7 @@ def _facts(one: ScoredSet) -> dict[str, Any]:
 
 
 def pair_report(results: PairResults, found: Mapping[str, Any], folder: Path) -> Callable[..., Report]:
-    """The report, in brief for the terminal or whole; figures are drawn once, and missing libraries noted.
-
-    Args:
-        results: that it is of.
-        found: their `contents`.
-        folder: where the files are.
-    """
+    """The report, in brief for the terminal or whole; figures are drawn once, and missing libraries noted."""
     notes = list(found["notes"])
     pictures = {part.name: part for part in _pictures(results, found, notes)}
     names = list(results.sets)

@@ -89,10 +89,6 @@ class ImageEncoder(Protocol):
 class PairImages:
     """The columns `image` and `negative_image` of a set.
 
-    Args:
-        pairs: the set; a note in it counts images that cannot be read.
-        progress: whether to show bars.
-
     Attributes:
         columns: those that the set has.
     """
@@ -169,14 +165,7 @@ def image_similarity(pairs: PairSet, images: PairImages, encoder: ImageEncoder) 
 
 
 def dual_encoder_scores(pairs: PairSet, images: PairImages, embedder: Embedder, *, progress: bool = False) -> Scores:
-    """All that a dual encoder says of the pairs, as far as there are images.
-
-    Args:
-        pairs: the set; a note in it counts texts that the model cuts.
-        images: of the set.
-        embedder: the model.
-        progress: whether to show bars.
-    """
+    """All that a dual encoder says of the pairs, as far as there are images."""
     items, number = pairs.items, len(pairs.items)
     texts = embedder.index_texts([*items["caption"], *items["negative_caption"]], progress=progress)
     if texts.flagged:
@@ -199,16 +188,7 @@ def dual_encoder_scores(pairs: PairSet, images: PairImages, embedder: Embedder, 
 
 
 def _compare(found: Scores, own: Numbers, other: Numbers, elsewhere: Numbers, wrong: Numbers, scale: float) -> None:
-    """What needs a negative image.
-
-    Args:
-        found: that receives it.
-        own: `[n]`, cosines of caption and image.
-        other: of negative caption and image.
-        elsewhere: of caption and negative image.
-        wrong: of negative caption and negative image.
-        scale: from a cosine to a logit.
-    """
+    """What needs a negative image."""
     found.values |= {CAPTION_WRONG_IMAGE: elsewhere, WRONG_PAIR: wrong, "T2I logit gap": scale * (own - elsewhere)}
     found.judge("T2I accuracy", (own, elsewhere))
     images, captions = ((own, other), (wrong, elsewhere)), ((own, elsewhere), (wrong, other))

@@ -127,13 +127,7 @@ class ScoredSet:
 
 
 class Summary:
-    """The numbers of sets that are compared, from draws of images that all of them share.
-
-    Args:
-        sets: by name.
-        seed: of the draws.
-        progress: whether to show bars.
-    """
+    """The numbers of sets that are compared, from draws of images that all of them share."""
 
     def __init__(self, sets: Mapping[str, ScoredSet], *, seed: int = 0, progress: bool = False) -> None:
         self.sets = sets

@@ -49,13 +49,7 @@ def shows_errors(repeats: str = "") -> Callable[[Callable[..., Updates]], Callab
 
 
 class AnnotateTab:
-    """What happens in the tab. Each handler takes the session, the request, and the values of the fields.
-
-    Args:
-        studio: does the work.
-        layout: the components.
-        uploads: of all pages.
-    """
+    """What happens in the tab. Each handler takes the session, the request, and the values of the fields."""
 
     def __init__(self, studio: Studio, layout: Annotating, uploads: Uploads) -> None:
         self.studio, self.at, self.uploads = studio, layout, uploads

@@ -60,13 +60,7 @@ ANSWERS = {
 
 
 class Refused(Exception):
-    """A request that is not served.
-
-    Args:
-        status: HTTP status of the answer.
-        text: of the answer, in one line.
-        headers: of the answer.
-    """
+    """A request that is not served."""
 
     def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(text)

@@ -102,12 +102,7 @@ def _shows_errors(handler: Callable[..., Updates]) -> Callable[..., Updates]:
 
 
 class ReviewTab:
-    """What happens in the tab.
-
-    Args:
-        studio: of the items.
-        layout: the components.
-    """
+    """What happens in the tab."""
 
     def __init__(self, studio: Studio, layout: Reviewing) -> None:
         self.studio, self.at = studio, layout

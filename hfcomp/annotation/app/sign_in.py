@@ -53,11 +53,7 @@ class SignedIn:
 
 
 class Throttle:
-    """Says when a client may try the next password.
-
-    Args:
-        clock: seconds.
-    """
+    """Says when a client may try the next password."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -94,15 +90,7 @@ class Throttle:
 
 
 class Door:
-    """Lets people in.
-
-    Args:
-        passwords: of the people.
-        title: of the page.
-        cookie: name of the cookie.
-        log: takes a line about each attempt.
-        clock: seconds.
-    """
+    """Lets people in."""
 
     def __init__(
         self,

@@ -52,10 +52,6 @@ class _Kept:
 class Uploads:
     """The uploads of all pages.
 
-    Args:
-        folder: for the files; the server's own.
-        clock: seconds.
-
     Attributes:
         folder: for the files.
         slots: those of the uploads under way.
@@ -121,10 +117,6 @@ class Uploads:
 
 class Upload:
     """An upload under way.
-
-    Args:
-        uploads: that it belongs to.
-        session: that sends it.
 
     Attributes:
         refusal: why it is refused; empty otherwise.
