@@ -31,7 +31,7 @@ DRAWN = "scenes of the sandbox all look alike: only equal pixels count"
 def duplicate_images(
     data: AuditSet, examples: int = 0, *, folder: Path | None = None, progress: bool = False
 ) -> Check:
-    """Images that are a copy of an image with another id: equal pixels, or the same look as the overlap guard has it."""
+    """Images that are a copy of an image with another id: equal pixels, or alike as the overlap guard has it."""
     rows = data.first_rows
     if not rows:
         return unchecked("duplicate_images", NO_IMAGES)

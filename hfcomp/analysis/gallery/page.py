@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from datasets import Dataset, Image
@@ -21,8 +20,7 @@ from hfcomp.data.known_names import parse_column_names
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import UrlAccess, url_access
 from hfcomp.evaluation.encoding.damaged import THREADS
-from hfcomp.reporting.pages.markup import table_html, text_html
-from hfcomp.reporting.pages.page import LIST_SCRIPT, LIST_STYLE, render_page
+from hfcomp.reporting.pages.page import LIST_SCRIPT, LIST_STYLE, fill, render_page
 from hfcomp.reporting.pages.thumbnails import Cell, Thumbnail, Thumbnails, mask_overlay, thumbnail
 from hfcomp.writing import check_free_file, write_text
 
@@ -182,11 +180,8 @@ def gallery_page(
         {**record, "id": own_id, **images, "scores": [one.rows[place] for one in models] or None}
         for place, (record, own_id, images) in enumerate(zip(records, pictures.ids, pictures.rows, strict=True))
     ]
-    body = Template((_FILES / "gallery.html").read_text("utf-8")).substitute(
-        about=text_html(_about(place, shown, options)),
-        notes=f'<ul class="notes">{"".join(f"<li>{text_html(note)}</li>" for note in notes)}</ul>' if notes else "",
-        tables="\n".join(map(table_html, score_tables(models))),
-    )
+    about = _about(place, shown, options)
+    body = fill(_FILES / "gallery.html", about=about, notes=notes, tables=score_tables(models))
     return render_page(
         f"Gallery of {Path(place).name}",
         body,

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
-from string import Template
+from typing import Any
 
 from tqdm.auto import tqdm
 
@@ -20,8 +19,8 @@ from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.generation.magic.graph.file import read_hierarchy
 from hfcomp.generation.magic.graph.hierarchy import Concept, Hierarchy
 from hfcomp.generation.magic.graph.tables import hierarchy_tables
-from hfcomp.reporting.pages.markup import table_html, text_html
-from hfcomp.reporting.pages.page import render_page
+from hfcomp.reporting.format import counted
+from hfcomp.reporting.pages.page import fill, render_page
 from hfcomp.reporting.pages.thumbnails import thumbnail
 from hfcomp.reporting.report import Report, Section, Table
 from hfcomp.reporting.saving import render_markdown
@@ -104,13 +103,10 @@ def concepts_page(hierarchy: Hierarchy, members: SetMembers, tables: Sequence[Ta
     pictures = {
         one.name: members.concepts[one.name].pictures for one in hierarchy.concepts if one.name in members.concepts
     }
-    parts = {
-        "tables": "\n".join(map(table_html, tables)),
-        "tree": _Tree(hierarchy, members.concepts).html(),
-    }
+    tree = _Tree(hierarchy, members.concepts).nodes()
     return render_page(
         title,
-        Template((_FILES / "page.html").read_text("utf-8")).substitute(parts),
+        fill(_FILES / "page.html", tables=tables, tree=tree),
         styles=[_FILES / "page.css"],
         scripts=[_FILES / "page.js"],
         data={"pictures": pictures},
@@ -134,51 +130,35 @@ class _Tree:
                 self._links[level + 1, other].append(name)
         self._top = [one.name for one in hierarchy.nodes if one.level == 4]
 
-    def html(self) -> str:
-        return "\n".join(self._node(4, name) for name in self._top)
+    def nodes(self) -> list[dict[str, Any]]:
+        """The nodes of level 4 as the template shows them, with those below inside."""
+        return [self._node(4, name) for name in self._top]
 
-    def _node(self, level: int, name: str) -> str:
+    def _node(self, level: int, name: str) -> dict[str, Any]:
         if level == 1:
             return self._leaf(self._concepts[name])
         concepts = self._leaves(level, name)
         images = sum(self._concepts[one].images for one in concepts)
-        inside = "\n".join(self._node(level - 1, one) for one in self._below[level, name])
-        links = ", ".join(self._link(one) if level == 2 else text_html(one) for one in self._links[level, name])
-        also = f'<p class="also">Also: {links}</p>' if links else ""
-        counts = f"{len(concepts):,} concept{'s' * (len(concepts) != 1)}, {images:,} images"
-        return f"<details{_data(level, name)}>{_summary(level, name, counts)}{also}{inside}</details>"
+        return {
+            **{"level": level, "name": name, "names": name, "id": None, "unseen": False},
+            "counts": f"{counted(len(concepts), 'concept')}, {images:,} images",
+            "also": [(one, self._ids.get(one) if level == 2 else None) for one in self._links[level, name]],
+            "inside": [self._node(level - 1, one) for one in self._below[level, name]],
+        }
 
     def _leaves(self, level: int, name: str) -> list[str]:
         below = self._below[level, name]
         return below if level == 2 else [leaf for one in below for leaf in self._leaves(level - 1, one)]
 
-    def _leaf(self, concept: Concept) -> str:
+    def _leaf(self, concept: Concept) -> dict[str, Any]:
         own = self._members.get(concept.name, _NO_ROWS)
-        counts = f"{concept.images:,} images, {own.rows['train']:,} train and {own.rows['test']:,} test rows"
-        unseen = ' <span class="mark">unseen by concept</span>' if concept.unseen else ""
         pairs = zip(concept.hard_negatives, concept.similarities, strict=True)
-        rivals = "".join(f"<li>{self._link(name)} <small>{cosine:.3f}</small></li>" for name, cosine in pairs)
-        parts = [
-            f'<div class="pictures" data-name="{escape(concept.name)}"></div>' if own.pictures else "",
-            "".join(f"<q>{text_html(text)}</q> " for text in own.captions),
-            f"<p>Hard negatives, the nearest first:</p><ol>{rivals}</ol>" if rivals else "<p>No hard negative.</p>",
-            f"<p>Merged: {', '.join(map(text_html, concept.merged))}</p>" if concept.merged else "",
-        ]
-        known = " ".join((concept.name, *concept.merged))
-        head = _summary(1, concept.name, counts, unseen)
-        return f'<details id="{self._ids[concept.name]}"{_data(1, known)}>{head}{"".join(parts)}</details>'
-
-    def _link(self, name: str) -> str:
-        place = self._ids.get(name)
-        return f'<a href="#{place}">{text_html(name)}</a>' if place else text_html(name)
-
-
-def _data(level: int, names: str) -> str:
-    return f' data-level="{level}" data-names="{escape(names.casefold())}"'
-
-
-def _summary(level: int, name: str, counts: str, mark: str = "") -> str:
-    return f"<summary><b>{text_html(name)}</b>{mark} <small>level {level}: {counts}</small></summary>"
+        return {
+            **{"level": 1, "name": concept.name, "names": " ".join((concept.name, *concept.merged))},
+            **{"id": self._ids[concept.name], "unseen": concept.unseen, "merged": concept.merged, "rows": own},
+            "counts": f"{concept.images:,} images, {own.rows['train']:,} train and {own.rows['test']:,} test rows",
+            "hard_negatives": [(name, self._ids.get(name), f"{cosine:.3f}") for name, cosine in pairs],
+        }
 
 
 PAGE, REPORT = "concepts.html", "report.md"
