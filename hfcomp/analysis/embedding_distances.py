@@ -92,6 +92,7 @@ def select_rows(rows: Dataset, wanted: int, source: str) -> HeldOutRows:
             f"embeddings: none of the {len(rows):,} rows of {source} has an image, a caption and a negative caption. "
             "Choose another evaluation_split or evaluation_dataset, or leave embeddings out of the sweep's file."
         )
+    # clusters of the bootstrap: rows of one photograph are not independent
     names = photographs_or_rows(rows.select([*chosen]))
     captions, own = [captions[row] for row in chosen], [negatives[row] for row in chosen]
     digest = hashlib.sha256(repr((names, captions, own)).encode() + b"".join(chosen.values()))

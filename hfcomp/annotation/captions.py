@@ -100,6 +100,7 @@ def proposed_caption(caption: str, concept: str, prompt: str) -> str:
     ]
     if not choices:
         return caption
+    # the phrase that shares most words with the prompt is the one that was painted
     match, word = max(choices, key=lambda choice: len(words & {*mask_prompt(caption, choice[0]).casefold().split()}))
     return replace_keyword(caption, match, word, EXTENDED)
 

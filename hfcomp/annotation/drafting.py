@@ -178,6 +178,7 @@ class _Drafter:
         return [name for name in found if name not in left]
 
     def _try(self, item: Item, first: Proposal | Refused) -> None:
+        # a person may have been given the item since the list of open items was made
         if not self._project.decisions.take(AUTOMATIC, item.id):
             return
         try:
@@ -221,6 +222,7 @@ class _Drafter:
         self._set_aside(item, reasons)
 
     def _submit(self, item: Item, proposal: Proposal, found: Draft, reasons: list[str]) -> None:
+        # painting takes longer than a lease, and whoever holds the item now goes first
         if not self._project.decisions.renew(AUTOMATIC, item.id):
             self._log(f"{item.id}: somebody else was given it meanwhile, so its draft was not saved")
             return
@@ -239,6 +241,7 @@ class _Drafter:
             quality="okay",
         )
         self._project.decisions.submit(AUTOMATIC, item.id, edit)
+        # logged once the decision is on disk; a kill in between repeats nothing, since the item is no longer open
         self._tried.append(item.id, "submitted", before=reasons, **found.margins)
         self.drafts.submitted += 1
 

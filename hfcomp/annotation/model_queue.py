@@ -69,6 +69,7 @@ class ModelQueue:
         key = (name, prompt)
         with self._lock:
             found = self._heats.get(key)
+            # a failed segmentation is not cached: the next request tries the model again
             if found is None or found.cancelled() or (found.done() and found.exception() is not None):
                 found = self._submit("segmentation", lambda model: model.heat(read(), prompt))
                 self._heats[key] = found

@@ -181,6 +181,7 @@ def decided(
         reason: what a reader has to know of the number.
         more: further attributes.
     """
+    # a rule that is mostly wrong gives the answer away too: whoever knows it says the opposite
     is_reversed = either_way and bool(signs.sum() < 0)
     words = " ".join(filter(None, (REVERSED if is_reversed else "", reason)))
     found = share(name, (1 - signs if is_reversed else 1 + signs) / 2, images, bootstrap, reason=words, **more)
@@ -214,6 +215,7 @@ def by_chance(
             for start in range(0, DRAWS, rows)
         ]
     )
+    # a tie adds 0 to the sum of signs, so half a pair to the percentage
     values = 50 + 50 * (np.abs(totals) if either_way else totals) / len(signs)
     return _chance(values.max(axis=1)), [_chance(column) for column in values.T]
 
@@ -243,6 +245,7 @@ class Limit:
         check = checks[self.name]
         if check.value is None:
             return f"{self.name} was not checked: {check.reason}"
+        # a limit below what chance reaches on so few pairs would fail clean sets
         if check.value > self.most and not self.within_chance(checks):
             chance = (
                 "" if math.isnan(check.chance) else f" (by chance {check.chance:.1f}, at most {check.chance_high:.1f})"

@@ -109,6 +109,7 @@ def overlap(
             notes.append(f"{benchmark.name} is not compared: {error.reason}")
             continue
         one = find_overlap(compared, scored, columns=("image",), folder=folder, progress=progress)
+        # only the first row of an image was compared; all rows of that image count
         ids = {data.image_ids[rows[place]] for place in one.rows.tolist()}
         own_rows = np.array([name in ids for name in data.image_ids], dtype=bool) & data.has_image
         found |= own_rows

@@ -63,6 +63,7 @@ def probe(name: str, features: Any, images: Sequence[str], data: AuditSet, seed:
         return unchecked(name, f"{len(set(images))} images are too few for {FOLDS} folds: it takes {FEWEST}")
     fold_of = folds(images, seed)
     of_pair = np.array([fold_of[one] for one in images])
+    # a caption and its negative share most words: in different folds, the probe would learn the pair and not the rule
     of_row = np.concatenate([of_pair, of_pair])
     labels = np.repeat([1, 0], number)
     scores = np.zeros(2 * number)

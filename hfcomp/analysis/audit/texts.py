@@ -58,6 +58,7 @@ def rule_checks(data: AuditSet, scores: Mapping[str, Scores], note: str) -> list
         decided(name, own, images, data.bootstrap, chance=chance, either_way=True, reason=notes[name])
         for (name, own), chance in zip(signs.items(), of_each, strict=True)
     ]
+    # the best of several rules is above 50 % on clean data as well: its chance is that of the best, `of_best`
     best = max(checks, key=lambda check: check.value or 0.0)
     tables = [_of_rules(checks), *_by_kind(data, checks, signs)]
     about = (
@@ -108,6 +109,7 @@ def bigram_scores(pairs: pd.DataFrame, model: BigramModel) -> dict[str, Scores]:
 def own_bigram_scores(data: AuditSet, seed: int) -> dict[str, Scores]:
     """The scores of pairs under a model of the set's own captions of other images."""
     counted, texts = CountedCaptions(data.texts["text"]), data.texts["image_id"].to_numpy()
+    # a caption of the same image would make its own pair likelier, so counts come from the folds of other images
     fold_of = folds(data.image_ids, seed)
     of_text = np.array([fold_of[name] for name in texts])
     of_pair = np.array([fold_of[name] for name in data.pairs["image_id"]])
@@ -226,9 +228,11 @@ def near_duplicate_texts(texts: pd.DataFrame, examples: int = 0) -> Check:
     cut: dict[tuple[Words, int], list[int]] = defaultdict(list)
     for place, words in enumerate(_words(texts)):
         whole[words].append(place)
+        # the place of the gap belongs to the key: "a b c" without b and "a c b" without b are different neighbors
         for at in range(len(words)):
             cut[words[:at] + words[at + 1 :], at].append(place)
     by_cut: dict[Words, list[int]] = defaultdict(list)
+    # a text that another one becomes by leaving out a word: the shorter text is whole, the longer one cut
     for (words, _), places in cut.items():
         if words in whole:
             by_cut[words] += places

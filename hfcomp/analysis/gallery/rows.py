@@ -108,6 +108,7 @@ def _identity(value: Any) -> Any:
         return value
     if value["bytes"] is not None:
         return hashlib.sha256(value["bytes"]).hexdigest()
+    # a file's name and size: reading every image of a large set for its hash would take minutes
     path = value["path"]
     return [path and Path(path).name, os.path.getsize(path) if path and os.path.isfile(path) else None]
 

@@ -186,6 +186,7 @@ class BertScore:
         ids = [self._ids(text) for text in (*first, *second)]
         number = len(first)
         scores = np.full(number, np.nan)
+        # batches by length: padding to the longest text would cost most of the time
         longest = [max(len(ids[row]), len(ids[number + row])) for row in range(number)]
         with tqdm(total=number, desc=TEXT_MODEL, disable=not progress, leave=False) as bar:
             for rows in length_sorted_batches(longest, self.batch_size):
@@ -238,6 +239,7 @@ def greedy_f1(first: Tokens, second: Tokens) -> torch.Tensor:
         0 for a pair of which one side has no words.
     """
     cosines = first.vectors @ second.vectors.transpose(1, 2)
+    # padding must never be the nearest token
     cosines = cosines.masked_fill(~(first.there[:, :, None] & second.there[:, None, :]), -torch.inf)
     means = [
         torch.where(side.words, cosines.amax(axis), 0.0).sum(1) / side.words.sum(1).clamp(min=1)

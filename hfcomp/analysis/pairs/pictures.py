@@ -107,6 +107,7 @@ def loess(
         raise ImportError("the LOESS curve needs statsmodels: pip install 'hfcomp[plots]'") from error
     if len(across) < FEWEST_PAIRS or len(np.unique(across)) < FEWEST_VALUES:
         return np.zeros(0), np.zeros(0)
+    # ratings repeat: fits within one step of each other are interpolated, which keeps the time linear in the pairs
     width = float(np.ptp(across))
     with np.errstate(invalid="ignore", divide="ignore"):  # a fit of equal values is NaN, and left out
         fitted = lowess(up, across, frac=share, delta=STEP * width, return_sorted=True)
@@ -209,6 +210,7 @@ def _choose(sets: Mapping[str, ScoredSet], number: int, seed: int) -> dict[str, 
     tables = {
         name: one.pairs.items.drop_duplicates("image_id").set_index("image_id")["row"] for name, one in sets.items()
     }
+    # sorted, so the choice depends on the seed and not on the order of a set's rows
     shared = sorted(set.intersection(*(set(table.index) for table in tables.values())))
     generator, wanted = np.random.default_rng(seed), max(1, number // len(sets))
     shows = {name: _looks(one) for name, one in sets.items()}

@@ -43,6 +43,7 @@ class Scores:
             comparisons: the cosines that have to be higher, and those that have to be lower.
         """
         outcome = all_higher(*comparisons)
+        # a comparison with NaN is false, which would count a missing image as a wrong answer
         known = np.logical_and.reduce([np.isfinite(high + low) for high, low in comparisons])
         self.values[name] = np.where(known, outcome.correct.astype(float), np.nan)
         self.ties[name] = outcome.tie
@@ -65,6 +66,7 @@ def words_of(text: str) -> list[str]:
 
 def word_edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
     """The fewest insertions, deletions and replacements of words from one text to the other (Levenshtein)."""
+    # most negatives differ in one place: equal words at both ends are skipped, which leaves a tiny table
     start, ends = 0, [len(first), len(second)]
     while start < min(ends) and first[start] == second[start]:
         start += 1

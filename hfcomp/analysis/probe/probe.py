@@ -101,6 +101,7 @@ def _load_pairs(dataset: str, options: ProbeOptions) -> PairSet:
 def _draw(pairs: PairSet, options: ProbeOptions) -> PairSet:
     """Pairs with the first negative of their row, one of each photograph, in random order."""
     first = pairs.items[pairs.items["place"] == 0]
+    # drawn before rows of one photograph are dropped, so each of its pairs is equally likely to stay
     order = np.random.default_rng(options.seed).permutation(len(first))
     drawn = first.iloc[order].drop_duplicates("image_id")
     if len(drawn) < len(first):

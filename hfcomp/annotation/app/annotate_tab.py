@@ -29,7 +29,7 @@ OUTDATED = "The mask or the prompt was changed after these candidates were paint
 
 
 def shows_errors(repeats: str = "") -> Callable[[Callable[..., Updates]], Callable[..., Updates]]:
-    """A handler whose errors become a message in the page; nothing else in it changes.
+    """A handler of a tab whose errors become a message in the page, by the tab's `failure`; nothing else changes.
 
     Args:
         repeats: what the retry button repeats after a model or the disk failed.
@@ -37,7 +37,7 @@ def shows_errors(repeats: str = "") -> Callable[[Callable[..., Updates]], Callab
 
     def decorate(handler: Callable[..., Updates]) -> Callable[..., Updates]:
         @wraps(handler)
-        def run(self: AnnotateTab, session: Session, request: gr.Request, *rest: Any) -> Updates:
+        def run(self: Any, session: Session, request: gr.Request, *rest: Any) -> Updates:
             try:
                 return handler(self, session, request, *rest)
             except ERRORS as error:

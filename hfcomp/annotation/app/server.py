@@ -41,6 +41,7 @@ def own_cache() -> Iterator[Path]:
     before = os.environ.get(VARIABLE)
     parent = Path(before or tempfile.gettempdir())
     parent.mkdir(parents=True, exist_ok=True)
+    # a server that was killed could not remove its own folder
     remove_left(parent)
     folder = parent.resolve() / f"{PREFIX}{secrets.token_hex(8)}"
     folder.mkdir(mode=0o700)

@@ -65,9 +65,11 @@ class Throttle:
         now = self._clock()
         number, last = self._failures.get(_group(client), (0, now))
         if number > FREE_FAILURES and now - last < FORGOTTEN:
+            # doubles with each failure, counted from the last one
             left = last + min(2.0 ** (number - FREE_FAILURES - 1), LONGEST_WAIT) - now
             if left > 0:
                 return left
+        # a token bucket shared by all clients: guesses from many addresses are slowed down as well
         self._checks = min(CHECKS_AT_ONCE, self._checks + CHECKS_A_SECOND * (now - self._filled))
         self._filled = now
         if self._checks < 1:

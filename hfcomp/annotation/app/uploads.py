@@ -85,6 +85,7 @@ class Uploads:
 
     def keep(self, session: str, content: bytes) -> Path:
         """Writes a file that a session sent, once: an editor sends the same ones with each event."""
+        # named by session and content: nobody can guess the file of another session, and a repeated upload is one file
         name = hmac.new(self._secret, session.encode() + b"\0" + content, hashlib.sha256).hexdigest()
         path = self.folder / f"{name}.image"
         if not path.exists():
