@@ -12,8 +12,7 @@ from PIL import Image
 
 from hfcomp.annotation.app import markup
 from hfcomp.annotation.app.annotate_layout import Annotating
-from hfcomp.annotation.app.markup import image_file
-from hfcomp.annotation.app.sessions import Session, acting_person
+from hfcomp.annotation.app.sessions import Session, acting_person, image_file
 from hfcomp.annotation.app.uploads import Uploads, strokes
 from hfcomp.annotation.captions import proposed_caption
 from hfcomp.annotation.model_queue import ModelError

@@ -1,37 +1,13 @@
-"""Pieces of HTML and images for the page. Every text is escaped: captions, names and errors come from elsewhere."""
+"""Pieces of HTML for the page. Every text goes through `text_html`: captions, names and errors come from elsewhere."""
 
 from __future__ import annotations
 
-import hashlib
-import io
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Literal
-
-from gradio.utils import get_upload_folder
-from PIL import Image
 
 from hfcomp.annotation.captions import editable_keywords, keywords_of
 from hfcomp.data.annotations.records import Item
 from hfcomp.reporting.pages.markup import difference_html, table_html, text_html
 from hfcomp.reporting.report import Lines, Report, Table
-from hfcomp.writing import write_bytes
-
-
-def image_file(image: Image.Image, kind: Literal["jpeg", "png"] = "jpeg") -> str:
-    """The file of an image in the folder that the page serves, written whole and once.
-
-    Gradio would write an equal image again over its file, which a browser may be reading.
-    """
-    stream = io.BytesIO()
-    image.save(stream, kind)
-    content = stream.getvalue()
-    path = Path(get_upload_folder()) / "shown" / f"{hashlib.sha256(content).hexdigest()}.{kind}"
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, content)
-    return str(path)
-
 
 SHORTCUTS: dict[str, tuple[tuple[str, str], ...]] = {
     "Annotate": (

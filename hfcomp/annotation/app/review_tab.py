@@ -9,8 +9,7 @@ import gradio as gr
 
 from hfcomp.annotation.app import markup
 from hfcomp.annotation.app.annotate_tab import Updates, shows_errors
-from hfcomp.annotation.app.markup import image_file
-from hfcomp.annotation.app.sessions import Session, acting_person
+from hfcomp.annotation.app.sessions import Session, acting_person, image_file
 from hfcomp.annotation.studio import Studio
 from hfcomp.data.annotations.masks import outline, read_mask
 from hfcomp.data.annotations.records import QUALITIES, Edit, Item
