@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from hfcomp.data.annotations.decisions import Decisions
-from hfcomp.data.annotations.records import Edit, Item
+from hfcomp.data.annotations.entries import Edit, Item
 
 TARGET_MS, SLOWEST = 5, 2
 

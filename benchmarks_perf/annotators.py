@@ -27,7 +27,7 @@ import httpx
 import numpy as np
 from PIL import Image
 
-from hfcomp.data.annotations.records import Item
+from hfcomp.data.annotations.entries import Item
 
 SKIPPED, PHOTOS, SIDES = 0.2, 40, (480, 360)
 READY_SECONDS = 2.0

@@ -41,10 +41,10 @@ def read_items(data: Path, number: int):
     if number:
         from dataclasses import replace
 
-        from hfcomp.evaluation.encoding.cells import PooledImages
+        from hfcomp.evaluation.cells import pick_cells
 
         rows = np.linspace(0, len(items.rows) - 1, number).astype(int)
-        images = {"image": PooledImages(items.images["image"], rows)}
+        images = {"image": pick_cells(items.images["image"], rows)}
         items = replace(items, rows=items.rows.select(rows), images=images)
     return benchmark, items
 

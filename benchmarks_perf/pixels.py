@@ -37,9 +37,7 @@ from transformers import CLIPImageProcessor, CLIPImageProcessorPil
 from transformers.utils import is_torchvision_available
 
 from hfcomp.data.pixels import PixelTransform
-from hfcomp.data.pixels.keys import ImageKeys
-from hfcomp.data.pixels.reading import ImageReader
-from hfcomp.data.pixels.store import PixelStore
+from hfcomp.data.pixels.store import ImageKeys, ImageReader, PixelStore
 from hfcomp.data.pixels.store_writer import StoreWriter
 
 BATCH = 32

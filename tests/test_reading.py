@@ -9,9 +9,8 @@ import time
 
 import pytest
 
-from hfcomp.data.formats.caption_files import read_captions
-from hfcomp.data.formats.caption_readers import READERS
-from hfcomp.evaluation.benchmarks.readers.entries import entries, line_entries
+from hfcomp.data.formats.caption_files import READERS, read_captions
+from hfcomp.evaluation.benchmarks.readers.files import entries, line_entries
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.negatives.keywords import read_keyword_table
 from hfcomp.reading import csv_rows, parse_json, read_json, read_yaml

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.cli.build import build_and_report
-from hfcomp.cli.builders import build_and_push
+from hfcomp.cli.publishing import build_and_push
 from hfcomp.errors import one_line_errors
 from hfcomp.generation.inpaintcoco.options import InpaintCocoOptions
 

@@ -37,10 +37,9 @@ from hfcomp.annotation.options import DraftOptions
 from hfcomp.annotation.sandbox_project import annotate_sandbox
 from hfcomp.cli.build import build_and_report
 from hfcomp.cli.factories import Steps, Written, random_model, run_steps, say, train
-from hfcomp.data.annotations.composition import compose
-from hfcomp.data.annotations.masks import above, mask_image
+from hfcomp.data.annotations.entries import AUTOMATIC, QUALITIES, Edit, Item
+from hfcomp.data.annotations.masks import above, compose, mask_image
 from hfcomp.data.annotations.project import Project
-from hfcomp.data.annotations.records import AUTOMATIC, QUALITIES, Edit, Item
 from hfcomp.errors import one_line_errors
 from hfcomp.evaluation.benchmarks.papers.inpaintcoco import INPAINTCOCO
 from hfcomp.evaluation.benchmarks.sandbox import sandbox_benchmarks

@@ -19,7 +19,8 @@ from PIL import Image
 from hfcomp.data.image_ids import photographs_or_rows
 from hfcomp.data.images import decode_image
 from hfcomp.data.loading import undecoded
-from hfcomp.evaluation.encoding.content import image_key
+from hfcomp.data.pair_table import texts_of
+from hfcomp.evaluation.cells import image_key
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.losses import perturb_image
 from hfcomp.metrics.choice import pair_scores
@@ -82,7 +83,7 @@ def select_rows(rows: Dataset, wanted: int, source: str) -> HeldOutRows:
         ValueError: when no row has all three, or for an image that cannot be read.
     """
     captions = rows["caption"][:]
-    negatives = [[text for text in texts or [] if text and text.strip()] for texts in rows["negative_captions"]]
+    negatives = [texts_of(texts) for texts in rows["negative_captions"]]
     usable = [row for row, text in enumerate(captions) if text and text.strip() and negatives[row]]
     cells = undecoded(rows)["image"]
     keys = ((row, image_key(cells[row], f"embeddings: column 'image', row {row}")) for row in usable)

@@ -14,8 +14,8 @@ from hfcomp.reporting.format import with_interval
 from hfcomp.reporting.lines import Line, counts
 from hfcomp.reporting.report import Lines, Table
 from hfcomp.statistics.measures import COMPOSITION, GENERAL, Measure
-from hfcomp.statistics.multiplicity import adjust
 from hfcomp.statistics.outcomes import Outcomes
+from hfcomp.statistics.significance import adjust
 from hfcomp.statistics.summary import BASE, summarize
 
 PLAIN = "plain"

@@ -20,10 +20,10 @@ from hfcomp.analysis.level_figure import draw_levels, lines_by_level
 from hfcomp.evaluation.benchmarks.sandbox import SandboxData
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.identity import identity
-from hfcomp.evaluation.encoding.models import named_models, open_embedder
 from hfcomp.evaluation.engine import select_rows, validate
 from hfcomp.evaluation.evaluation_results import EvaluationResults, write_evaluation
 from hfcomp.evaluation.evaluator import Evaluator, Loaded
+from hfcomp.evaluation.models import named_models, open_embedder
 from hfcomp.evaluation.protocols.level_choice import LEVELS, Count, LevelChoice
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailable

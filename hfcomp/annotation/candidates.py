@@ -13,13 +13,12 @@ from tqdm.auto import tqdm
 
 from hfcomp.annotation.captions import editable_keywords
 from hfcomp.annotation.options import CandidateOptions
+from hfcomp.data.annotations.entries import Item
 from hfcomp.data.annotations.project import Project
-from hfcomp.data.annotations.records import Item
 from hfcomp.data.image_ids import IMAGE_ID, image_key
 from hfcomp.data.images import decode_image
-from hfcomp.data.licenses import LICENSE, allows_adaptation
 from hfcomp.data.loading import undecoded
-from hfcomp.data.publishing import without_local_paths
+from hfcomp.data.publishing import LICENSE, allows_adaptation, without_local_paths
 from hfcomp.data.urls import UrlAccess, current_access, open_named, url_access
 from hfcomp.generation.cards import source_license
 from hfcomp.generation.local_files import check_local_files

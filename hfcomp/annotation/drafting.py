@@ -24,9 +24,9 @@ from hfcomp.annotation.edits import (
 )
 from hfcomp.annotation.models import load_inpainter, load_segmenter
 from hfcomp.annotation.options import DraftOptions
+from hfcomp.data.annotations.entries import AUTOMATIC, Edit, Item
 from hfcomp.data.annotations.masks import mask_image
 from hfcomp.data.annotations.project import Project
-from hfcomp.data.annotations.records import AUTOMATIC, Edit, Item
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.identity import identity

@@ -22,9 +22,8 @@ from hfcomp.annotation.captions import (
 )
 from hfcomp.annotation.models import Inpainter, Segmenter
 from hfcomp.annotation.options import DraftOptions
-from hfcomp.data.annotations.composition import compose, is_changed
-from hfcomp.data.annotations.masks import Mask, above, check_mask, enlarge
-from hfcomp.data.annotations.records import Item
+from hfcomp.data.annotations.entries import Item
+from hfcomp.data.annotations.masks import Mask, above, check_mask, compose, enlarge, is_changed
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.generation.images.checks import BLANK, SAFETY_CHECKER, is_blank
 from hfcomp.generation.images.options import ImageOptions

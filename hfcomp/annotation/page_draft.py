@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from hfcomp.annotation.captions import editable_keywords, inpaint_prompt, mask_prompt, proposed_caption, replacements
+from hfcomp.data.annotations.entries import Edit, Item, Quality
 from hfcomp.data.annotations.masks import THRESHOLD
-from hfcomp.data.annotations.records import Edit, Item, Quality
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from hfcomp.data.annotations.people import LONGEST_NAME, person_key, person_name
+from hfcomp.data.annotations.entries import LONGEST_NAME, person_key, person_name
 from hfcomp.reading import parse_json
 from hfcomp.writing import replacing
 

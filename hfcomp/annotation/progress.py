@@ -7,8 +7,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 
 from hfcomp.data.annotations.decisions import Decisions
-from hfcomp.data.annotations.entries import Entry
-from hfcomp.data.annotations.records import STATES
+from hfcomp.data.annotations.entries import STATES, Entry
 from hfcomp.generation.inpaintcoco.agreement import (
     DECISIONS,
     KAPPA,

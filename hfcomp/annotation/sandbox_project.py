@@ -17,14 +17,13 @@ from datasets import Dataset
 
 from hfcomp.annotation.candidates import CandidateOptions, add_candidates
 from hfcomp.annotation.captions import check_caption
-from hfcomp.data.annotations.composition import compose
-from hfcomp.data.annotations.masks import mask_image, read_mask
+from hfcomp.data.annotations.entries import Accepted, Edit, Item
+from hfcomp.data.annotations.masks import compose, mask_image, read_mask
 from hfcomp.data.annotations.project import Project
-from hfcomp.data.annotations.records import Accepted, Edit, Item
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.images import decode_image
-from hfcomp.data.licenses import LICENSE
 from hfcomp.data.loading import undecoded
+from hfcomp.data.publishing import LICENSE
 from hfcomp.sandbox import edited_pairs_set
 from hfcomp.sandbox.scenes import SHAPES
 from hfcomp.writing import replacing

@@ -16,12 +16,19 @@ from PIL import Image
 from hfcomp.annotation.captions import check_caption
 from hfcomp.annotation.model_queue import ModelQueue, Paints, Segments
 from hfcomp.annotation.page_draft import Candidate, PageDraft, Painting, Segmentation, draft_of, first_draft
-from hfcomp.data.annotations.composition import compose, is_changed
-from hfcomp.data.annotations.entries import decode, encode
-from hfcomp.data.annotations.masks import Mask, above, check_mask, enlarge, mask_image, overlay, read_mask
-from hfcomp.data.annotations.people import is_same_person, person_key
+from hfcomp.data.annotations.entries import QUALITIES, Edit, Item, decode, encode, is_same_person, person_key
+from hfcomp.data.annotations.masks import (
+    Mask,
+    above,
+    check_mask,
+    compose,
+    enlarge,
+    is_changed,
+    mask_image,
+    overlay,
+    read_mask,
+)
 from hfcomp.data.annotations.project import Project
-from hfcomp.data.annotations.records import QUALITIES, Edit, Item
 
 CANDIDATES = 3
 """Images to choose from (section A.3)."""

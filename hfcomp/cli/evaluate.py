@@ -96,9 +96,9 @@ def _evaluate(options: dict[str, Any], command: str) -> bool:
     """Whether a benchmark failed for another reason than missing data."""
     from hfcomp.data.known_names import parse_column_names
     from hfcomp.distributed import fail_together
-    from hfcomp.evaluation.encoding.models import named_models
     from hfcomp.evaluation.evaluate import PATIENCE, evaluate
     from hfcomp.evaluation.evaluation_results import FILES, print_evaluation, write_evaluation
+    from hfcomp.evaluation.models import named_models
     from hfcomp.evaluation.spec import parse_folders
     from hfcomp.experiments.session import open_session
     from hfcomp.writing import check_free_folder, locked
@@ -148,9 +148,8 @@ def _write_pairs(path: Path, overwrite: bool, options: Mapping[str, Any]) -> boo
     """Writes the pairs that benchmarks need; whether one could not be read."""
     from hfcomp.data.urls import UrlAccess, url_access
     from hfcomp.evaluation.evaluate import choose_benchmarks, load_benchmarks
-    from hfcomp.evaluation.pairs.pair_files import write_pairs
-    from hfcomp.evaluation.spec import data_folders
-    from hfcomp.evaluation.stored import FAILED
+    from hfcomp.evaluation.score_files import write_pairs
+    from hfcomp.evaluation.spec import FAILED, data_folders
     from hfcomp.writing import check_free_file
 
     if options["models"] or options["scores"]:

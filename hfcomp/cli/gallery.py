@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -55,11 +55,7 @@ def _apply(name: str, marks: Path, output: Path | None, given: dict[str, Any]) -
     done = apply_marks(name, marks, output, given, allow_outside_files=allow, progress=sys.stderr.isatty())
     print(f"{done.read:,} rows read, {done.dropped:,} dropped, {done.written:,} written to {done.folder}")
     print(f"{done.kept:,} of these were marked to be kept, {done.written - done.kept:,} had no mark")
-    _print_others(done.set_aside)
-
-
-def _print_others(set_aside: Mapping[str, int]) -> None:
-    for reason, number in set_aside.items():
+    for reason, number in done.set_aside.items():
         print(f"{number:,} more rows were left out: {reason}")
 
 

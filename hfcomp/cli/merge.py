@@ -31,8 +31,7 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError(f"--{changed[0]} only applies to --sweep. Remove it, or use --sweep instead of --alpha.")
     check_models((base, tuned))
     from hfcomp.evaluation.spec import parse_folders
-    from hfcomp.merging.merge import MODEL_FOLDER, WRITTEN, SweepOptions, merge, merge_by_sweep
-    from hfcomp.merging.models import RECORD_FILE
+    from hfcomp.merging.merge import MODEL_FOLDER, RECORD_FILE, WRITTEN, SweepOptions, merge, merge_by_sweep
     from hfcomp.writing import check_free_folder, locked
 
     if not sweep:

@@ -1,18 +1,21 @@
-"""What the commands that build a set share to push it: `--push_to_hub`, checked before the set is built."""
+"""What `hfcomp build` and the programs of `dataset_builders` share: a set is built and, if asked for, pushed."""
 
 from __future__ import annotations
 
+import argparse
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from hfcomp.cli.options import add_fields
 from hfcomp.generation.options import BuildOptions
 from hfcomp.hub.options import PushOptions
 
 Folders = Path | Mapping[str, Path]
 TARGET = "push_to_hub"
+Build = Callable[[dict[str, Any]], Path | Mapping[str, Path]]
 
 
 @dataclass(kw_only=True)
@@ -92,3 +95,45 @@ def _command(folders: Folders, push: PushOptions) -> str:
     for name in ("revision", "card"):
         words += [f"--{name}", str(getattr(push, name))] if getattr(push, name) else []
     return shlex.join(words)
+
+
+def build_and_push(arguments: Sequence[str], kind: type[BuildOptions], build: Build, *, card: Path) -> None:
+    """Builds by a command line, by default from rows that may be adapted, and pushes to `--push_to_hub`.
+
+    Args:
+        arguments: of the command line.
+        kind: whose fields are the options.
+        build: from the options that are given to the folder of the set, or the folders of several by configuration.
+        card: of the set, unless another is given.
+
+    Raises:
+        ValueError: for options that do not fit; as `hfcomp.generation.build.build_set` and `push_built_sets`.
+    """
+    given = vars(parser(kind).parse_args(arguments))
+    push = take_push(given, kind, card)
+    options = given if _has_any_license(kind) else {"only_adaptable": True, **given}
+    built_and_pushed(lambda: build(options), push)
+
+
+def parser(kind: type[BuildOptions]) -> argparse.ArgumentParser:
+    """The command line of a builder."""
+    found = argparse.ArgumentParser(
+        description=(kind.__doc__ or "").partition("\n")[0], allow_abbrev=False, argument_default=argparse.SUPPRESS
+    )
+    words = (
+        "also rows whose licence allows no adaptation or is unknown, which --only_adaptable, the default, leaves out"
+    )
+    either = found.add_mutually_exclusive_group()
+    if not _has_any_license(kind):
+        either.add_argument("--any_license", dest="only_adaptable", action="store_const", const=False, help=words)
+    add_fields(found, PublishOptions)
+    add_fields(found, kind)
+    for action in found._actions:
+        if "--only_adaptable" in action.option_strings:
+            either._group_actions.append(action)
+    return found
+
+
+def _has_any_license(kind: type[BuildOptions]) -> bool:
+    """Whether a kind is built from rows that may be adapted unless its own option says otherwise."""
+    return any(field.name == "any_license" for field in fields(kind))

@@ -22,7 +22,8 @@ def main(arguments: Sequence[str]) -> None:
     options = vars(parser().parse_args(arguments))
     folder = options.pop("folder")
     check_folders([folder])
-    from hfcomp.hub.models import ModelPushOptions, push_model
+    from hfcomp.hub.models import push_model
+    from hfcomp.hub.options import ModelPushOptions
 
     push_model(folder, ModelPushOptions(**options), log=lambda line: print(line, flush=True))
 

@@ -36,8 +36,8 @@ def main(arguments: Sequence[str]) -> None:
         return
 
     from hfcomp.evaluation.evaluate import evaluate
-    from hfcomp.evaluation.evaluation_results import FILES, print_evaluation
-    from hfcomp.evaluation.published.page import reproduction_report
+    from hfcomp.evaluation.evaluation_results import FILES, evaluation_report, print_evaluation
+    from hfcomp.evaluation.published.comparison import reproduction_report
     from hfcomp.reporting.saving import render_markdown
     from hfcomp.writing import check_free_file, check_free_folder, write_text
 
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> None:
     command = shlex.join(["hfcomp", "reproduce", *arguments])
     results = replace(results, config={"command": command, **results.config})
     results.save(options.output_dir)
-    write_text(page, render_markdown(reproduction_report(results)))
+    write_text(page, render_markdown(reproduction_report(evaluation_report(results, brief=False))))
     print_evaluation(results, options.output_dir)
     print(f"page: {page}")
     if results.failed:
@@ -97,8 +97,7 @@ def _is_folder(model: str) -> bool:
 
 def _why_unreached() -> str:
     """Why the Hub cannot be used, or an empty text."""
-    from hfcomp.environment.findings import OK
-    from hfcomp.environment.hub_access import find_hub_access
+    from hfcomp.environment import OK, find_hub_access
 
     access = next(find_hub_access())
     return "" if access.state == OK else f"{access.name}: {access.found}"

@@ -16,7 +16,7 @@ from datasets import BuilderConfig, DatasetInfo, Features, GeneratorBasedBuilder
 from hfcomp.checksums import file_hash
 from hfcomp.data.built_sets import MANIFEST, checked_shards, read_manifest
 from hfcomp.data.features import NEGATIVE_FEATURES
-from hfcomp.data.negatives.columns import RATINGS, rated_column
+from hfcomp.data.negatives import RATINGS, rated_column
 from hfcomp.negatives.concreteness import ConcretenessRatings, concreteness_column
 
 _ROWS = 100

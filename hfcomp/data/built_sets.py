@@ -218,10 +218,6 @@ def content_hash(folder: Path, views: Mapping[str, View]) -> str:
 def configuration(folder: Path, config: str | None) -> Path:
     """The folder of a built set: that of one of its configurations, if it has such.
 
-    Args:
-        folder: of any data set.
-        config: the configuration; None for the only one.
-
     Raises:
         ValueError: where a set has several and none of them is named, or where it is not finished.
     """
@@ -241,9 +237,6 @@ def checked_shards(path: Path) -> list[Path] | None:
 
     All bytes are read, once in a process while files keep their size and time, and in a launch of several processes
     only by the first of a machine.
-
-    Args:
-        path: a folder or file of any data set.
 
     Returns:
         The shards in a folder, or one where `path` is a shard; None if it is not part of a built set.

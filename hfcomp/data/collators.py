@@ -13,14 +13,12 @@ import numpy as np
 import torch
 
 from hfcomp.data.columns import LEFT_OUT
-from hfcomp.data.concepts.tokens import Concept, tokens_of, with_spans
-from hfcomp.data.draws.crops import CROP_BOX
+from hfcomp.data.concepts.spans import Concept, tokens_of, with_spans
+from hfcomp.data.epoch_draws import CROP_BOX
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.pixels import PixelBatch, PixelTransform
-from hfcomp.data.pixels.reading import ImageReader
-from hfcomp.data.pixels.store import PixelStore
-from hfcomp.data.row_values import negative_fields, read_value, row_fields
-from hfcomp.data.text_ids import text_key
+from hfcomp.data.pixels.store import ImageReader, PixelStore
+from hfcomp.data.row_values import negative_fields, read_value, row_fields, text_key
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.data.urls import UrlAccess
 from hfcomp.parsing.captions import lone_surrogate
@@ -50,7 +48,7 @@ class CompositionalCollator:
     `cut_concepts [B]` (those over `max_concepts`) and `shortened_concepts [B]` (with `concept_tokens`), which the
     trainer counts, then the arguments of `DualEncoder.forward`. Pixels are uint8, resized and cropped as the model's
     own processor does it; the model normalises them. The images of rows that have a `crop_box`, as
-    `hfcomp.data.draws.crops.DrawnCrops` adds it for the field `random_crop`, are cropped to it on the model's device.
+    `hfcomp.data.epoch_draws.DrawnCrops` adds it for the field `random_crop`, are cropped to it on the model's device.
     There is no other augmentation, and no flip: it would turn "left" into "right".
 
     Raises:
@@ -203,11 +201,6 @@ def exact_collator(collator: Any) -> Any:
 def texts_of_row(row: dict[str, Any], name: int, num_negatives: int) -> list[str]:
     """A row's caption and its first negatives, as the collator reads them; a masked negative is an empty string.
 
-    Args:
-        row: of the column contract.
-        name: its index in the data set, for errors.
-        num_negatives: `K`.
-
     Returns:
         `1 + K` texts.
 
@@ -244,11 +237,6 @@ def _concepts_of(row: dict[str, Any], name: int, caption: str, spans: bool) -> l
 def negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple[str, dict[str, float]]]:
     """The first negatives of a row, as the collator reads them.
 
-    Args:
-        row: of the column contract.
-        name: its index in the data set, for errors.
-        number: of negatives.
-
     Returns:
         For each its text, empty if masked, and its values by the names of their fields; those of a masked one are
         missing.
@@ -277,13 +265,7 @@ def negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple[
 
 
 def too_few_negatives(row: int, found: int | None, number: int) -> str:
-    """The error message for a row with too few negatives.
-
-    Args:
-        row: its index in the data set.
-        found: its negatives; `None` without a list.
-        number: the negatives per row that are read.
-    """
+    """The error message for a row with too few negatives."""
     entries = "nothing" if found is None else f"{found} entries"
     fewer = f" or set num_negatives={found}" if found else ""
     return (

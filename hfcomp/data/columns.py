@@ -85,10 +85,6 @@ RESERVED_KEYS = (*(name for name, field in FIELDS.items() if not field.in_batch)
 def kind_id(kind: str, *, where: str) -> int:
     """The id of a negative's kind.
 
-    Args:
-        kind: one of `NEGATIVE_KINDS`.
-        where: column and row, for the error.
-
     Raises:
         ValueError: for a kind outside the vocabulary, naming the nearest.
     """

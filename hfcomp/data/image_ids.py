@@ -27,11 +27,8 @@ def photograph_key(name: str) -> str:
     `COCO_val2014_000000000285.jpg`, `000000000285` and `COCO 285` are `285`; other names without the ending of an
     image file stay as they are. A bare number counts as COCO's: two sources that number their images from 0 have equal
     names in any case.
-
-    Args:
-        name: an `image_id`, or a file.
     """
-    from hfcomp.data.overlap.image_names import COCO, photograph_name  # slow to import: with it comes `datasets`
+    from hfcomp.data.overlap.image_columns import COCO, photograph_name  # slow to import: with it comes `datasets`
 
     file = _IMAGE_FILE.fullmatch(name)
     stem = file[1] if file else name
@@ -60,9 +57,6 @@ def photographs(dataset: Dataset) -> list[str | None]:
     """The photograph of each row of a dataset, by the rule of [`photograph_ids`].
 
     Embedded images are read only if their names are missing or repeated; no image is decoded, no file opened.
-
-    Args:
-        dataset: in the column contract, with or without the columns `image_id` and `image`.
     """
     given = dataset.with_format(None)[IMAGE_ID][:] if IMAGE_ID in dataset.column_names else None
     if given is not None and not any(map(has_no_id, given)):
@@ -71,11 +65,7 @@ def photographs(dataset: Dataset) -> list[str | None]:
 
 
 def photographs_or_rows(dataset: Dataset) -> list[str]:
-    """[`photographs`], with `row n` for row n if neither an id nor an image is known.
-
-    Args:
-        dataset: in the column contract.
-    """
+    """[`photographs`], with `row n` for row n if neither an id nor an image is known."""
     return [name or f"row {row}" for row, name in enumerate(photographs(dataset))]
 
 
@@ -91,39 +81,40 @@ def with_image_ids(dataset: Dataset, ids: Sequence[str | None] | None = None) ->
     given = dataset.with_format(None)[IMAGE_ID][:] if IMAGE_ID in dataset.column_names else [None] * len(ids)
     if all(has_no_id(value) == (name is None) for value, name in zip(given, ids, strict=True)):
         return dataset
-    return _with_ids(dataset, ids)
+    from datasets import Value
+
+    return with_column(dataset, IMAGE_ID, ids, Value("string"))
 
 
 def with_shared_ids(dataset: Dataset) -> Dataset:
-    """The dataset as [`with_image_ids`] returns it if two rows show one photograph, else as it is.
-
-    Args:
-        dataset: in the column contract.
-    """
+    """The dataset as [`with_image_ids`] returns it if two rows show one photograph, else as it is."""
     ids = photographs(dataset)
     there = Counter(name for name in ids if name is not None)
     return with_image_ids(dataset, ids) if there.total() > len(there) else dataset
 
 
-def _with_ids(dataset: Dataset, ids: Sequence[str | None]) -> Dataset:
-    """The dataset with these values in its column `image_id`.
+def with_column(dataset: Dataset, name: str, values: Sequence[Any], feature: Any) -> Dataset:
+    """The dataset with these values in a column; images are not copied.
 
     Args:
         dataset: any; of one that `select` made, `add_column` would write out all rows, with their images.
-        ids: of each row.
+        name: of the column, which is replaced if it exists.
+        values: one for each row.
+        feature: their type.
     """
-    from datasets import Dataset, Value
+    from datasets import Dataset
 
-    if IMAGE_ID in dataset.column_names:
-        dataset = dataset.remove_columns(IMAGE_ID)
+    if name in dataset.column_names:
+        dataset = dataset.remove_columns(name)
     if dataset._indices is None:
-        return dataset.add_column(IMAGE_ID, list(ids), feature=Value("string"))
+        return dataset.add_column(name, list(values), feature=feature)
+    # values by stored row, below the selection
     rows = dataset._indices.column(0).to_numpy()
-    stored: list[str | None] = [None] * len(dataset.data)
-    for row, value in zip(rows.tolist(), ids, strict=True):
+    stored: list[Any] = [None] * len(dataset.data)
+    for row, value in zip(rows.tolist(), values, strict=True):
         stored[row] = value
     whole = Dataset(dataset.data, dataset.info.copy(), dataset.split, fingerprint=dataset._fingerprint)
-    chosen = whole.add_column(IMAGE_ID, stored, feature=Value("string")).select(rows)
+    chosen = whole.add_column(name, stored, feature=feature).select(rows)
     settings = dataset.format
     columns = None if {*settings["columns"]} == {*dataset.column_names} else settings["columns"]
     chosen.set_format(settings["type"], columns, settings["output_all_columns"], **settings["format_kwargs"])
@@ -131,11 +122,7 @@ def _with_ids(dataset: Dataset, ids: Sequence[str | None]) -> Dataset:
 
 
 def streamed_id(row: Mapping[str, Any]) -> Any:
-    """The photograph of a row of a stream, whose other rows are not known: its `image_id`, else its bytes or place.
-
-    Args:
-        row: with the columns `image_id` and `image`, or one of them.
-    """
+    """The photograph of a row of a stream, whose other rows are not known: its `image_id`, else its bytes or place."""
     given = row.get(IMAGE_ID)
     if not has_no_id(given):
         return given
@@ -150,6 +137,7 @@ def has_no_id(value: Any) -> bool:
 
 def _with_given(given: Sequence[Any] | None, files: Sequence[str | None]) -> list[str | None]:
     given = [None] * len(files) if given is None else given
+    # a row that has an id lends it to the rows without one that show the same file
     known: dict[str | None, str] = {}
     for value, file in zip(given, files, strict=True):
         if file is not None and not has_no_id(value):
@@ -215,6 +203,7 @@ def _file_keys(names: Sequence[str | None], marks: Sequence[str | None]) -> list
     of_name: dict[str | None, set[str | None]] = {}
     for name, mark in zip(names, marks, strict=True):
         of_name.setdefault(name, set()).add(mark)
+    # a file name that stands for one image is an id by itself, so that a moved folder changes no id
     short = {name: _shortened(found) for name, found in of_name.items() if name is not None and len(found) > 1}
     alone = of_name.keys() - short.keys() - {None}
     return [
@@ -236,10 +225,6 @@ def _shortened(marks: set[str | None]) -> dict[str | None, str]:
 def image_key(value: Any, row: int) -> int:
     """A number for an image, the same in every process; below 0 for a row without an id, which no other row has.
 
-    Args:
-        value: a text or an integer; missing or empty means no id.
-        row: its index in the data set.
-
     Raises:
         ValueError: for another type.
     """
@@ -255,9 +240,6 @@ def image_key(value: Any, row: int) -> int:
 
 def shared_rows(values: Sequence[Any]) -> int:
     """How many rows have an `image_id` that another row has too.
-
-    Args:
-        values: the column.
 
     Raises:
         ValueError: for an invalid id, or one id for all rows.

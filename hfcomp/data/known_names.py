@@ -26,12 +26,7 @@ KNOWN_NAMES = {
 
 
 def proposed_names(dataset: Any, missing: Iterable[str]) -> dict[str, str]:
-    """The columns of a data set that by name, type and content may be those that are missing.
-
-    Args:
-        dataset: a `datasets.Dataset`, or a stream, whose content is not looked at.
-        missing: names of the contract.
-    """
+    """The columns of a data set that by name, type and content may be those that are missing."""
     from datasets import Image
 
     features = dataset.features or {}

@@ -13,11 +13,10 @@ import torch
 from datasets import Dataset, DatasetDict, Image, IterableDataset, IterableDatasetDict
 
 from hfcomp.data.columns import rename_columns
-from hfcomp.data.formats.coco_folders import is_coco_folder
+from hfcomp.data.formats.caption_folders import is_captioned_folder, is_coco_folder
 from hfcomp.data.formats.image_files import NO_FOLDERS, text_columns, with_image_files
-from hfcomp.data.formats.image_folders import is_captioned_folder
-from hfcomp.data.formats.listed_texts import with_lists
 from hfcomp.data.formats.sample_names import KEY
+from hfcomp.data.formats.tables import with_lists
 from hfcomp.data.row_checks import check_sample
 from hfcomp.data.sources import listing_folders, load_source
 
@@ -45,8 +44,8 @@ def load_training_set(
     Args:
         name: a `.csv`, `.tsv`, `.jsonl`, `.json` (each also as `.gz`), `.parquet` or `.tar` file (WebDataset); a
             folder written by `save_to_disk` or that `load_dataset` reads (Parquet, shards of WebDataset, an image
-            folder with metadata, a data set repository in the Hub's layout); a folder of COCO (`coco_folders`) or of
-            images with texts beside them (`image_folders`); or a Hub id.
+            folder with metadata, a data set repository in the Hub's layout); a folder of COCO or of images with
+            texts beside them (`caption_folders`); or a Hub id.
         split: which split to use, or parts of some, such as `train[:90%]` or `train+validation`.
         config: the data set's configuration; of a COCO folder, `captions` or `karpathy`. A built set of several needs
             one.
@@ -88,14 +87,6 @@ def contract_rows(
     **kwargs: Any,
 ) -> Rows:
     """Rows of `load_source` under the contract's names, with images where files are named, and written lists as lists.
-
-    Args:
-        dataset: the rows, or a stream of them.
-        name: as for [`load_training_set`], like all others.
-        column_names: likewise.
-        split: likewise.
-        config: likewise.
-        kwargs: likewise.
 
     Raises:
         ValueError: for a name in `column_names` that the contract or the set lacks, or a file name that stands for
@@ -155,22 +146,12 @@ def undecoded(dataset: Dataset) -> Dataset:
 
 
 def number_of_entries(dataset: Dataset, column: str) -> int:
-    """How many rows of a data set have something in a column, 0 without the column; no entry is read.
-
-    Args:
-        dataset: a `datasets.Dataset`.
-        column: its name.
-    """
+    """How many rows of a data set have something in a column, 0 without the column; no entry is read."""
     return pc.sum(_there(dataset, column)).as_py() or 0
 
 
 def entries_there(dataset: Dataset, column: str) -> list[bool]:
-    """Whether each row of a data set has something in a column, none without the column; no entry is read.
-
-    Args:
-        dataset: a `datasets.Dataset`.
-        column: its name.
-    """
+    """Whether each row of a data set has something in a column, none without the column; no entry is read."""
     return _there(dataset, column).to_pylist()
 
 
@@ -184,11 +165,6 @@ def _there(dataset: Dataset, column: str) -> pa.Array | pa.ChunkedArray:
 
 def first_short_row(dataset: Dataset, column: str, number: int) -> tuple[int, int | None] | None:
     """The first row whose list in a column has fewer than a number of entries, and how many; no entry is read.
-
-    Args:
-        dataset: a `datasets.Dataset`.
-        column: of lists; of another column nothing is known.
-        number: of entries.
 
     Returns:
         The row and its number of entries, `None` in place of this where it has no list; `None` where none is short.
@@ -227,7 +203,19 @@ class TrainingRows(torch.utils.data.Dataset):
             )
         if not isinstance(dataset, Dataset):
             raise TypeError(f"expected a datasets.Dataset, found {type(dataset).__name__}.")
-        self.dataset = undecoded(dataset.select_columns([name for name in columns if name in dataset.column_names]))
+        self._whole, self._columns = dataset, [name for name in columns if name in dataset.column_names]
+        self.dataset = self._selected()
+
+    def _selected(self) -> Dataset:
+        return undecoded(self._whole.select_columns(self._columns))
+
+    # datasets cannot unpickle a selection of added columns of images alone, so another process selects again
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "dataset"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.dataset = self._selected()
 
     def __len__(self) -> int:
         return len(self.dataset)

@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hfcomp.data.epoch_draws import EpochSampler
+
 NEIGHBOUR_COLUMNS = ("neighbour_ids", "image_id")
 
 
@@ -82,14 +84,7 @@ class Neighbours:
 
 
 def check_batch_images(images: int, batch_size: int, number: int, setting: str) -> None:
-    """Raises ValueError for fewer images than one batch shows.
-
-    Args:
-        images: Number of images in the training set.
-        batch_size: Rows of a global batch, without their neighbors.
-        number: Neighbors of each row.
-        setting: Name of the setting of the batch size, for the error.
-    """
+    """Raises ValueError for fewer images than one batch shows."""
     if images < batch_size * (1 + number):
         raise ValueError(
             f"the training set has {images} images, fewer than the {batch_size * (1 + number)} of a batch of "
@@ -104,20 +99,13 @@ def _numbers(values: Iterable[Any]) -> dict[Any, int]:
     return numbers
 
 
-class NeighbourOrder(torch.utils.data.Sampler[int]):
+class NeighbourOrder(EpochSampler):
     """An order of rows in which each row is followed by rows sampled from its neighbours.
 
     What a row brings along depends on `seed`, the epoch and the rows of the global batch, so that it is the same on
     any number of processes and workers. An image that is in the global batch already, or a caption, would be a
     negative of itself: another neighbour is sampled then, and if none is left, any row whose image is not in the
     batch. Of an image with several rows one is sampled.
-
-    Args:
-        order: of the rows, with `set_epoch` if epochs differ.
-        neighbours: of each row.
-        number: rows that each row brings along.
-        batch_size: rows of `order` in a global batch.
-        seed: of the draws.
 
     Attributes:
         brought: rows that were brought along so far.
@@ -131,7 +119,7 @@ class NeighbourOrder(torch.utils.data.Sampler[int]):
         self, order: torch.utils.data.Sampler[int], neighbours: Neighbours, *, number: int, batch_size: int, seed: int
     ) -> None:
         self.order, self.neighbours, self.number, self.batch_size = order, neighbours, number, batch_size
-        self.seed, self.epoch = seed, 0
+        self.seed = seed
         self.brought = self.unrelated = 0
         images = int(neighbours.image.max()) + 1
         check_batch_images(images, batch_size, number, "per_device_train_batch_size")
@@ -140,12 +128,6 @@ class NeighbourOrder(torch.utils.data.Sampler[int]):
 
     def __len__(self) -> int:
         return len(self.order) * (1 + self.number)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Which epoch begins."""
-        self.epoch = epoch
-        if hasattr(self.order, "set_epoch"):
-            self.order.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[int]:
         epoch, rows = self.epoch, iter(self.order)

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from datasets import Dataset, Image, Value, concatenate_datasets
 
-from hfcomp.data.draws.epochs import DrawnRows
-from hfcomp.data.draws.no_duplicates import NoDuplicatesOrder, RowKeys
+from hfcomp.data.epoch_draws import DrawnRows, EpochSampler
+from hfcomp.data.epoch_order import NoDuplicatesOrder, RowKeys
 from hfcomp.data.image_ids import IMAGE_ID, photographs, streamed_id, with_image_ids
 from hfcomp.data.loading import TrainingRows
 
@@ -65,22 +65,13 @@ def replay_places(items: int, number: int) -> list[bool]:
 
     Any equal shares that divide both numbers hold equally many of each, so the batch does not depend on the number of
     processes, in order as well as in content.
-
-    Args:
-        items: Items of the task: rows, or groups of rows that stay together.
-        number: Replay rows.
     """
     total = items + number
     return [(place + 1) * number // total > place * number // total for place in range(total)]
 
 
 def with_shared_image_ids(task: Dataset, replay: Dataset) -> tuple[Dataset, Dataset]:
-    """Both sets with the photograph of each row in the column `image_id`, by the images of both together.
-
-    Args:
-        task: Training set of the task, in the column contract.
-        replay: Replay set, in the column contract.
-    """
+    """Both sets with the photograph of each row in the column `image_id`, by the images of both together."""
     ids = photographs(concatenate_datasets([_pictures(task), _pictures(replay)]))
     return with_image_ids(task, ids[: len(task)]), with_image_ids(replay, ids[len(task) :])
 
@@ -99,15 +90,6 @@ class ReplayedRows(DrawnRows):
 
     Length, columns and counts are those of the task, so whatever plans an epoch plans it for the task. A replay row
     has an image, a caption and no negatives. Every row has an `image_id`, by the images of both sets together.
-
-    Args:
-        rows: The training rows of the task.
-        replay: The replay rows.
-        num_negatives: Negative captions read per row; those of a replay row are empty, so they are masked.
-
-    Attributes:
-        ids: The photograph of each row of the task.
-        replay_ids: The photograph of each replay row.
     """
 
     def __init__(self, rows: TrainingRows, replay: TrainingRows, *, num_negatives: int = 0) -> None:
@@ -143,14 +125,7 @@ class ReplayedRows(DrawnRows):
 def read_replay(
     rows: TrainingRows, wanted: Sequence[tuple[int, int]], first: int, num_negatives: int
 ) -> list[dict[str, Any]]:
-    """Replay rows as a batch needs them, without negatives.
-
-    Args:
-        rows: The replay rows.
-        wanted: Place of each and the pass over the set.
-        first: Number of the first replay row in batches.
-        num_negatives: Negative captions read per row.
-    """
+    """Replay rows as a batch needs them, without negatives."""
     blank = {"negative_captions": [""] * num_negatives} if num_negatives else {}
     return [{**row, **blank, "row": ReplayRow(row["row"], first)} for row in _read_rows(rows, wanted)]
 
@@ -161,17 +136,14 @@ def _read_rows(rows: TrainingRows, wanted: Sequence[tuple[int, int]]) -> list[di
     return rows.__getitems__(list(wanted) if isinstance(rows, DrawnRows) else [index for index, _ in wanted])
 
 
-class _Shuffled(torch.utils.data.Sampler[int]):
+class _Shuffled(EpochSampler):
     """All rows in random order, another in each pass."""
 
     def __init__(self, rows: int, seed: int) -> None:
-        self.rows, self.seed, self.epoch = rows, seed, 0
+        self.rows, self.seed = rows, seed
 
     def __len__(self) -> int:
         return self.rows
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
         return iter(random.Random(f"replay {self.seed} {self.epoch}").sample(range(self.rows), self.rows))
@@ -183,13 +155,6 @@ class ReplayDraws:
     The draws depend on `seed` and the number of the batch since the start of training only. No image is twice in a
     batch: a row waits for the next one, and at the end of a pass another row is repeated in its place. Rows that do
     not fill a batch at the end of a pass are left out of it.
-
-    Args:
-        rows: Number of replay rows.
-        ids: Photograph of each row, if known.
-        number: Replay rows in a global batch.
-        seed: Random seed of all passes.
-        group_size: Rows of the task that stay together in a batch.
 
     Raises:
         ValueError: for fewer images than a batch needs.
@@ -221,28 +186,14 @@ class ReplayDraws:
             yield from islice(other, 1) if is_replay else islice(one, self.group_size)
 
 
-class ReplayOrder(torch.utils.data.Sampler[Any]):
-    """An order of rows with replay rows in every global batch, for `ReplayedRows`.
-
-    Args:
-        order: Order of the task's rows, with `set_epoch` if epochs differ.
-        draws: Chooses the replay rows.
-        first: Index of the first replay row: the number of rows of the task.
-        batch_size: Rows of `order` in a global batch.
-    """
+class ReplayOrder(EpochSampler):
+    """An order of rows with replay rows in every global batch, for `ReplayedRows`."""
 
     def __init__(self, order: torch.utils.data.Sampler, draws: ReplayDraws, *, first: int, batch_size: int) -> None:
         self.order, self.draws, self.first, self.batch_size = order, draws, first, batch_size
-        self.epoch = 0
 
     def __len__(self) -> int:
         return len(self.order) // self.batch_size * (self.batch_size + self.draws.number)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Which epoch begins."""
-        self.epoch = epoch
-        if hasattr(self.order, "set_epoch"):
-            self.order.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Any]:
         rows, batches = iter(self.order), len(self.order) // self.batch_size
@@ -253,14 +204,7 @@ class ReplayOrder(torch.utils.data.Sampler[Any]):
 
 
 class StreamedReplay:
-    """Replay rows beside a streamed task set, whole in memory while that is read.
-
-    Args:
-        rows: The replay rows.
-        draws: Chooses them.
-        num_negatives: Negative captions read per row.
-        further: Columns that every row of the stream has besides, with their values for a replay row.
-    """
+    """Replay rows beside a streamed task set, whole in memory while that is read."""
 
     def __init__(
         self, rows: TrainingRows, draws: ReplayDraws, *, num_negatives: int, further: dict[str, Any] | None = None

@@ -55,12 +55,7 @@ def check_sample(row: dict[str, Any]) -> bool:
 
 
 def place_of_row(dataset: Dataset, row: int) -> str:
-    """A row for an error message; one of an archive with its sample and what this has.
-
-    Args:
-        dataset: also of other columns than the contract's.
-        row: its index.
-    """
+    """A row for an error message; one of an archive with its sample and what this has."""
     if KEY not in dataset.column_names:
         return f"row {row}"
     names = [name for name in dataset.column_names if name not in (KEY, URL)]

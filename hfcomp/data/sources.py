@@ -1,4 +1,4 @@
-"""Rows of a data set as they are stored, by Hub id or path, under their own names; and where its file names start."""
+"""Rows as they are stored, by Hub id or path, under their own names, in valid Unicode; where file names start."""
 
 from __future__ import annotations
 
@@ -23,16 +23,48 @@ from datasets.exceptions import DatasetGenerationError
 
 from hfcomp.data.built_sets import TRAIN, checked_shards, configuration, set_of_part, view_files
 from hfcomp.data.formats.archives import check_tail
-from hfcomp.data.formats.coco_folders import coco_splits, is_coco_folder, read_coco_folder
+from hfcomp.data.formats.caption_folders import (
+    captioned_splits,
+    coco_splits,
+    is_captioned_folder,
+    is_coco_folder,
+    read_captioned_folder,
+    read_coco_folder,
+)
 from hfcomp.data.formats.image_files import NO_FOLDERS, Folders
-from hfcomp.data.formats.image_folders import captioned_splits, is_captioned_folder, read_captioned_folder
-from hfcomp.data.formats.literal_paths import literal_files, literal_options
 from hfcomp.data.formats.own_builders import load_dataset
-from hfcomp.data.formats.tables import READERS, reader_of, tables_of_images
-from hfcomp.data.unicode import check_unicode
+from hfcomp.data.formats.tables import READERS, literal_files, literal_options, reader_of, tables_of_images
 from hfcomp.data.urls import add_repositories
 from hfcomp.data.views import View, choose_view, read_views
 from hfcomp.reading import FileError, check_dataset_place
+
+
+def check_unicode(rows: Any, name: str) -> None:
+    """Checks that all texts of a table are valid UTF-8, also those in lists and in images' names.
+
+    Raises:
+        ValueError: naming the data set, and the column and row of the first that is not.
+    """
+    if not isinstance(rows, Dataset):
+        return
+    for column in rows.column_names:
+        start = 0
+        for chunk in rows.data.column(column).chunks:
+            if not _is_valid(chunk):
+                row = start + next(place for place in range(len(chunk)) if not _is_valid(chunk.take([place])))
+                raise ValueError(
+                    f"{name}: column {column!r}, row {row}: damaged, as the text is not valid UTF-8. Write the file "
+                    "again from its source, or download it again."
+                )
+            start += len(chunk)
+
+
+def _is_valid(values: Any) -> bool:
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def load_source(name: str, *, split: str = "train", config: str | None = None, **kwargs: Any) -> Dataset:

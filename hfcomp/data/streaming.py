@@ -12,8 +12,7 @@ from datasets import IterableDataset
 from torch.utils.data import get_worker_info
 
 from hfcomp.data.columns import LEFT_OUT
-from hfcomp.data.draws.captions import columns_by_caption, with_drawn_caption
-from hfcomp.data.draws.crops import CROP_BOX, draw_box
+from hfcomp.data.epoch_draws import CROP_BOX, columns_by_caption, draw_box, with_drawn_caption
 from hfcomp.data.image_ids import IMAGE_ID, streamed_id
 from hfcomp.data.loading import undecoded
 from hfcomp.data.replay import StreamedReplay
@@ -154,11 +153,7 @@ class StreamedRows(torch.utils.data.IterableDataset):
 
 
 class SkippingCollator:
-    """A collator for `StreamedRows`: of a batch that is passed over it gives the numbers of its rows only.
-
-    Args:
-        collator: of all other batches.
-    """
+    """A collator for `StreamedRows`: of a batch that is passed over it gives the numbers of its rows only."""
 
     def __init__(self, collator: Any) -> None:
         self.collator = collator

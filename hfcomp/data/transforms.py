@@ -24,12 +24,7 @@ Decode = Callable[..., Any]
 
 
 class ImageTransform:
-    """A data set's transform with the columns that it is given, under the data set's own names.
-
-    Args:
-        dataset: with a transform.
-        decode: `decode_image` with its limits; a transform gets its images, RGB and upright.
-    """
+    """A data set's transform with the columns that it is given, under the data set's own names."""
 
     def __init__(self, dataset: Dataset, decode: Decode) -> None:
         self._function = dataset.format["format_kwargs"]["transform"]
@@ -59,12 +54,7 @@ class ImageTransform:
 
 
 def image_transform(dataset: Any, decode: Decode) -> ImageTransform | None:
-    """The transform of a data set; `None` without one, and of a stream, which has none.
-
-    Args:
-        dataset: before its columns are renamed.
-        decode: as for [`ImageTransform`].
-    """
+    """The transform of a data set; `None` without one, and of a stream, which has none."""
     is_transformed = isinstance(dataset, Dataset) and dataset.format["type"] == "custom"
     return ImageTransform(dataset, decode) if is_transformed else None
 
@@ -74,11 +64,6 @@ class TransformedRows(TrainingRows):
 
     A value of `image` and `negative_image` is then what the transform returns: a PIL image, or pixels `[3, H, W]` as
     the model takes them, 8 bits or float and normalised. `pixel_values` stands for `image`.
-
-    Args:
-        rows: with the columns that are read, as they are stored.
-        transform: of the data set.
-        column_names: contract name to the data set's own, for the transform's images.
 
     Raises:
         ValueError: for a transform that returns no images, changes a text, or does not fit otherwise.

@@ -24,12 +24,7 @@ HOW_TO_FIX = (
 
 @dataclass(frozen=True)
 class View:
-    """A configuration of a set of parts.
-
-    Attributes:
-        splits: the parts of each split, by their folders' names.
-        columns: that its rows have.
-    """
+    """A configuration of a set of parts."""
 
     splits: Mapping[str, tuple[str, ...]]
     columns: tuple[str, ...]

@@ -3,11 +3,11 @@ from hfcomp.evaluation.callback import EvaluateBenchmarks as EvaluateBenchmarks
 from hfcomp.evaluation.encoding.cache import EmbeddingCache as EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder as Embedder
 from hfcomp.evaluation.engine import run_benchmark as run_benchmark
-from hfcomp.evaluation.pairs.blip import BlipMatcher as BlipMatcher
-from hfcomp.evaluation.pairs.score_files import ScoreFile as ScoreFile
-from hfcomp.evaluation.pairs.vqascore import VQAScorer as VQAScorer
+from hfcomp.evaluation.pairs.models import BlipMatcher as BlipMatcher
+from hfcomp.evaluation.pairs.models import VQAScorer as VQAScorer
 from hfcomp.evaluation.published.scores import PublishedScore as PublishedScore
 from hfcomp.evaluation.published.scores import published_scores as published_scores
+from hfcomp.evaluation.score_files import ScoreFile as ScoreFile
 from hfcomp.evaluation.sources import Adapted as Adapted
 from hfcomp.evaluation.sources import HubData as HubData
 from hfcomp.evaluation.sources import RawFiles as RawFiles

@@ -11,11 +11,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hfcomp.evaluation.blind.combined import Compared, combine_blind
-from hfcomp.evaluation.blind.results import read_blind
+from hfcomp.evaluation.blind.results import combine_blind, read_blind
 from hfcomp.evaluation.evaluation_results import EvaluationResults
-from hfcomp.evaluation.items.item_scores import joined, of_model
-from hfcomp.evaluation.own_titles import unify_own_titles
+from hfcomp.evaluation.item_scores import joined, of_model
 from hfcomp.evaluation.stored import Stored, averages_of_lines, listed, model_facts, read_stored, stated_items
 from hfcomp.reading import nearest
 from hfcomp.statistics.outcomes import Outcomes
@@ -64,7 +62,7 @@ def compare(
     models = {one.name: {**model_facts(one.results, one.model), "results": str(one.folder)} for one in stored}
     lines = [line for one in stored for line in one.results.get("results") or () if line["benchmark"] in titles]
     outcomes = Outcomes.concat(own.assign(arm=one.name) for one, own in zip(stored, aligned, strict=True))
-    compared = [Compared(one.name, one.model, one.folder) for one in stored]
+    compared = {one.name: (one.folder, one.model) for one in stored}
     folders_read = {one.folder: one.results for one in stored}
     blind = {folder: read_blind(folder, results) for folder, results in folders_read.items()}
     return EvaluationResults(
@@ -84,12 +82,10 @@ def compare(
 
 
 def _scores_of(one: Stored) -> pa.Table:
-    """The scores of one model, by its name among those compared."""
     return of_model(one.scores.filter(pc.equal(one.scores["arm"], one.model)), one.name)
 
 
 def _reference(wanted: str | None, stored: Sequence[Stored]) -> str:
-    """The name of the model that the others are compared to."""
     if wanted is None:
         return stored[0].name
     for key in ("name", "argument", "model"):
@@ -140,7 +136,6 @@ def _commits(data: Mapping[str, Any] | None) -> Iterator[tuple[str, str | None]]
 
 
 def _titles(stored: Sequence[Stored], wanted: Sequence[str], notes: list[str]) -> list[str]:
-    """The benchmarks that are compared, by title."""
     has = [list(one.table["benchmark"].unique()) for one in stored]
     every = list(dict.fromkeys(title for own in has for title in own))
     if wanted:
@@ -207,6 +202,7 @@ def _align(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes:
         if twice.any():
             raise ValueError(f"{one.file}: {_describe(one.table[twice].iloc[0])} is duplicated. Evaluate again.")
     items = [one.table[ITEM].drop_duplicates() for one in stored]  # of a run with several seeds each is there for all
+    # by image too: two folders may call different photographs by one name
     shared = items[0]
     for own in items[1:]:
         shared = shared.merge(own, on=ITEM, how="inner")
@@ -221,6 +217,7 @@ def _align(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes:
     gone = [title for title in titles if not (shared["benchmark"] == title).any()]
     if gone:
         raise ValueError(f"{listed(gone)}: no items in common. Exclude it with --benchmarks.")
+    # a merge sorts by its keys; tables show benchmarks in the order of `titles`
     order = pd.CategoricalDtype(titles)
     shared = shared.iloc[shared["benchmark"].astype(order).cat.codes.argsort(kind="stable")]
     return [Outcomes(shared.merge(one.table, on=ITEM, how="left")) for one in stored]
@@ -242,3 +239,62 @@ def _difference(one: Stored, absent: pd.DataFrame, stored: Sequence[Stored], sha
 
 def _describe(row: pd.Series) -> str:
     return f"item {row['item']!r} of {row['benchmark']}, {row['subset']}, {row['metric']}"
+
+
+RECIPE_NAME, RECIPE_TITLE = "evaluation", "own"
+"""Name and title of the own evaluation set of a recipe."""
+
+
+def unify_own_titles(stored: Sequence[Stored], notes: list[str]) -> list[Stored]:
+    """Gives a recipe's own set the title that an evaluation of the same dataset has.
+
+    Raises:
+        ValueError: If both read the same dataset, but other rows of it.
+    """
+    evaluated = {place: (one, title) for one in stored for place, title in _own_places(one) if title != RECIPE_TITLE}
+    unified = []
+    for one in stored:
+        for place, title in _own_places(one):
+            if title == RECIPE_TITLE and place in evaluated:
+                other, other_title = evaluated[place]
+                _check_same_images(one, other, other_title, place)
+                notes.append(f"{title} of {one.folder} and {other_title} of {other.folder} are both {place}")
+                one = _renamed(one, other_title)
+        unified.append(one)
+    return unified
+
+
+def _own_places(one: Stored) -> Iterator[tuple[Path, str]]:
+    """The places and titles of benchmarks that are files or folders of the user's own."""
+    for name, facts in (one.results.get("benchmarks") or {}).items():
+        place = (facts.get("data") or {}).get("place")
+        if place and name in (RECIPE_NAME, place):
+            yield Path(place), facts.get("title") or name
+
+
+def _check_same_images(one: Stored, other: Stored, other_title: str, place: Path) -> None:
+    ours, theirs = (
+        set(part.outcomes.select(benchmark=[title]).table["image_id"])
+        for part, title in ((one, RECIPE_TITLE), (other, other_title))
+    )
+    if ours != theirs:
+        split = (one.results.get("config") or {}).get("evaluation_split") or "the split of the recipe"
+        raise ValueError(
+            f"{one.file} has {len(ours):,} images of {place} and {other.file} has {len(theirs):,}: recall depends on "
+            f"how many images there are to choose from. Evaluate {listed([other.model])} on the same rows: "
+            f"--benchmarks {place} --split '{split}'."
+        )
+
+
+def _renamed(one: Stored, title: str) -> Stored:
+    table = one.outcomes.table
+    table = table.assign(benchmark=table["benchmark"].where(table["benchmark"] != RECIPE_TITLE, title))
+    facts = {
+        name: {**known, "title": title} if known.get("title") == RECIPE_TITLE else known
+        for name, known in one.results["benchmarks"].items()
+    }
+    lines = [
+        {**line, "benchmark": title} if line["benchmark"] == RECIPE_TITLE else line
+        for line in one.results.get("results") or ()
+    ]
+    return replace(one, outcomes=Outcomes(table), results={**one.results, "benchmarks": facts, "results": lines})

@@ -6,18 +6,25 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hfcomp.data.image_ids import photograph_ids
 from hfcomp.data.images import DamagedImage
-from hfcomp.evaluation.encoding.cells import Altered, PooledImages, is_missing
-from hfcomp.evaluation.encoding.damaged import DAMAGED, damaged_images
-from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems, TextTable
-from hfcomp.evaluation.items.columns import column_values
-from hfcomp.evaluation.spec import ASPECTS, EMPTY_CAPTION, NO_IMAGE, Benchmark, BenchmarkData, Measured
+from hfcomp.evaluation.cells import DAMAGED, Altered, damaged_images, is_missing, pick_cells
+from hfcomp.evaluation.encoding.embedded import EmbeddedItems, Encoder, ScoredItems, TextTable
+from hfcomp.evaluation.spec import (
+    ASPECTS,
+    EMPTY_CAPTION,
+    NO_IMAGE,
+    Benchmark,
+    BenchmarkData,
+    Measured,
+    column_values,
+    with_columns,
+)
 
 if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports this module
     import pandas as pd
@@ -37,14 +44,25 @@ class DamagedProbeImage(DamagedImage):
     """A damaged image among those that a probe is fitted on, which cannot be left out."""
 
 
-class Encoder(Protocol):
-    """What a benchmark asks of a model: [`hfcomp.Embedder`], a blind one, or one of yours."""
+class NoModel:
+    """An encoder that reads nothing and gives all images and texts one vector; it keeps the texts that it gets."""
+
+    texts: Sequence[str] = ()
 
     def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
-        """Embeddings of distinct images, each an `Image` cell; `None` gets the index -1."""
+        """A vector for each image that is there."""
+        return self._index(np.array([is_missing(image) for image in images], dtype=bool))
 
     def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
-        """Embeddings of distinct texts."""
+        """A vector for each text."""
+        self.texts = texts
+        return self._index(np.zeros(len(texts), dtype=bool))
+
+    def _index(self, missing: NDArray[np.bool_]) -> Indexed:
+        from hfcomp.evaluation.encoding.embed import Indexed  # with torch, which listing benchmarks need not
+
+        vectors = np.ones((max(1, len(missing)), 1), dtype=np.float32)
+        return Indexed(vectors, np.where(missing, -1, np.arange(len(missing))), 0, 0)
 
 
 @dataclass(frozen=True)
@@ -64,7 +82,7 @@ class Report:
         pairs: of an image and a text that were scored, where that is how the model works; then `computed` counts
             distinct ones of these.
         prior: outcomes of what the model chooses without the image, where they were asked for and there are such.
-        scores: of `hfcomp.evaluation.items.item_scores`, where they are kept.
+        scores: of `hfcomp.evaluation.item_scores`, where they are kept.
     """
 
     items: pd.DataFrame
@@ -78,6 +96,14 @@ class Report:
     pairs: int = 0
     prior: pd.DataFrame | None = None
     scores: pa.Table | None = None
+
+    @property
+    def counts(self) -> str:
+        """How much was encoded or scored, and how much of it was cached."""
+        inputs = f"{self.images:,} images and {self.texts:,} texts"
+        if self.pairs:
+            return f"{self.pairs:,} pairs of {inputs}, {self.computed:,} scored now"
+        return f"{inputs}, {self.images + self.texts - self.computed:,} of them cached"
 
 
 def run_benchmark(
@@ -109,7 +135,7 @@ def run_benchmark(
     """
     import pandas as pd
 
-    from hfcomp.evaluation.items.item_scores import item_scores
+    from hfcomp.evaluation.item_scores import item_scores
     from hfcomp.evaluation.pairs.items import score_pairs
 
     start = time.perf_counter()
@@ -172,6 +198,7 @@ def validate(benchmark: Benchmark, items: BenchmarkData, *, texts_suffice: bool 
         missing |= np.fromiter(map(is_missing, items.cells(column)), dtype=bool, count=len(rows))
     if protocol.needs_images and not texts_suffice:
         reason[missing] = NO_IMAGE
+    # what a reader says of a row is more precise than that its image or text is missing
     if LEFT_OUT in rows.column_names:
         given = np.array([value or "" for value in column_values(rows, LEFT_OUT)], dtype=object)
         reason = np.where(given != "", given, reason)
@@ -188,13 +215,7 @@ def validate(benchmark: Benchmark, items: BenchmarkData, *, texts_suffice: bool 
 
 
 def find_damaged(benchmark: Benchmark, items: BenchmarkData, *, progress: bool = False) -> dict[int, str]:
-    """Items with an image that cannot be decoded, and why; each distinct image is decoded once.
-
-    Args:
-        benchmark: whose images are decoded.
-        items: of `validate`.
-        progress: whether to show a bar.
-    """
+    """Items with an image that cannot be decoded, and why; each distinct image is decoded once."""
     found: dict[int, str] = {}
     for column in benchmark.protocol.images:
         reasons = damaged_images(items.cells(column), column, progress=progress)
@@ -204,11 +225,6 @@ def find_damaged(benchmark: Benchmark, items: BenchmarkData, *, progress: bool =
 
 def without_damaged(benchmark: Benchmark, items: BenchmarkData, damaged: Mapping[int, str]) -> BenchmarkData:
     """The items without damaged ones, which are counted, with the first of them in a note.
-
-    Args:
-        benchmark: of the items.
-        items: of `validate`.
-        damaged: of `find_damaged`.
 
     Raises:
         ValueError: if no item is left.
@@ -230,15 +246,10 @@ def without_damaged(benchmark: Benchmark, items: BenchmarkData, damaged: Mapping
 
 
 def select_rows(items: BenchmarkData, rows: NDArray[np.intp]) -> BenchmarkData:
-    """Some of the rows, with their images.
-
-    Args:
-        items: the data.
-        rows: their numbers, ascending.
-    """
+    """Some of the rows, with their images."""
     if len(rows) == len(items.rows):
         return items
-    images = {name: PooledImages(cells, rows) for name, cells in items.images.items()}
+    images = {name: pick_cells(cells, rows) for name, cells in items.images.items()}
     return replace(items, rows=items.rows.select(rows), images=images)
 
 
@@ -316,15 +327,12 @@ def _with_names(items: BenchmarkData) -> BenchmarkData:
     photographs = photograph_ids(given, _whole_images(items))
     unnamed = [f"{subset}/{item}" for subset, item in zip(columns["subset"], columns["item"], strict=True)]
     columns["image_id"] = [name or own for name, own in zip(photographs, unnamed, strict=True)]
+    # a column that stays as it is stays on disk; an added one is copied into memory
     changed = [name for name in columns if not _has_texts(rows, name) or (name == "image_id" and photographs != given)]
-    kept = rows.remove_columns([name for name in changed if name in rows.column_names])
-    for name in changed:
-        kept = kept.add_column(name, columns[name])
-    return replace(items, rows=kept)
+    return replace(items, rows=with_columns(rows, {name: columns[name] for name in changed}))
 
 
 def _has_texts(rows: Dataset, name: str) -> bool:
-    """Whether a column has a text in each row."""
     return (
         name in rows.column_names
         and getattr(rows.info.features[name], "dtype", None) == "string"

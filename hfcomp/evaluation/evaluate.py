@@ -21,21 +21,17 @@ from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.blind.encoders import BLIND
 from hfcomp.evaluation.blind.outcomes import BlindRules, prior_outcomes
 from hfcomp.evaluation.blind.rules import prior_of
-from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.cache_files import default_folder, parse_size
-from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.evaluation.encoding.cache import open_cache
+from hfcomp.evaluation.encoding.embedded import Encoder
 from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel
-from hfcomp.evaluation.encoding.identity import identity
-from hfcomp.evaluation.encoding.models import check_device, named_models, open_encoder, place_of
-from hfcomp.evaluation.engine import Encoder
 from hfcomp.evaluation.evaluation_results import EvaluationResults
-from hfcomp.evaluation.evaluator import Evaluator
-from hfcomp.evaluation.items.item_scores import joined, of_model
-from hfcomp.evaluation.items.shown_items import ItemImages
-from hfcomp.evaluation.pairs.score_files import ScoreFile
+from hfcomp.evaluation.evaluator import DetailedScores, Evaluator
+from hfcomp.evaluation.item_scores import of_model
+from hfcomp.evaluation.items.item_browser import ItemImages
+from hfcomp.evaluation.models import check_device, describe_model, named_models, open_encoder, place_of, text_notes
+from hfcomp.evaluation.score_files import ScoreFile
 from hfcomp.evaluation.spec import Benchmark, Folders, data_folders
 from hfcomp.evaluation.stored import BLIND_PATH
-from hfcomp.statistics.outcomes import COLUMNS
 from hfcomp.statistics.results import versions
 from hfcomp.statistics.summary import check_tie
 
@@ -96,7 +92,7 @@ def evaluate(
             without it, see `hfcomp.evaluation.blind.rules`; `none` switches them off.
         blind_captions: what the bigram model among them is counted on, without what a benchmark uses: a file, a
             folder, an id of the Hub, or `coco`; by default COCO's captions where they are on this machine.
-        scores: files with the scores of other systems, by name; see `hfcomp.evaluation.pairs.score_files.ScoreFile`.
+        scores: files with the scores of other systems, by name; see `hfcomp.evaluation.score_files.ScoreFile`.
         reference: the model that the others are compared to, by name or place; by default the first.
         tie: what a tie counts: `wrong`, `half` or `win`.
         published: show the published numbers of the models, with source and protocol, beside the measured ones.
@@ -120,24 +116,45 @@ def evaluate(
     check_tie(tie)
     chosen = choose_benchmarks(suite, _listed(benchmarks), column_names, log, split=split)
     folders = data_folders(data, data_dir, option="data")
-    asked = _read_models(models, scores or {}, reference, _listed(blind), blind_captions, folders)
+    request = _read_request(models, scores or {}, reference, _listed(blind), blind_captions, folders)
     check_device(device)
-    kept = _embedding_cache(cache, cache_limit)
-    settings = {"batch_size": batch_size, "device": _join_processes(device), "cache": kept, "split": True}
+    embedding_cache = open_cache(cache, cache_limit)
+    settings = {"batch_size": batch_size, "device": _join_processes(device), "cache": embedding_cache, "split": True}
     bars = sys.stderr.isatty() if progress is None else progress
     access = UrlAccess.asked(allow_urls, DEFAULT_TIMEOUT if url_timeout is None else url_timeout)
     with fail_together(), url_access(access):  # a process that fails alone ends all
-        encoders = {name: open_encoder(model, **settings) for name, model in asked.models.items()}
-        evaluator = load_benchmarks(chosen, folders, log, _text_notes(encoders), skip_damaged=skip_damaged)
-        scored = _run(asked, encoders, evaluator, bars)
-        kept.trim()  # also where nothing was encoded and so nothing written
-        for note in (note for notes in gather_objects(kept.notes) for note in notes):
+        encoders = {name: open_encoder(model, **settings) for name, model in request.models.items()}
+        evaluator = load_benchmarks(chosen, folders, log, text_notes(encoders), skip_damaged=skip_damaged)
+        for note in (note for one in request.files.values() for note in one.check(evaluator.loaded)):
             evaluator.note(note)
-        return _collect(asked, encoders, evaluator, scored, tie=tie, published=published)
+        # the blind rules first: before anything can be lost
+        blind = request.rules.score(evaluator.loaded) if request.rules and rank() == 0 else []
+        every = {**encoders, **request.files, **request.scorers}
+        scored = _score(evaluator, every, bars, priors=list(encoders) if request.rules else [])
+        embedding_cache.trim()  # also where nothing was encoded and so nothing written
+        for note in (note for notes in gather_objects(embedding_cache.notes) for note in notes):
+            evaluator.note(note)
+        return EvaluationResults(
+            scored.items,
+            {name: _facts(name, request.models.get(name), one) for name, one in every.items()},
+            {one.title: one.benchmark.averages for one in evaluator.loaded} | MEANS,
+            request.reference,
+            tie,
+            benchmarks={one.benchmark.name: one.facts() for one in evaluator.loaded},
+            skipped=evaluator.skipped,
+            notes=evaluator.notes,
+            seconds=scored.seconds,
+            versions=versions(),
+            config={"date": datetime.now(UTC).isoformat(timespec="seconds")},
+            published=published,
+            blind=request.rules.results([*blind, scored.prior]) if request.rules and len(scored.items) else None,
+            scores=scored.scores,
+            images=ItemImages(evaluator.loaded),
+        )
 
 
-class _Asked(NamedTuple):
-    """The models of an evaluation.
+class EvaluationRequest(NamedTuple):
+    """The models of an evaluation, checked before anything is loaded.
 
     Attributes:
         models: by name, not opened yet.
@@ -154,71 +171,29 @@ class _Asked(NamedTuple):
     reference: str
 
 
-class _Scored(NamedTuple):
-    """What the first process has of all models.
-
-    Attributes:
-        outcomes: of each model and benchmark.
-        blind: of blind rules and priors.
-        scores: behind the outcomes.
-        seconds: by model and benchmark.
-    """
-
-    outcomes: list[pd.DataFrame]
-    blind: list[pd.DataFrame]
-    scores: list[pa.Table]
-    seconds: dict[str, dict[str, float]]
-
-
-def _read_models(
+def _read_request(
     models: Any,
     scores: Mapping[str, str | Path],
     reference: str | None,
     blind: Sequence[str],
     captions: str | Path | None,
     folders: Folders,
-) -> _Asked:
-    """The models that are named, files of scores included, checked before anything is loaded."""
-    rules_wanted, scorers = _blind_encoders(blind, captions)
-    files = _score_files(scores)
+) -> EvaluationRequest:
+    unknown = [name for name in blind if name not in (*BLIND, NO_RULES)]
+    if unknown:
+        raise ValueError(f"blind: found {unknown[0]!r}, expected one of {', '.join(BLIND)}, or {NO_RULES}.")
+    if NO_RULES in blind and captions is not None:
+        raise ValueError(f"blind_captions: blind={NO_RULES} leaves no rule that reads {captions}. Pass one of them.")
+    scorers = {name: BLIND[name][1]() for name in blind if name != NO_RULES}
+    for name in scores:
+        if name in BLIND:
+            raise ValueError(f"scores: {name!r} is the name of a blind scorer. Choose another one.")
+    files = {name: ScoreFile(path) for name, path in scores.items()}
     given = models if isinstance(models, Mapping) else _listed(models)
     named = named_models(given, taken={*BLIND, *files}) if given or not files else {}
     compared_to = _reference(reference, {**named, **{name: str(one.path) for name, one in files.items()}})
-    return _Asked(named, files, scorers, BlindRules(captions, folders) if rules_wanted else None, compared_to)
-
-
-def _run(asked: _Asked, encoders: Mapping[str, Encoder], evaluator: Evaluator, progress: bool) -> _Scored:
-    """Scores everything, the blind rules first: before anything can be lost."""
-    for note in (note for one in asked.files.values() for note in one.check(evaluator.loaded)):
-        evaluator.note(note)
-    blind = asked.rules.score(evaluator.loaded) if asked.rules and rank() == 0 else []
-    every = {**encoders, **asked.files, **asked.scorers}
-    tables, priors, scores, seconds = _score(evaluator, every, progress, priors=list(encoders) if asked.rules else [])
-    return _Scored(tables, [*blind, *priors], scores, seconds)
-
-
-def _collect(
-    asked: _Asked, encoders: Mapping[str, Encoder], evaluator: Evaluator, scored: _Scored, *, tie: str, published: bool
-) -> EvaluationResults:
-    """The results, with what was read and how it was made."""
-    every = {**encoders, **asked.files, **asked.scorers}
-    nothing = pd.DataFrame(columns=list(COLUMNS))  # in all processes but the first
-    return EvaluationResults(
-        pd.concat(scored.outcomes, ignore_index=True) if scored.outcomes else nothing,
-        {name: _facts(name, asked.models.get(name), one) for name, one in every.items()},
-        {one.title: one.benchmark.averages for one in evaluator.loaded} | MEANS,
-        asked.reference,
-        tie,
-        benchmarks={one.benchmark.name: one.facts() for one in evaluator.loaded},
-        skipped=evaluator.skipped,
-        notes=evaluator.notes,
-        seconds=scored.seconds,
-        versions=versions(),
-        config={"date": datetime.now(UTC).isoformat(timespec="seconds")},
-        published=published,
-        blind=asked.rules.results(scored.blind) if asked.rules and scored.outcomes else None,
-        scores=joined(scored.scores),
-        images=ItemImages(evaluator.loaded),
+    return EvaluationRequest(
+        named, files, scorers, None if NO_RULES in blind else BlindRules(captions, folders), compared_to
     )
 
 
@@ -243,15 +218,6 @@ def choose_benchmarks(
     return list({one.name: one for one in chosen}.values())
 
 
-def _text_notes(encoders: Mapping[str, Any]) -> list[str]:
-    """How texts are prepared, with the models of each way."""
-    names: dict[str, list[str]] = {}
-    for name, encoder in encoders.items():
-        if isinstance(encoder, Embedder):
-            names.setdefault(encoder.tokenizer.preparation, []).append(name)
-    return [f"texts are {preparation}: {', '.join(own)}" for preparation, own in names.items()]
-
-
 def load_benchmarks(
     benchmarks: Sequence[Benchmark],
     folders: Folders,
@@ -261,13 +227,6 @@ def load_benchmarks(
     skip_damaged: bool = False,
 ) -> Evaluator:
     """The benchmarks with their data; what is wrong with it shows before anything is encoded.
-
-    Args:
-        benchmarks: which.
-        folders: of their data.
-        log: receives what is noted.
-        notes: what is noted first.
-        skip_damaged: as for [`Evaluator`].
 
     Raises:
         ValueError: for data that is there and wrong, or a folder of `data` that none needs.
@@ -287,8 +246,8 @@ def load_benchmarks(
 
 def _score(
     evaluator: Evaluator, encoders: Mapping[str, Encoder], progress: bool, *, priors: Collection[str]
-) -> tuple[list[pd.DataFrame], list[pd.DataFrame], list[pa.Table], dict[str, dict[str, float]]]:
-    """Outcomes, those of priors and scores, on the first process alone, and seconds by model and benchmark."""
+) -> DetailedScores:
+    """What all models scored, each by its name as `arm`; on the first process alone, but for the seconds."""
     tables: list[pd.DataFrame] = []
     blind: list[pd.DataFrame] = []
     scores: list[pa.Table] = []
@@ -303,19 +262,13 @@ def _score(
                 scores += [] if report.scores is None else [of_model(report.scores, name, one.title)]
                 if report.prior is not None:
                     blind.append(report.prior.assign(arm=prior_of(name), benchmark=one.title))
-                counts = f"{report.images:,} images and {report.texts:,} texts"
-                counts = (
-                    f"{report.pairs:,} pairs of {counts}, {report.computed:,} scored now"
-                    if report.pairs
-                    else (f"{counts}, {report.images + report.texts - report.computed:,} of them cached")
-                )
-                evaluator.log(f"{name} on {one.benchmark.title}: {counts}, {report.seconds:.1f} s")
+                evaluator.log(f"{name} on {one.benchmark.title}: {report.counts}, {report.seconds:.1f} s")
         if isinstance(encoder, EvaluatedModel):
             encoder.release()
     if not any(seconds.values()):
         reasons = "; ".join(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}" for one in evaluator.skipped)
         raise ValueError(f"no benchmark could be scored. {reasons}")
-    return tables, blind, scores, seconds
+    return DetailedScores.join(tables, scores, blind, seconds)
 
 
 def _listed(given: Any) -> Any:
@@ -330,43 +283,14 @@ def _facts(name: str, model: Any, encoder: Any) -> dict[str, Any]:
         return {"path": BLIND_PATH, "weights": BLIND[name][0]}
     if rank() > 0:
         return {}
-    if isinstance(encoder, ScoreFile):
-        return encoder.facts
-    weights = identity(model) if isinstance(model, str | Path) else f"of a {type(model).__name__} in memory"
-    tokenizer = getattr(encoder, "tokenizer", None)
-    texts = {} if tokenizer is None else {"texts": tokenizer.preparation}
-    return {"path": place_of(model), "weights": weights, **texts, **getattr(encoder, "facts", {})}
-
-
-def _score_files(paths: Mapping[str, str | Path]) -> dict[str, ScoreFile]:
-    for name in paths:
-        if name in BLIND:
-            raise ValueError(f"scores: {name!r} is the name of a blind scorer. Choose another one.")
-    return {name: ScoreFile(path) for name, path in paths.items()}
-
-
-def _blind_encoders(names: Sequence[str], captions: str | Path | None) -> tuple[bool, dict[str, Encoder]]:
-    """Whether blind rules are wanted, and the blind scorers that are further models."""
-    unknown = [name for name in names if name not in (*BLIND, NO_RULES)]
-    if unknown:
-        raise ValueError(f"blind: found {unknown[0]!r}, expected one of {', '.join(BLIND)}, or {NO_RULES}.")
-    if NO_RULES in names and captions is not None:
-        raise ValueError(f"blind_captions: blind={NO_RULES} leaves no rule that reads {captions}. Pass one of them.")
-    return NO_RULES not in names, {name: BLIND[name][1]() for name in names if name != NO_RULES}
+    return encoder.facts if isinstance(encoder, ScoreFile) else describe_model(model, encoder)
 
 
 def _reference(given: str | None, models: Mapping[str, Any]) -> str:
-    """The name of the model that differences refer to, given by its name or place."""
     for name, model in models.items():
         if given in (None, name, place_of(model)):
             return name
     raise ValueError(f"reference: found {given!r}, expected one of the models {', '.join(models)}.")
-
-
-def _embedding_cache(cache: str | Path | bool, limit: str | None) -> EmbeddingCache:
-    size = None if limit is None else parse_size(limit, "cache_limit")
-    folder = (default_folder() if cache else None) if isinstance(cache, bool) else Path(cache)
-    return EmbeddingCache(folder, limit=size)
 
 
 def _join_processes(device: str | None) -> str | None:

@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from hfcomp._help import OwnHelp
-from hfcomp.evaluation.blind.report import blind_section
-from hfcomp.evaluation.blind.results import BLIND_FILE, BlindResults, read_blind, write_blind
-from hfcomp.evaluation.items.item_scores import SCORES_FILE, read_scores, write_scores
+from hfcomp.evaluation.blind.results import BLIND_FILE, BlindResults, blind_section, read_blind, write_blind
+from hfcomp.evaluation.item_scores import SCORES_FILE, read_scores, write_scores
 from hfcomp.evaluation.published.comparison import READING, compare_with_published, published_section
-from hfcomp.evaluation.stored import BLIND_PATH, FAILED, averages_of_lines, model_facts, read_evaluation
-from hfcomp.evaluation.unshared import shared_lines, unshared_notes
+from hfcomp.evaluation.spec import FAILED
+from hfcomp.evaluation.stored import (
+    BLIND_PATH,
+    averages_of_lines,
+    model_facts,
+    read_evaluation,
+    shared_lines,
+    unshared_notes,
+)
 from hfcomp.reading import nearest
 from hfcomp.reporting import tables
 from hfcomp.reporting.lines import Line
@@ -37,7 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from hfcomp.evaluation.items.shown_items import ItemImages
+    from hfcomp.evaluation.items.item_browser import ItemImages
     from hfcomp.statistics.measures import Averages
 
 FIGURE = "figure.png"
@@ -111,7 +117,7 @@ class EvaluationResults(metaclass=OwnHelp):
         if not len(self._shared):
             return []
         names = list(self.models)
-        subject = self._sighted if self.subject is None else self.subject
+        subject = self._image_models if self.subject is None else self.subject
         return summarize(
             self._shared,
             models=names,
@@ -131,23 +137,18 @@ class EvaluationResults(metaclass=OwnHelp):
         """Whether a benchmark was not scored for another reason than data that is unavailable."""
         return any(one["reason"].startswith(FAILED) for one in self.skipped)
 
-    @property
-    def _seeing(self) -> dict[str, Mapping[str, Any]]:
-        """The models that are no blind scorers, with their facts."""
-        return {name: self.models[name] for name in self._sighted}
-
     @cached_property
     def _blind_facts(self) -> dict[str, Any] | None:
         """The entry `blind` of `results.json`: scores of blind rules, and models on the items that none solves."""
         if self.blind is None or not len(self._shared):
             return None
         blind = self.blind.on_items_of(self._shared)
-        return blind.to_json(self.averages, self._shared, self._sighted, self.blind.outcomes)
+        return blind.to_json(self.averages, self._shared, list(self._image_models), self.blind.outcomes)
 
     @property
-    def _sighted(self) -> list[str]:
-        """The models that are no blind scorers."""
-        return [name for name, facts in self.models.items() if facts.get("path") != BLIND_PATH]
+    def _image_models(self) -> dict[str, Mapping[str, Any]]:
+        """The models that are no blind scorers, with their facts."""
+        return {name: facts for name, facts in self.models.items() if facts.get("path") != BLIND_PATH}
 
     @cached_property
     def _shared(self) -> Outcomes:
@@ -176,7 +177,7 @@ class EvaluationResults(metaclass=OwnHelp):
         """
         import pandas as pd
 
-        return pd.DataFrame([one.facts() for one in compare_with_published(self.lines, self._seeing)])
+        return pd.DataFrame([one.facts() for one in compare_with_published(self.lines, self._image_models)])
 
     def _rows(self, line: Line) -> Iterator[dict[str, Any]]:
         for name, estimate in line["models"].items():
@@ -215,7 +216,6 @@ class EvaluationResults(metaclass=OwnHelp):
         )
 
     def _name(self, given: str) -> str:
-        """The name of a model, given by it or by its path."""
         for name, facts in self.models.items():
             if given in (name, facts.get("path")):
                 return name
@@ -277,17 +277,17 @@ def evaluation_items(evaluation: EvaluationResults, options: PageOptions = DEFAU
 
     The reference stands before the last model that is not blind.
     """
-    from hfcomp.evaluation.items.shown_items import item_browser
+    from hfcomp.evaluation.items.item_browser import item_browser
 
     models = list(evaluation.models)
-    others = [name for name in evaluation._sighted if name != evaluation.reference]
+    others = [name for name in evaluation._image_models if name != evaluation.reference]
     return item_browser(
         evaluation.outcomes.table.drop_duplicates(["arm", *LINE, "item"]),  # of several seeds the first
         evaluation.scores,
         evaluation.images,
         models=models,
         pair=(evaluation.reference or next(iter(models), ""), (others or models)[-1]),
-        blind=[name for name in models if name not in evaluation._sighted],
+        blind=[name for name in models if name not in evaluation._image_models],
         tie=evaluation.tie,
         options=options,
     )
@@ -303,16 +303,15 @@ def evaluation_report(evaluation: EvaluationResults, *, brief: bool) -> Report:
     pairs = [(name, str(reference)) for name in compared]
     shown = sections_of_lines(lines, lambda line: pairs, reference=reference, tie=evaluation.tie, brief=brief)
     how = [tables.legend(lines, tie=evaluation.tie, brief=brief)] if lines else []
-    published = [published_section(lines, evaluation._seeing)] if evaluation.published else []
-    how += [READING] if published and compare_with_published(lines, evaluation._seeing) else []
+    published = [published_section(lines, evaluation._image_models)] if evaluation.published else []
+    how += [READING] if published and compare_with_published(lines, evaluation._image_models) else []
     facts = evaluation._blind_facts
-    blind = [] if facts is None else [blind_section(facts, evaluation._sighted, brief=brief)]
+    blind = [] if facts is None else [blind_section(facts, list(evaluation._image_models), brief=brief)]
     sections = [Section("", [figure]), *shown, *blind, *published, *_facts(evaluation, brief=brief)]
     return Report(names, caveat, (), sections, how, evaluation._every_note)
 
 
 def _facts(evaluation: EvaluationResults, *, brief: bool) -> Iterator[Section]:
-    """What is not a number of a benchmark."""
     totals = [[name, f"{sum(part.values()):,.1f}"] for name, part in evaluation.seconds.items()]
     yield Section("Cost", [Table("", ["model", "seconds"], totals) if brief else _seconds(evaluation.seconds)])
     skipped = [f"{one['benchmark']}: {one['reason']} {one.get('how_to_fix', '')}" for one in evaluation.skipped]

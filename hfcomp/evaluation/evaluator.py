@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from hfcomp.data.images import SKIP_ADVICE, DamagedImage
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.distributed import fail_together, first_process_first, gather_objects, rank
-from hfcomp.evaluation.benchmarks.own import OwnData
-from hfcomp.evaluation.encoding.cells import is_missing
-from hfcomp.evaluation.encoding.damaged import DAMAGED
-from hfcomp.evaluation.encoding.embed import Indexed
+from hfcomp.evaluation.cells import DAMAGED
 from hfcomp.evaluation.engine import (
     DamagedProbeImage,
     Encoder,
+    NoModel,
     Prior,
     Report,
     find_damaged,
@@ -32,12 +29,20 @@ from hfcomp.evaluation.engine import (
     validate,
     without_damaged,
 )
-from hfcomp.evaluation.items.columns import column_values
-from hfcomp.evaluation.items.item_scores import joined
+from hfcomp.evaluation.item_scores import joined
 from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import NAMES, NO_IMAGE, PART, Benchmark, BenchmarkData, Folders, Unavailable
-from hfcomp.evaluation.stored import FAILED
-from hfcomp.statistics import Outcomes
+from hfcomp.evaluation.spec import (
+    FAILED,
+    NAMES,
+    NO_IMAGE,
+    PART,
+    Benchmark,
+    BenchmarkData,
+    Folders,
+    Unavailable,
+    column_values,
+)
+from hfcomp.statistics.outcomes import COLUMNS, Outcomes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,6 +75,7 @@ class Loaded:
         rows = self.data.rows
         columns = [name for name in rows.column_names if name not in (*self.benchmark.protocol.images, *NAMES)]
         columns += NAMES
+        # images by name alone: hashing their bytes would read the whole set
         digest = hashlib.sha256(repr((self.benchmark.name, columns)).encode())
         for name in columns:
             digest.update(repr(column_values(rows, name)).encode())
@@ -99,33 +105,34 @@ def load_benchmark(benchmark: Benchmark, folders: Folders | None = None) -> Load
     return Loaded(benchmark, validate(benchmark, items, texts_suffice=folders.texts_suffice))
 
 
-class _NoModel:
-    """An encoder that reads nothing and gives every image and text the same vector."""
-
-    def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
-        return self._index(np.array([is_missing(image) for image in images], dtype=bool))
-
-    def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
-        return self._index(np.zeros(len(texts), dtype=bool))
-
-    def _index(self, missing: NDArray[np.bool_]) -> Indexed:
-        vectors = np.ones((max(1, len(missing)), 1), dtype=np.float32)
-        return Indexed(vectors, np.where(missing, -1, np.arange(len(missing))), 0, 0)
-
-
 @dataclass(frozen=True)
-class InFull:
-    """What came of all benchmarks and one encoder.
+class DetailedScores:
+    """What came of all benchmarks, for one model or several.
 
     Attributes:
         items: one row per item and metric, with the columns of `hfcomp.evaluation.engine.Report.items`.
-        scores: texts and cosines behind them, of `hfcomp.evaluation.items.item_scores`, where they are kept.
+        scores: texts and cosines behind them, of `hfcomp.evaluation.item_scores`, where they are kept.
         prior: the same rows of what the model chooses without the image; none where that was not asked for.
+        seconds: by model and benchmark.
     """
 
     items: pd.DataFrame
     scores: pa.Table | None
     prior: pd.DataFrame
+    seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @classmethod
+    def join(
+        cls,
+        items: Sequence[pd.DataFrame],
+        scores: Sequence[pa.Table],
+        priors: Sequence[pd.DataFrame],
+        seconds: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> DetailedScores:
+        """Those of several benchmarks; without any, as in all processes but the first, tables without rows."""
+        table = pd.concat(items, ignore_index=True) if items else pd.DataFrame(columns=list(COLUMNS))
+        prior = pd.concat(priors, ignore_index=True) if priors else table.iloc[:0]
+        return cls(table, joined(scores), prior, seconds or {})
 
 
 @dataclass
@@ -216,13 +223,12 @@ class Evaluator:
         """One row per item and metric, with the columns of `hfcomp.evaluation.engine.Report.items`."""
         return pd.concat([report.items for _, report in self.score(encoder)], ignore_index=True)
 
-    def in_full(self, encoder: Encoder, *, keep_scores: bool, prior: Prior | None) -> InFull:
+    def score_with_details(self, encoder: Encoder, *, keep_scores: bool, prior: Prior | None) -> DetailedScores:
         """The same outcomes with what else is known; `keep_scores` and `prior` are those of `run_benchmark`."""
         reports = [report for _, report in self.score(encoder, keep_scores=keep_scores, prior=prior)]
-        items = pd.concat([report.items for report in reports], ignore_index=True)
-        scores = joined([report.scores for report in reports if report.scores is not None])
+        scores = [report.scores for report in reports if report.scores is not None]
         priors = [report.prior for report in reports if report.prior is not None]
-        return InFull(items, scores, pd.concat(priors, ignore_index=True) if priors else items.iloc[:0])
+        return DetailedScores.join([report.items for report in reports], scores, priors)
 
     def check_names(self, check: Callable[[Outcomes], Any]) -> None:
         """Runs a check of what is scored on outcomes of no model, before there is one.
@@ -233,12 +239,12 @@ class Evaluator:
         if any(one.data.train is not None for one in self.loaded):
             return
         try:
-            scored = [report.items for _, report in self.score(_NoModel(), progress=False)]
+            scored = [report.items for _, report in self.score(NoModel(), progress=False)]
         except Exception:  # a protocol of the user's may need real vectors
             return
         check(Outcomes(pd.concat(scored, ignore_index=True).assign(arm="")))
 
-    def of_titles(self, titles: Sequence[str]) -> Evaluator:
+    def select_benchmarks(self, titles: Sequence[str]) -> Evaluator:
         """The benchmarks of these titles alone."""
         return replace(self, loaded=[one for one in self.loaded if one.benchmark.title in titles])
 
@@ -264,13 +270,7 @@ class Evaluator:
         self.skipped.append({"benchmark": benchmark.name, "reason": reason, "how_to_fix": how_to_fix})
 
     def note_inputs(self, name: str, counts: Mapping[str, int], tower: str = "") -> None:
-        """Notes how many texts of a benchmark were cut, and how many images are tiny, where there are such.
-
-        Args:
-            name: of the benchmark.
-            counts: with the names of [`Report`].
-            tower: what a note calls the text tower; by default that.
-        """
+        """Notes how many texts of a benchmark were cut, and how many images are tiny, where there are such."""
         if counts["truncated"]:
             merged = f", {counts['merged']:,} of them to the tokens of another text" if counts["merged"] else ""
             texts = f"{counts['truncated']:,} texts are longer than {tower or 'the text tower'}"
@@ -286,7 +286,7 @@ def _load(benchmark: Benchmark, folders: Folders, strict: bool) -> Loaded | tupl
     except Unavailable as error:
         return error.reason, error.how_to_fix or benchmark.obtain
     except ValueError as error:
-        own = isinstance(benchmark.data[0], OwnData)
+        own = getattr(benchmark.data[0], "is_own", False)  # a form of the user's may be any class
         if strict or own or folders.of(benchmark.name) or (benchmark.folder and folders.of(benchmark.folder)):
             raise
         return f"{FAILED}{error}", benchmark.obtain

@@ -30,6 +30,7 @@ def downloaded(web: str, names: Sequence[str]) -> Path:
         found = manager.download({name: f"{web}/{name}" for name in names})
     except Exception as error:  # as in hub_rows
         raise Unavailable(_unreachable(web, error), "") from error
+    # files in the download cache are named by hashes: links give them their names again
     first = Path(next(iter(found.values())))
     folder = first.parent / f"hfcomp-{first.name[:16]}"
     for name, file in found.items():
@@ -74,7 +75,6 @@ def _unreachable(place: str, error: Exception) -> str:
 
 
 def _gate_reason(repo: str) -> str:
-    """Why a gated data set is unavailable, and how to get it."""
     return f"{repo} is gated: accept its terms at https://huggingface.co/datasets/{repo} and run `hf auth login`."
 
 

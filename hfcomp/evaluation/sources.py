@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hfcomp.data.formats.archives import COUNT, check_archive, numbered_archives
-from hfcomp.evaluation.encoding.cells import PooledImages, files_of
+from hfcomp.evaluation.cells import files_of, pick_cells
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Data, Folders, Origin, Unavailable
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Benchmar
             if items is not None:
                 return items
         raise ValueError(f"{benchmark.name}: {folder} does not contain its data. Expected {forms}. {benchmark.obtain}")
+    # each form may fail for a reason of its own: all of them are reported
     reasons, ways = [], [benchmark.obtain]
     for form in benchmark.data:
         try:
@@ -80,11 +81,6 @@ class Pool:
     def cells(self, names: Sequence[str], folders: Folders, beside: Path | None) -> tuple[Sequence[Any], Origin]:
         """The images of these names, `None` for one that is not there.
 
-        Args:
-            names: of files.
-            folders: local data folders.
-            beside: a benchmark's own folder, which may hold the images' folder.
-
         Raises:
             Unavailable: when there is no such folder and the Hub does not have them, unless texts suffice.
         """
@@ -112,7 +108,7 @@ class Pool:
             raise Unavailable(f"Its images in {error.reason}", self.obtain) from error
         require(rows, (self.image, self.key), self.repo)
         place = {name: row for row, name in enumerate(rows[self.key])}
-        return PooledImages(rows[self.image], [place.get(name) for name in names]), origin
+        return pick_cells(rows[self.image], [place.get(name) for name in names]), origin
 
     def folder(self, folders: Folders, beside: Path | None) -> Path | None:
         """The folder that holds the images, if there is one."""
@@ -122,14 +118,14 @@ class Pool:
 
 def _load_folder(folder: Path, options: Mapping[str, Any]) -> Dataset:
     """Rows of a folder in the layout of a data set on the Hub."""
-    from hfcomp.data.formats.literal_paths import literal_options
+    from hfcomp.data.formats.tables import literal_options
     from hfcomp.evaluation import hub
 
     return hub.load_dataset(str(folder), **literal_options(folder, options.get("name"), options))
 
 
 @dataclass(frozen=True)
-class HubData:
+class HubData(Data):
     """A data set on the Hub as files that need no script, or a folder in that layout.
 
     Attributes:
@@ -220,7 +216,7 @@ class HubData:
 
 
 @dataclass(frozen=True)
-class RawFiles:
+class RawFiles(Data):
     """A benchmark's own files as its authors give them.
 
     Attributes:
@@ -252,7 +248,7 @@ class RawFiles:
     def remote(self, folders: Folders) -> BenchmarkData:
         """The items from the Hub or the authors' repository, images from their pool."""
         if self.web is None and self.repo is None:
-            raise Unavailable("", "")
+            return super().remote(folders)
         from hfcomp.evaluation import hub
 
         if self.repo is not None:
@@ -270,7 +266,7 @@ class RawFiles:
 
 
 @dataclass(frozen=True)
-class Adapted:
+class Adapted(Data):
     """A form of data with its items transformed before use.
 
     Attributes:
@@ -315,7 +311,7 @@ def with_images(
     if len(columns) > 1:  # one after another, so that the pool is read once
         number = len(items.rows)
         images = {
-            column: PooledImages(cells, range(place * number, (place + 1) * number))
+            column: pick_cells(cells, range(place * number, (place + 1) * number))
             for place, column in enumerate(columns)
         }
     rows = items.rows if "image_id" in items.rows.column_names else items.rows.rename_column(columns[0], "image_id")

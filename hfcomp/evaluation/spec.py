@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.items.columns import column_values
 from hfcomp.reading import expand_variables, nearest
 from hfcomp.statistics.average import Average
 
@@ -32,6 +31,8 @@ ALL_ITEMS = "all"
 """The subset of a benchmark that has no subsets."""
 PART = " (part)"
 """What the title of a benchmark ends in of which images are missing, so that its scores are of a part."""
+FAILED = "failed: "
+"""What the reason of a benchmark begins with that could not be scored though its data is there."""
 EMPTY_CAPTION, NO_IMAGE = "empty caption", "image missing"
 
 
@@ -178,14 +179,16 @@ def parse_folders(entries: Iterable[str], *, option: str) -> dict[str, str]:
     return own
 
 
-class Data(Protocol):
-    """A form of a benchmark's data.
+class Data:
+    """A form of a benchmark's data; by default one that no folder holds and that is not on the Hub.
 
     Attributes:
         layout: in words, for errors.
+        is_own: whether it is the user's own, so that something wrong in it is always an error.
     """
 
     layout: str
+    is_own: ClassVar[bool] = False
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
         """The items, when the folder holds this form, else `None`; images may be in other `folders`.
@@ -193,6 +196,7 @@ class Data(Protocol):
         Raises:
             ValueError: when the folder holds this form and something in it is wrong.
         """
+        return None
 
     def remote(self, folders: Folders) -> BenchmarkData:
         """The items from the Hub or the authors' repository.
@@ -200,6 +204,7 @@ class Data(Protocol):
         Raises:
             Unavailable: when it does not have them.
         """
+        raise Unavailable("", "")
 
 
 @dataclass(frozen=True)
@@ -239,6 +244,9 @@ class ScoringProtocol(ABC):
         needs_images: whether a row without an image cannot be scored at all.
         all_pairs: whether it can be scored from the scores of all images with all texts, without embeddings.
         beyond_pairs: which of its metrics `pairs` do not give.
+        row_pairs: what `pairs` gives where it is the same for all items.
+        metric_names: every metric that `score` may give; empty where that is not declared, and then no published
+            number fits.
     """
 
     images: ClassVar[tuple[str, ...]] = ("image",)
@@ -247,6 +255,8 @@ class ScoringProtocol(ABC):
     needs_images: ClassVar[bool] = True
     all_pairs: ClassVar[bool] = False
     beyond_pairs: ClassVar[str] = ""
+    row_pairs: ClassVar[Sequence[tuple[str, str]]] = ()
+    metric_names: Sequence[str] = ()
 
     def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
         """Columns of images and of texts whose scores, row by row, are enough for its metrics; by default none.
@@ -254,12 +264,7 @@ class ScoringProtocol(ABC):
         A model that scores pairs one by one, or a file of scores, can do such a benchmark. `score` then gets a
         `hfcomp.evaluation.pairs.items.PairedItems`.
         """
-        return ()
-
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        """Every metric that `score` may give; empty where that is not declared, and then no published number fits."""
-        return ()
+        return self.row_pairs
 
     def prompts(self, items: BenchmarkData) -> list[str]:
         """Texts to encode besides those of the rows, such as class prompts; by default none."""
@@ -326,3 +331,25 @@ class Benchmark:
         parts = [part for average in self.averages for part in average.parts]
         declared = (*(average.name for average in self.averages), *parts, *self.subsets)
         return tuple(dict.fromkeys(declared)) or (ALL_ITEMS,)
+
+
+def with_columns(rows: Dataset, columns: Mapping[str, Sequence[Any]], drop: Sequence[str] = ()) -> Dataset:
+    """Rows whose columns of these names are replaced, or added at the end; those in `drop` are gone."""
+    rows = rows.remove_columns([name for name in (*columns, *drop) if name in rows.column_names])
+    for name, values in columns.items():
+        rows = rows.add_column(name, values)
+    return rows
+
+
+def column_values(rows: Dataset, name: str) -> list[Any]:
+    """All values of a column, which are those of `rows[name][:]`.
+
+    `datasets` copies the description of all columns for each one that is read so: milliseconds, where the texts of a
+    thousand rows take one. Images and rows in another order are left to it.
+    """
+    from datasets.features.features import require_decoding
+
+    feature = (rows.info.features or {}).get(name)
+    if feature is None or require_decoding(feature) or rows.format["type"] is not None or rows._indices is not None:
+        return rows[name][:]
+    return rows.data.column(name).to_pylist()

@@ -1,7 +1,8 @@
-"""Outcomes that an evaluation or a run of a recipe left in a folder, model by model."""
+"""Outcomes that an evaluation or a recipe left in a folder, model by model, and lines that not all models have."""
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,9 +14,9 @@ import pyarrow as pa
 
 from hfcomp.checksums import read_checked
 from hfcomp.evaluation.benchmarks.means import MEANS
-from hfcomp.evaluation.items.item_scores import SCORES_FILE, read_scores
+from hfcomp.evaluation.item_scores import SCORES_FILE, read_scores
 from hfcomp.statistics.average import Average
-from hfcomp.statistics.outcomes import Outcomes, read_table
+from hfcomp.statistics.outcomes import LINE, Outcomes, read_table
 from hfcomp.statistics.results import ITEMS_FILE, RESULTS_FILE, RESULTS_SCHEMA_VERSION
 
 FEWEST = 2
@@ -23,8 +24,6 @@ FEWEST = 2
 ARMS_SINCE = 5
 BLIND_PATH = "blind"
 """The path of a blind scorer among the models of results."""
-FAILED = "failed: "
-"""What the reason of a benchmark begins with that could not be scored though its data is there."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +151,7 @@ def averages_of_lines(
             continue
         key = line["benchmark"], line["metric"], line["subset"]
         own = Average(line["subset"], tuple(map(tuple, line["groups"])), line["pooled"])
+        # a benchmark whose subsets changed has two averages of one name: neither is shown
         if _parts(found.setdefault(key, own)) != _parts(own):
             unlike[key] = None
     chosen: dict[tuple[str, str], list[Average]] = {}
@@ -176,3 +176,43 @@ def stated_items(results: Mapping[str, Any]) -> str | None:
 def listed(names: Iterable[Any]) -> str:
     """Names for a sentence."""
     return ", ".join(map(str, names))
+
+
+def shared_lines(outcomes: Outcomes, models: Sequence[str]) -> Outcomes:
+    """The outcomes of lines that every model has: a benchmark may have failed for one model alone."""
+    table = outcomes.table
+    kept = table.groupby(LINE, sort=False)["arm"].transform("nunique") == len(models)
+    return outcomes if kept.all() else Outcomes(table[kept])
+
+
+def unshared_notes(outcomes: Outcomes, shared: Outcomes, models: Sequence[str]) -> list[str]:
+    """What was scored for some of the models alone, with who was scored and who was not.
+
+    A benchmark that has no shared line is named once, else each of its metrics.
+    """
+    shown = set(shared.table["benchmark"])
+    found: dict[tuple[str, tuple[str, ...]], None] = {}
+    for (benchmark, _, metric), arms in outcomes.table.groupby(LINE, sort=False)["arm"].unique().items():
+        owners = tuple(name for name in models if name in arms)
+        if len(owners) < len(models):
+            found[f"{benchmark}, {metric}" if benchmark in shown else benchmark, owners] = None
+    return [
+        f"{what}: scored for {_listed(owners)}, not shown because {_listed([*others])} "
+        f"{'has' if len(others) == 1 else 'have'} no scores of it. {ITEMS_FILE} has the outcomes"
+        f"{_how_to_compare(owners)}."
+        for what, owners in found
+        if (others := [name for name in models if name not in owners])
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+def _how_to_compare(owners: Sequence[str]) -> str:
+    """How to see outcomes of some models alone; one model is not compared with anything."""
+    if len(owners) < 2:
+        return ""
+    words = shlex.join([f"FOLDER:{name}" for name in owners])
+    return f"; `hfcomp compare {words}` compares these models, of the output FOLDER"

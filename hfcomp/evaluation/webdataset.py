@@ -1,14 +1,11 @@
-"""Classification sets as CLIP_benchmark packs them: tar archives of images and labels, class names, prompts.
-
-Archives are read in place. `datasets` could load them too, but it copies all images, takes the columns from
-the first five samples of the last split, and fetches every split: ImageNet's training images for its test.
-"""
+"""Classification sets as CLIP_benchmark packs them, and as their authors' folders, one per class."""
 
 from __future__ import annotations
 
+import re
 import tarfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hfcomp.data.formats.archives import COUNT, check_end, not_whole, numbered_archives
-from hfcomp.evaluation.spec import BenchmarkData, Folders, Origin, Unavailable
+from hfcomp.evaluation.cells import Inset, LazyCells, map_cells
+from hfcomp.evaluation.spec import BenchmarkData, Data, Folders, Origin, Unavailable
+from hfcomp.reading import read_json
 
 TEST, TRAIN = "test", "train"
 CLASSES = "classnames.txt"
@@ -25,7 +24,7 @@ IMAGE_ENDINGS = ("webp", "jpg", "jpeg", "png")
 
 
 @dataclass(frozen=True)
-class WebDatasetData:
+class WebDatasetData(Data):
     """A repository of `clip-benchmark` on the Hub, or a folder in that layout.
 
     Attributes:
@@ -80,13 +79,13 @@ class WebDatasetData:
         if not self.train:
             return BenchmarkData(rows, origin, {"image": images}, classes=named, templates=class_templates(folder))
         fitted, training = self._split(folder, TRAIN, len(classes))
-        lacking = np.flatnonzero(training.missing)
-        if len(lacking):
+        lacking = [row for row, (_, start, _) in enumerate(fitted.place) if start < 0]
+        if lacking:
             raise ValueError(f"{folder / TRAIN}: the sample {fitted.key[lacking[0]]!r} has no image. Remove it.")
         train = BenchmarkData(Dataset.from_dict({"label": fitted.label}), origin, {"image": training})
         return BenchmarkData(rows, origin, {"image": images}, classes=named, train=train)
 
-    def _split(self, folder: Path, name: str, classes: int) -> tuple[_Samples, TarImages]:
+    def _split(self, folder: Path, name: str, classes: int) -> tuple[_Samples, LazyCells]:
         samples, shards = _Samples(), numbered_archives(folder / name)
         for number, shard in enumerate(shards):
             for key, label, (start, size) in _samples(shard):
@@ -98,7 +97,7 @@ class WebDatasetData:
                 samples.key.append(key)
                 samples.label.append(label if self.bins is None else label * self.bins // classes)
                 samples.place.append((number, start, size))
-        return samples, TarImages(shards, np.array(samples.place, dtype=np.int64).reshape(-1, 3), samples.key)
+        return samples, tar_images(shards, np.array(samples.place, dtype=np.int64).reshape(-1, 3), samples.key)
 
 
 @dataclass(frozen=True)
@@ -110,8 +109,8 @@ class _Samples:
     place: list[tuple[int, int, int]] = field(default_factory=list)
 
 
-class TarImages(Sequence[Any]):
-    """Encoded images inside uncompressed tar archives, read on demand; `None` for a missing one.
+def tar_images(archives: Sequence[Path], place: NDArray[np.int64], names: Sequence[str]) -> LazyCells:
+    """Encoded images inside uncompressed tar archives; `None` for a missing one.
 
     Args:
         archives: paths.
@@ -119,26 +118,15 @@ class TarImages(Sequence[Any]):
         names: `[n]`, what images are called.
     """
 
-    def __init__(self, archives: Sequence[Path], place: NDArray[np.int64], names: Sequence[str]) -> None:
-        self._archives = archives
-        self._place = place
-        self._names = names
-
-    def __len__(self) -> int:
-        return len(self._place)
-
-    def __getitem__(self, index: Any) -> Any:
-        archive, start, size = self._place[index].tolist()
+    def read(row: int) -> Any:
+        archive, start, size = place[row].tolist()
         if start < 0:
             return None
-        with self._archives[archive].open("rb") as file:
+        with archives[archive].open("rb") as file:
             file.seek(start)
-            return {"bytes": file.read(size), "path": self._names[index]}
+            return {"bytes": file.read(size), "path": names[row]}
 
-    @property
-    def missing(self) -> NDArray[np.bool_]:
-        """`[n]`, which images are not there."""
-        return self._place[:, 1] < 0
+    return LazyCells(len(place), read)
 
 
 def _samples(shard: Path) -> Iterator[tuple[str, int, tuple[int, int]]]:
@@ -196,3 +184,114 @@ def _text(path: Path, line: str) -> str:
             "https://huggingface.co/clip-benchmark, or create it."
         )
     return path.read_text(encoding="utf-8")
+
+
+WORDNET, NUMBERS, ANY = r"n\d{8}", r"\d+", r"[^.].*"
+LABELS, OVERLAP = "folder_to_objectnet_label.json", "objectnet_to_imagenet_1k.json"
+OTHER_CLASS = "class that ImageNet does not have"
+BORDER = 2  # the red border of ObjectNet is one pixel wide; the code of wise-ft cuts two
+
+
+@dataclass(frozen=True)
+class ClassFolders(Data):
+    """A folder of images for each class; names and prompts are those of a repository of `clip-benchmark`.
+
+    Labels count the folders in their order, numbers as numbers: ImageNet's order is that of its WordNet ids.
+
+    Attributes:
+        repo: with `classnames.txt` and `zeroshot_classification_templates.txt`, which are fetched where the folder
+            lacks them.
+        name: of the folder that the authors' archive unpacks into.
+        pattern: of the names of class folders.
+        mappings: the folder with ObjectNet's two mappings, where only the classes of ImageNet count.
+    """
+
+    repo: str
+    name: str
+    pattern: str = WORDNET
+    mappings: str | None = None
+
+    @property
+    def layout(self) -> str:
+        """In words."""
+        beside = f" and {self.mappings}/ with {LABELS} and {OVERLAP}" if self.mappings else ""
+        return f"{self.name}/ with a folder per class, as the authors' archive unpacks{beside}"
+
+    def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
+        """The items, when the folder holds the authors' folder, or is it."""
+        for place in (folder / self.name, *([] if self.mappings else [folder])):
+            if place.is_dir() and (found := [path for path in place.iterdir() if self._is_class(path)]):
+                return self._items(folder, sorted(found, key=self._order))
+        return None
+
+    def _order(self, path: Path) -> tuple[int, str]:
+        return int(path.name) if self.pattern == NUMBERS else 0, path.name
+
+    def _is_class(self, path: Path) -> bool:
+        return path.is_dir() and re.fullmatch(self.pattern, path.name) is not None
+
+    def _items(self, folder: Path, found: list[Path]) -> BenchmarkData:
+        from datasets import Dataset
+
+        kept = found if self.mappings is None else [path for path in found if path.name in self._overlap(folder)]
+        named = self._named(folder)
+        names = class_names(named)
+        if len(kept) != len(names):
+            raise ValueError(
+                f"{folder}: found {len(kept)} class folders, expected {len(names)}, one for each line of "
+                f"{named / CLASSES}. Unpack the archive again."
+            )
+        images = {path: _images(path) for path in found}
+        rows = {
+            "label": [label for label, path in enumerate(kept) for _ in images[path]],
+            "item": [f"{path.name}/{file.name}" for path in kept for file in images[path]],
+        }
+        rows["image_id"] = rows["item"]
+        cells = {"image": [str(file) for path in kept for file in images[path]]}
+        others = sum(len(images[path]) for path in found if path not in kept)
+        return BenchmarkData(
+            Dataset.from_dict(rows),
+            Origin(str(folder)),
+            cells,
+            left_out={OTHER_CLASS: others} if others else {},
+            classes=names,
+            templates=class_templates(named),
+        )
+
+    def _overlap(self, folder: Path) -> set[str]:
+        """The folders of ObjectNet's classes that ImageNet has too."""
+        label_of, imagenet = (_mapping(folder / str(self.mappings) / file) for file in (LABELS, OVERLAP))
+        return {name for name, label in label_of.items() if label in imagenet}
+
+    def _named(self, folder: Path) -> Path:
+        if (folder / CLASSES).is_file() or (folder / TEMPLATES).is_file():
+            return folder
+        from hfcomp.evaluation import hub
+
+        try:
+            return hub.repository(self.repo, [CLASSES, TEMPLATES], None)
+        except Unavailable as error:
+            raise Unavailable(
+                f"{folder} has no {CLASSES} and {TEMPLATES}, and {error.reason}",
+                f"Copy both files from https://huggingface.co/datasets/{self.repo} into {folder}.",
+            ) from error
+
+
+def _images(path: Path) -> list[Path]:
+    found = sorted(file for file in path.iterdir() if file.suffix.lower().removeprefix(".") in IMAGE_ENDINGS)
+    if not found:
+        raise ValueError(f"{path} has no images; expected files that end in {', '.join(IMAGE_ENDINGS)}.")
+    return found
+
+
+def _mapping(file: Path) -> Mapping[str, str]:
+    content = read_json(file)
+    if not isinstance(content, dict):
+        raise ValueError(f"{file}: found a {type(content).__name__}, expected an object. Unpack the archive again.")
+    return content
+
+
+def without_border(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
+    """Items with images without ObjectNet's red border."""
+    images = map_cells(items.images["image"], lambda cell, row: Inset(cell, BORDER))
+    return replace(items, images={"image": images})

@@ -14,7 +14,7 @@ from transformers import AutoProcessor
 
 from hfcomp.data.loading import TrainingRows
 from hfcomp.evaluation.encoding.embed import Embedder
-from hfcomp.evaluation.evaluator import InFull
+from hfcomp.evaluation.evaluator import DetailedScores
 from hfcomp.experiments.batch import fit_batch
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
@@ -36,7 +36,7 @@ class Scoring:
     score: Callable[[Embedder], pd.DataFrame]
     stamp: dict[str, Any]  # what stored outcomes are of, beside the weights
     # the same with texts, cosines and the model's prior, where they are known
-    in_full: Callable[..., InFull] | None = None
+    score_with_details: Callable[..., DetailedScores] | None = None
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from datasets import Dataset, IterableDataset
 
-from hfcomp.data.concepts.random_spans import RandomSpans
+from hfcomp.data.concepts.spans import RandomSpans
 from hfcomp.data.image_ids import photographs_or_rows
-from hfcomp.data.negatives.shuffled import ShuffledNegatives, derangement, is_negative
+from hfcomp.data.negatives import ShuffledNegatives, derangement, is_negative
 from hfcomp.data.replay import count_replay_rows
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.experiment_config import SAME_BATCH, STATIC_MARGIN

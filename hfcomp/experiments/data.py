@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from datasets import Dataset, IterableDataset
+from datasets import Dataset
 
 from hfcomp.data.columns import rename_columns
 from hfcomp.data.concepts.columns import with_concepts
-from hfcomp.data.formats.caption_files import with_captions_of
 from hfcomp.data.image_ids import IMAGE_ID, with_image_ids
-from hfcomp.data.loading import contract_rows, load_training_stream
-from hfcomp.data.negatives.columns import RATINGS, with_concreteness, with_keyword_negatives
+from hfcomp.data.loading import contract_rows
+from hfcomp.data.negatives import RATINGS, with_concreteness, with_keyword_negatives
 from hfcomp.data.overlap import COLUMNS as IMAGE_COLUMNS
 from hfcomp.data.overlap import ScoredImages
+from hfcomp.data.pair_table import Log, Rows, RowSource, choose_captions, complete_rows, every_caption, read_rows
 from hfcomp.data.replay import with_shared_image_ids
-from hfcomp.data.row_selection import complete_rows, rows_where
-from hfcomp.data.several_captions import every_caption, longest_caption
 from hfcomp.data.sources import load_source
 from hfcomp.distributed import first_process_first
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
@@ -34,9 +32,6 @@ from hfcomp.generation.neighbours import with_neighbours
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, read_keyword_table
 from hfcomp.sandbox.bases import base_folder
 from hfcomp.sandbox.ratings import LABELS
-
-Rows = Dataset | IterableDataset
-Log = Callable[[str], None]
 
 
 class TrainingSet(NamedTuple):
@@ -152,31 +147,24 @@ def training_rows(
 
 
 def _loaded_rows(config: ExperimentConfig, column_names: Any, log: Log) -> Rows:
-    """The rows of a data set under the contract's names, each with one caption where they are not streamed."""
-    load = load_training_stream if config.streaming else load_source
-    part = {"split": config.dataset_split, "config": config.dataset_config}
-    dataset = load(config.dataset, **part)
-    if config.streaming:
-        log(f"{config.dataset} is streamed: its rows are read while training goes on")
-    else:
-        log(f"{len(dataset):,} rows from {config.dataset}")
-    if config.captions_file:
-        dataset = with_captions_of(
-            dataset,
-            config.captions_file,
-            key_column=config.key_column,
-            file_columns=config.captions_columns,
-            column_names=column_names,
-            log=log,
-        )
-    if config.dataset_filter:
-        dataset = rows_where(dataset, config.dataset_filter, log)
-    dataset = contract_rows(dataset, config.dataset, column_names, **part)
+    """The rows of a dataset under the contract's names, each with one caption where they are not streamed."""
+    source = RowSource(
+        name=config.dataset,
+        split=config.dataset_split,
+        config=config.dataset_config,
+        column_names=column_names,
+        captions_file=config.captions_file,
+        key_column=config.key_column,
+        captions_columns=config.captions_columns,
+        condition=config.dataset_filter,
+        streaming=config.streaming,
+    )
+    dataset = read_rows(source, log)
     if config.captions == "drawn":
         log("several captions per image: one is drawn in each epoch")
     if config.streaming or config.captions == "drawn":
         return dataset
-    return (every_caption if config.captions == "all" else longest_caption)(dataset, log)
+    return every_caption(dataset, log) if config.captions == "all" else choose_captions(dataset, config.captions, log)
 
 
 def replay_rows(config: ExperimentConfig, *, seed: int, log: Log) -> Dataset:
@@ -192,7 +180,7 @@ def replay_rows(config: ExperimentConfig, *, seed: int, log: Log) -> Dataset:
     dataset = load_source(config.replay_dataset, **part)
     dataset = contract_rows(dataset, config.replay_dataset, config.replay_column_names, **part)
     if config.captions != "drawn":
-        dataset = longest_caption(dataset, log)
+        dataset = choose_captions(dataset, "first" if config.captions == "first" else "longest", log)
     return dataset.select_columns([name for name in ("image", "caption", IMAGE_ID) if name in dataset.column_names])
 
 

@@ -24,7 +24,7 @@ from transformers import AutoProcessor, TrainerCallback
 from transformers.trainer_utils import has_length
 
 from hfcomp.distributed import on_main_process
-from hfcomp.evaluation.encoding.content import distinct, image_key
+from hfcomp.evaluation.cells import distinct, image_key
 from hfcomp.evaluation.encoding.embed import Embedder, Indexed
 from hfcomp.evaluation.engine import embed
 from hfcomp.evaluation.evaluator import Evaluator

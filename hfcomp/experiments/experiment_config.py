@@ -12,7 +12,7 @@ from hfcomp.negatives.concreteness import HOW_TO_GET
 from hfcomp.reading import expand_variables, nearest
 from hfcomp.reporting.pages.items import DEFAULT_PAGE
 from hfcomp.schemas import Strict, plain_name
-from hfcomp.statistics.seeds import FEWEST_SEEDS
+from hfcomp.statistics.bootstrap import FEWEST_SEEDS
 
 SANDBOX = "sandbox"
 SANDBOX_MODELS = {SANDBOX: "clip", "sandbox-siglip": "siglip"}  # the architectures of its bases
@@ -99,9 +99,9 @@ class ExperimentConfig(Strict):
     """Split to train on."""
     dataset_filter: str | None = None
     """column=value; only such rows are used, the others are counted."""
-    captions: Literal["longest", "all", "drawn"] = "longest"
-    """Of a row with a list of captions: the 'longest', 'all', each a row of its own with the image, or one 'drawn' in
-    each epoch."""
+    captions: Literal["longest", "first", "all", "drawn"] = "longest"
+    """Which caption of a row with a list: the 'longest', the 'first', 'all', each a row of its own with the image, or
+    one 'drawn' in each epoch."""
     captions_file: str | None = None
     """JSON, JSON-lines, CSV or Parquet file of captions, joined by key; rows without one are counted and left out."""
     key_column: str | None = None

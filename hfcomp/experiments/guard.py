@@ -18,14 +18,14 @@ from hfcomp.data.image_ids import photograph_key
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.distributed import on_main_process
 from hfcomp.evaluation.encoding.identity import identity
-from hfcomp.evaluation.encoding.points import PointsEmbedder
 from hfcomp.evaluation.evaluator import Evaluator
+from hfcomp.evaluation.points import PointsEmbedder
 from hfcomp.experiments.experiment_config import SAME_BATCH, SANDBOX
 from hfcomp.experiments.prepare import declared_averages, prepare_evaluation, prepare_guard_benchmarks
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.study import FOLDER, Study, evaluation_scoring, read_stored
-from hfcomp.merging.models import RECORD_FILE, write_point
+from hfcomp.merging.merge import RECORD_FILE, write_point
 from hfcomp.merging.sweep import ALPHAS, Proxies, Swept, choose, few_images, find_proxies, halves
 from hfcomp.modeling.interpolation import load_interpolation
 from hfcomp.run_folders import guarded_folder, guarded_name

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hfcomp.reporting.cards.values import ON_COMMAND_LINE
+from hfcomp.reporting.cards.methods import ON_COMMAND_LINE
 from hfcomp.trainers.config import default_sources, field_default, objective_fields
 
 _FIELD = re.compile(r"^(\w+):[^#\n]*(?:# ?(.*))?$", re.MULTILINE)

@@ -18,7 +18,7 @@ from hfcomp.data.replay import count_replay_rows
 from hfcomp.distributed import on_main_process
 from hfcomp.evaluation.blind.results import BlindResults
 from hfcomp.evaluation.evaluator import Evaluator
-from hfcomp.evaluation.items.shown_items import ItemImages, item_browser
+from hfcomp.evaluation.items.item_browser import ItemImages, item_browser
 from hfcomp.experiments.arm import Arm, check_rows, method_arm
 from hfcomp.experiments.batch import fit_batch
 from hfcomp.experiments.blind import score_blind_rules

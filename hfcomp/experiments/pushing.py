@@ -10,8 +10,7 @@ from typing import Any
 
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.hub.models import KIND, ModelPushOptions, push_model
-from hfcomp.hub.pushed import check_replaceable, was_pushed
-from hfcomp.hub.repositories import Repository
+from hfcomp.hub.repositories import Repository, check_replaceable, was_pushed
 
 PUSH, REPOSITORY = "push_to_hub", "hub_model_id"
 DETAILS = ("hub_private_repo", "hub_revision")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from hfcomp.data.negatives.columns import with_concreteness
+from hfcomp.data.negatives import with_concreteness
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.controls import NotApplicable, rated_config, static_margin
 from hfcomp.experiments.experiment_config import HUMAN, STATIC_MARGIN

@@ -11,8 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from hfcomp.evaluation.blind.report import blind_section
-from hfcomp.evaluation.blind.results import BlindResults, write_blind
+from hfcomp.evaluation.blind.results import BlindResults, blind_section, write_blind
 from hfcomp.experiments.experiment_config import SAME_BATCH, STATIC_MARGIN
 from hfcomp.experiments.questions import answer, lines_that_fall, questions_panel
 from hfcomp.merging.report import front_figure, points_table

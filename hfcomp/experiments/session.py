@@ -11,7 +11,7 @@ import torch
 from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
-from hfcomp.data.overlap.record import OverlapRecord
+from hfcomp.data.overlap.policy import OverlapRecord
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess, set_url_access
 from hfcomp.distributed import check_world_size
 

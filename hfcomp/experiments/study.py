@@ -40,7 +40,7 @@ from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.evaluator import Evaluator
-from hfcomp.evaluation.items.item_scores import SCORES_FILE, joined, of_model, read_scores, write_scores
+from hfcomp.evaluation.item_scores import SCORES_FILE, joined, of_model, read_scores, write_scores
 from hfcomp.experiments.arm import Arm, Scoring
 from hfcomp.experiments.experiment_config import RANDOM_MODELS, SANDBOX, SANDBOX_MODELS
 from hfcomp.experiments.prepare import base_model
@@ -208,14 +208,14 @@ class Study:
         """
         path, notes = self.folder / FOLDER / f"{name}.parquet", self.session.notes
         stamp, log = {"weights": weights or identity(place), **scoring.stamp}, self.session.log
-        keep_priors = self.keep_priors and scoring.in_full is not None
+        keep_priors = self.keep_priors and scoring.score_with_details is not None
         complete = not keep_priors or read_stored(self._prior_file(name), stamp, log) is not None
         table = read_stored(path, stamp, log) if complete else None
         if table is None:
             before, embedder = len(notes), Embedder(place, device=self.recipe.device, cache=EmbeddingCache())
-            if scoring.in_full is not None and (self.keep_scores or keep_priors):
+            if scoring.score_with_details is not None and (self.keep_scores or keep_priors):
                 how = {"keep_scores": self.keep_scores, "prior": prior_outcomes if keep_priors else None}
-                full = scoring.in_full(embedder, **how)
+                full = scoring.score_with_details(embedder, **how)
                 table = full.items
                 if self.keep_scores:
                     write_scores(self._scores_file(name), full.scores)
@@ -302,7 +302,7 @@ def evaluation_scoring(recipe: Recipe, evaluate: Evaluator, **stamp: Any) -> Sco
     """A scoring by loaded benchmarks: other items, as of a file that was edited since, score anew."""
     items = {one.benchmark.name: one.digest for one in evaluate.loaded}
     settings = {**stamp, **evaluation_settings(recipe), "items": items}
-    return Scoring(evaluate, settings, evaluate.in_full)
+    return Scoring(evaluate, settings, evaluate.score_with_details)
 
 
 def evaluation_settings(recipe: Recipe) -> dict[str, Any]:

@@ -25,10 +25,10 @@ from hfcomp.data.built_sets import (
     read_manifest,
     step_builds,
 )
-from hfcomp.data.licenses import LICENSE
+from hfcomp.data.publishing import LICENSE
 from hfcomp.data.urls import UrlAccess, set_url_access
 from hfcomp.data.views import VIEWS, read_views
-from hfcomp.evaluation.encoding.models import check_device
+from hfcomp.evaluation.models import check_device
 from hfcomp.generation.cards import DEFAULT, Source, chained_manifest, count_tables, source_license, write_card
 from hfcomp.generation.concepts import concept_inputs
 from hfcomp.generation.concretebatch.chain import (

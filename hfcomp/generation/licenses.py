@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datasets import Dataset
 
 from hfcomp.data.columns import require_columns
-from hfcomp.data.licenses import LICENSE, allows_adaptation
+from hfcomp.data.publishing import LICENSE, allows_adaptation
 from hfcomp.generation.options import RENAME
 from hfcomp.generation.shards import SET_ASIDE, Batch, Stage
 

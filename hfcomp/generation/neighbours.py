@@ -17,13 +17,13 @@ from hfcomp.data.columns import require_columns
 from hfcomp.data.image_ids import IMAGE_ID, photographs, with_image_ids
 from hfcomp.data.images import SKIP_ADVICE, DamagedImage
 from hfcomp.data.loading import undecoded
+from hfcomp.evaluation.cells import CellsWithout, damaged_images
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import NEIGHBOURS, default_folder, mark_used
-from hfcomp.evaluation.encoding.damaged import CellsWithout, damaged_images
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.generation.options import ComparedBy, NeighbourOptions
 from hfcomp.generation.shards import Batch, Stage
-from hfcomp.generation.sources import BuildInputs, Log, kept_columns, model_facts, output_features, read_rows
+from hfcomp.generation.sources import BuildInputs, Log, kept_columns, model_facts, output_features, read_source
 from hfcomp.negatives.neighbours import EXACT_ROWS, default_method, neighbour_columns
 
 FEATURES = {IMAGE_ID: Value("string"), "neighbour_ids": List(Value("string"))}
@@ -139,7 +139,7 @@ def neighbour_inputs(options: NeighbourOptions, log: Log) -> BuildInputs:
         ValueError: for columns that are not there, or an image that cannot be read.
     """
     facts = {"model": model_facts(options.model), "number": options.number, "by": options.by}
-    dataset = read_rows(options, log)
+    dataset = read_source(options, log)
     reads_images = options.skip_damaged and "image" in dataset.column_names
     damaged = damaged_images(undecoded(dataset)["image"], "image", progress=True) if reads_images else ()
     settings = {"number": options.number, "by": options.by, "device": options.device, "damaged": damaged}

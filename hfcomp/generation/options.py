@@ -14,6 +14,7 @@ from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import DEFAULT_TIMEOUT
 from hfcomp.generation.executors import ExecutorName, Workers
 from hfcomp.parsing import DEFAULT_PARSER
+from hfcomp.parsing.tokens import CaptionChoice
 from hfcomp.reading import parse_json
 
 # Fields that say where, how and how far a set is built, and not what is in its rows.
@@ -110,13 +111,13 @@ class CaptionOptions(BuildOptions):
     """Captions.
 
     Attributes:
-        captions: where a row has a list of captions.
+        captions: used of a row with a list of captions.
         captions_file: captions to join by key: JSON, CSV or Parquet.
         key_column: of the source, such as json.url; by default __key__.
         captions_columns: of captions_file; by default key,caption.
     """
 
-    captions: Literal["longest", "all"] = "longest"
+    captions: CaptionChoice = "longest"
     captions_file: str | None = None
     key_column: str | None = None
     captions_columns: str | None = None
@@ -243,9 +244,8 @@ class LanguageModelOptions:
 
     def writer_settings(self) -> dict[str, Any]:
         """The settings of `hfcomp.generation.writers.making.make_asker`."""
-        from hfcomp.generation.writers.making import SETTINGS
-
-        settings = {name: getattr(self, name) for name in SETTINGS}
+        names = [field.name for field in fields(LanguageModelOptions) if field.name != "attempts"]
+        settings = {name: getattr(self, name) for name in ("writer", *names)}
         return settings | {"request_options": parse_request_options(self.request_options)}
 
 

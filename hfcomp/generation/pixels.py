@@ -17,8 +17,7 @@ from hfcomp.data.images import Unreadable, decode_image, is_tiny
 from hfcomp.data.known_names import parse_column_names
 from hfcomp.data.loading import TrainingRows, load_training_set
 from hfcomp.data.pixels import PixelTransform
-from hfcomp.data.pixels.keys import ImageKeys
-from hfcomp.data.pixels.store import PIXELS, PixelStore
+from hfcomp.data.pixels.store import PIXELS, ImageKeys, PixelStore
 from hfcomp.data.pixels.store_writer import StoreWriter
 from hfcomp.data.urls import UrlAccess
 from hfcomp.evaluation.encoding.cache_files import size_text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,14 +11,12 @@ from datasets import Dataset, Features, Image, LargeList, List
 
 from hfcomp.data.built_sets import TRAIN
 from hfcomp.data.columns import require_columns
-from hfcomp.data.formats.caption_files import with_captions_of
 from hfcomp.data.formats.image_files import TEXTS, check_image_files, named_image_files
 from hfcomp.data.image_ids import IMAGE_ID, photographs_or_rows, with_image_ids
 from hfcomp.data.known_names import parse_column_names, proposed_names, spelled
-from hfcomp.data.licenses import LICENSE
-from hfcomp.data.loading import contract_rows
-from hfcomp.data.publishing import without_local_paths
-from hfcomp.data.sources import listing_folders, load_source
+from hfcomp.data.pair_table import Log, RowSource, has_lists, read_rows, texts_of
+from hfcomp.data.publishing import LICENSE, without_local_paths
+from hfcomp.data.sources import listing_folders
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.generation.options import RENAME, BuildOptions, CaptionOptions
 from hfcomp.generation.shards import Stage
@@ -27,7 +26,6 @@ from hfcomp.reporting.report import Table
 
 SHARD_PATH = "__url__"
 """The path on this machine of a sample's archive, as `datasets` reads WebDataset shards."""
-Log = Callable[[str], None]
 
 
 class BuildInputs(NamedTuple):
@@ -52,22 +50,21 @@ class BuildInputs(NamedTuple):
     check: Callable[[Mapping[str, Any]], None] | None = None
 
 
-def read_rows(options: BuildOptions, log: Log) -> Dataset:
+def read_source(options: BuildOptions, log: Log) -> Dataset:
     """The rows of the source, under the contract's names; `log` receives a line about what was read.
 
     Raises:
         ValueError: for a split or column that is not there.
     """
     part = {"split": options.split, "config": options.config}
-    dataset = load_source(options.source, **part)
-    log(f"{len(dataset):,} rows from {options.source}")
+    names = parse_column_names(options.column_names)
+    source = RowSource(name=options.source, column_names=names, **part)
+    if isinstance(options, CaptionOptions):  # rows without a caption are set aside later
+        files = ("captions_file", "key_column", "captions_columns")
+        source = replace(source, **{name: getattr(options, name) for name in files})
+    dataset = read_rows(source, log)
     if SHARD_PATH in dataset.column_names:
         dataset = dataset.remove_columns(SHARD_PATH)
-    names = parse_column_names(options.column_names)
-    if isinstance(options, CaptionOptions) and options.captions_file:  # rows without a caption are set aside later
-        keys = {"key_column": options.key_column, "file_columns": options.captions_columns}
-        dataset = with_captions_of(dataset, options.captions_file, column_names=names, log=log, **keys)
-    dataset = contract_rows(dataset, options.source, names, **part)
     kept = kept_columns(dataset, options.columns)
     _check_images_are_named(options, dataset, names)
     if "image" in kept and dataset.features["image"] in TEXTS:
@@ -98,7 +95,7 @@ def read_captioned_rows(
     Raises:
         ValueError: for missing columns, requested ones of earlier builds, or a `caption` that is not a text.
     """
-    dataset = read_rows(options, log)
+    dataset = read_source(options, log)
     _check_captions(options, dataset)
     if options.reads_english and (note := language_note(_sampled_captions(dataset))):
         log(note)
@@ -114,7 +111,7 @@ def read_captioned_rows(
     if left:
         log(f"the source's own {', '.join(left)} are dropped: they describe other {options.what}")
     kept = [name for name in kept if name not in left]
-    if options.captions == "all" and isinstance(dataset.features["caption"], List | LargeList):
+    if options.captions == "all" and has_lists(dataset.features):
         # a row becomes several, which must be known as those of one image
         dataset = with_image_ids(dataset, photographs_or_rows(dataset))
         needed = [*needed, IMAGE_ID]
@@ -144,8 +141,7 @@ def _sampled_captions(dataset: Dataset) -> list[str]:
     """Texts of rows that are evenly spaced; of several captions the first."""
     rows = np.unique(np.linspace(0, len(dataset) - 1, min(len(dataset), SAMPLED)).astype(np.int64))
     values = dataset.select_columns("caption").select(rows)["caption"]
-    texts = (value if isinstance(value, str) else next(iter(value or ()), None) for value in values)
-    return [text for text in texts if text and text.strip()]
+    return [text for value in values for text in texts_of(value)[:1]]
 
 
 def _check_captions(options: BuildOptions, dataset: Dataset) -> None:

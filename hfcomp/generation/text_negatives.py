@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from hfcomp.data.pair_table import texts_of
 from hfcomp.generation.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, this_run
 from hfcomp.generation.turns import Proposals, Row
 from hfcomp.negatives.filters import DUPLICATE, GRAMMAR, SAME_SENTENCE, SAME_WORDS, has_same_words, is_same_sentence
@@ -18,11 +19,10 @@ from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, KeywordTable, keyw
 from hfcomp.negatives.negative import Negative, as_columns
 from hfcomp.parsing import cached_parser
 from hfcomp.parsing.captions import caption_problem
-from hfcomp.parsing.tokens import longest_caption
+from hfcomp.parsing.tokens import CaptionChoice, choose_texts
 from hfcomp.reading import nearest
 
 GENERATORS = ("keyword", "swap", "mask", "llm")
-CAPTIONS = ("longest", "all")
 NO_CAPTION = "no caption"
 NO_NEGATIVE = "no negative"
 # Names of counts begin so.
@@ -41,27 +41,22 @@ Check = Callable[[Batch, Sequence[int], Sequence[str]], list[str | None]]
 """Rows of a batch and a text for each; returns why a text is dropped, or None."""
 
 
-def make_captions(*, which: str) -> Callable[[Batch], Batch]:
+def make_captions(*, which: CaptionChoice) -> Callable[[Batch], Batch]:
     """The stage that brings the column `caption` to one text per row; rows without any, or too long, are set aside.
 
     Args:
-        which: of a list of captions, `longest` (most tokens, see `longest_text`: Slipform, section 2.2; those with a
-            `caption_problem` are passed over where there are others, and counted) or `all`, a row for each.
-            A column of plain texts is taken as it is.
+        which: of the captions of a row, see `choose_texts`; those that are passed over are counted.
     """
-    if which not in CAPTIONS:
-        raise ValueError(f"captions is {which!r}; expected one of {', '.join(CAPTIONS)}.")
+    if which not in get_args(CaptionChoice):
+        raise ValueError(f"captions is {which!r}; expected one of {', '.join(get_args(CaptionChoice))}.")
 
     def captions(batch: Batch) -> Batch:
         places, texts, reasons, counts = [], [], [], []
         for place, value in enumerate(batch["caption"]):
-            found = [one for one in ([value] if isinstance(value, str) else value or []) if one and one.strip()]
-            passed_over: Counter[str] = Counter()
-            if which == "longest" and found:
-                longest, problems = longest_caption(found)  # one bad caption takes none of the others along
-                passed_over.update(problem.partition(":")[0] for problem in problems)
-                found = [longest]
-            for text in found or [""]:
+            usable = texts_of(value)
+            found, problems = choose_texts(usable, which) if usable else ([""], [])
+            passed_over = Counter(problem.partition(":")[0] for problem in problems)
+            for text in found:
                 counts.append({f"{PASSED_OVER}{problem}": number for problem, number in passed_over.items()})
                 places.append(place)
                 texts.append(text)

@@ -79,11 +79,6 @@ def card_path(folder: Path) -> Path | None:
 def set_card(folders: SetFolders, repository: str, template: Path | None = None) -> str:
     """The text of the `README.md` of a repository.
 
-    Args:
-        folders: the built sets.
-        repository: its id.
-        template: a card whose text comes first and whose metadata counts where both state something.
-
     Raises:
         ValueError: for a set without a card.
     """

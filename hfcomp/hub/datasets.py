@@ -22,7 +22,7 @@ from hfcomp.data.built_sets import (
     read_manifest,
     set_of_part,
 )
-from hfcomp.data.licenses import LICENSE, allows_adaptation
+from hfcomp.data.publishing import LICENSE, allows_adaptation
 from hfcomp.data.views import VIEWS, read_views
 from hfcomp.generation.build import verify_set
 from hfcomp.hub.dataset_cards import SetFolders, card_path, set_card
@@ -103,10 +103,6 @@ def check_repository(options: PushOptions, *, api: Any = None) -> None:
 
 def check_publishable(folder: Path, *, allow_unknown_licenses: bool = False) -> None:
     """Checks that a built set may be published: no concreteness ratings, and licences that allow adaptation.
-
-    Args:
-        folder: of the set.
-        allow_unknown_licenses: whether rows without a known licence pass.
 
     Raises:
         NotPublishableError: with the number of rows, and how to fix it.

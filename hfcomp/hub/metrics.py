@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from hfcomp.hub.refusals import one_line_refusals
+from hfcomp.hub.repositories import one_line_refusals
 from hfcomp.metrics.modules import module_path
 
 
 def module_files(name: str) -> list[str]:
-    """What a metric's Space holds: the module of the Space's own name, its card, its page and what that needs.
-
-    Args:
-        name: one of `hfcomp.metrics.modules.MODULES`.
-    """
+    """What a metric's Space holds: the module of the Space's own name, its card, its page and what that needs."""
     return [f"{name}.py", "README.md", "app.py", "requirements.txt"]
 
 

@@ -1,24 +1,79 @@
-"""A repository of the Hub that files go to: whether they may, and all of them in one commit at the end."""
+"""A Hub repository that files go to: all of them in one commit, errors in one line, and a record of pushes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from huggingface_hub.utils import validate_repo_id
 from huggingface_hub.utils.sha import git_hash
 
+from hfcomp.checksums import read_checked
+from hfcomp.data.publishing import TOKEN
 from hfcomp.hub.options import RepositoryOptions
-from hfcomp.hub.refusals import one_line_refusals
+from hfcomp.writing import write_json
 
 Kind = Literal["model", "dataset"]
 TITLES: dict[Kind, str] = {"model": "model", "dataset": "data set"}
 MAIN = "main"
 # Files that are uploaded before the next ones begin: what an interrupted push has not to send again.
 FILES_AT_A_TIME = 16
+# the bases too: an unreachable Hub is an error of the HTTP client alone, a missing login an OSError alone, and an
+# upload that breaks a RuntimeError with either as its cause
+_ERRORS = (*HfHubHTTPError.__bases__, HFValidationError, RuntimeError)
+_LOGIN = "Log in with `hf auth login` and a token with write access to the namespace, then repeat the command"
+_CONNECTION = "The Hub was not reached: check the connection, HF_ENDPOINT and HF_HUB_OFFLINE, then repeat the command"
+_LATER = "The Hub was reached but did not do it: repeat the command later"
+_BUSY = 429
+_CONFLICT = "Another commit came in between: repeat the command"
+_CONFLICTS = (409, 412)
+PUSHED_FILE = "pushed.json"
+PUSHES = "pushes"
+# What a repository has that was made but never pushed to.
+EMPTY = {".gitattributes"}
+ADVICE = "Pass --force to replace them (the history keeps them), --revision BRANCH for a branch of its own, or "
+ADVICE += "another --repo."
+
+
+@contextmanager
+def one_line_refusals(what: str) -> Iterator[None]:
+    """Turns every error of the Hub into one of a line.
+
+    Args:
+        what: is pushed, such as `Space me/recall_at_k`.
+
+    Raises:
+        ValueError: with what the Hub said, or that it was not reached, and how to fix it.
+    """
+    try:
+        yield
+    except _ERRORS as error:
+        said = f"{error} {error.__cause__ or ''}" if isinstance(error, RuntimeError) else str(error)
+        line = " ".join(TOKEN.sub("TOKEN", said).split()).removesuffix(".")
+        # the error itself may hold the token
+        raise ValueError(f"{what} was not pushed: {line}. {_advice(error)}") from None
+
+
+def _advice(error: BaseException) -> str:
+    if isinstance(error, HFValidationError):
+        return "Choose another name."
+    is_upload = isinstance(error, RuntimeError)
+    advice = _how_to_go_on((error.__cause__ if is_upload else None) or error)
+    return f"{advice}." if advice == _LOGIN and not is_upload else f"{advice}: what was uploaded is not sent again."
+
+
+def _how_to_go_on(cause: BaseException) -> str:
+    if isinstance(cause, HfHubHTTPError):
+        status = cause.response.status_code
+        return _LATER if status >= 500 or status == _BUSY else _CONFLICT if status in _CONFLICTS else _LOGIN
+    if isinstance(cause, OSError) and not isinstance(cause, ConnectionError | TimeoutError):
+        return _LOGIN  # no token, or one of a wrong form
+    return _CONNECTION
 
 
 @dataclass(frozen=True)
@@ -164,3 +219,71 @@ def additions(files: Mapping[str, Path | bytes]) -> list[CommitOperationAdd]:
 def _git_hash(file: CommitOperationAdd) -> str:
     with file.as_file() as stream:
         return git_hash(stream.read())
+
+
+def pushes_of(folder: Path) -> list[dict[str, str]]:
+    """The pushes from a folder: `address` and `branch` of the repository, and the `commit`.
+
+    Raises:
+        ValueError: for a damaged record.
+    """
+    path = folder / PUSHED_FILE
+    if not path.is_file():
+        return []
+    return read_checked(path, "Remove it: the next push needs --force then.")[PUSHES]
+
+
+def was_pushed(folder: Path, repository: Repository) -> bool:
+    """Whether something was pushed from a folder to the branch of an open repository."""
+    return any(_is_to(one, repository) for one in pushes_of(folder))
+
+
+def record_push(folder: Path, repository: Repository, commit: str) -> None:
+    """Records a push, by which a later one from the same folder knows that it may replace it.
+
+    Raises:
+        OSError: where the folder cannot be written to.
+    """
+    pushes = [one for one in pushes_of(folder) if not _is_to(one, repository)]
+    pushes.append({"address": repository.address, "branch": repository.branch, "commit": commit})
+    write_json(folder / PUSHED_FILE, {PUSHES: pushes})
+
+
+def check_replaceable(
+    repository: Repository,
+    state: State,
+    folder: Path | None = None,
+    files: Mapping[str, Path | bytes] | None = None,
+    *,
+    advice: str = ADVICE,
+) -> None:
+    """Checks that a repository holds nothing but what was pushed from a folder.
+
+    Args:
+        repository: which is open.
+        state: of it.
+        folder: that is pushed; None before there is one.
+        files: that are sent; a repository that has them all is as a push left it whose answer was lost.
+        advice: how to go on.
+
+    Raises:
+        ValueError: for other commits.
+    """
+    known = {one["commit"] for one in pushes_of(folder) if _is_to(one, repository)} if folder else set()
+    if state.head in known or state.is_as_main or set(state.files) <= EMPTY:
+        return
+    if files is not None and repository.has(files, state):
+        return
+    with one_line_refusals(repository.what):
+        last = repository.api.list_repo_commits(
+            repository.name, repo_type=repository.kind, revision=repository.branch
+        )[0]
+    others = sorted(set(state.files) - EMPTY)
+    raise ValueError(
+        f"{repository.what} was not pushed: its branch {repository.branch} has {len(others)} files that did not come "
+        f"from {folder or 'this run'} (last commit {last.commit_id[:8]}: {last.title!r}). {advice}"
+    )
+
+
+def _is_to(push: Mapping[str, str], repository: Repository) -> bool:
+    return (push["address"], push["branch"]) == (repository.address, repository.branch)

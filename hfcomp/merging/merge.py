@@ -10,23 +10,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import hfcomp
+from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess, url_access
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.encoding.identity import identity
-from hfcomp.evaluation.encoding.models import check_device
-from hfcomp.evaluation.encoding.points import PointsEmbedder, point_name
 from hfcomp.evaluation.evaluation_results import FILES, EvaluationResults, evaluation_report, evaluation_to_json
 from hfcomp.evaluation.evaluator import Evaluator
+from hfcomp.evaluation.models import check_device
+from hfcomp.evaluation.points import PointsEmbedder, point_name
 from hfcomp.evaluation.spec import data_folders
 from hfcomp.merging.choice import TOLERANCE, Rule, check_rule
-from hfcomp.merging.models import write_point
-from hfcomp.merging.report import front_figure, points_table
+from hfcomp.merging.report import front_figure, merge_card, points_table
 from hfcomp.merging.sweep import ALPHAS, Proxies, Swept, choose, few_images, find_proxies, halves
-from hfcomp.modeling import load_processor
-from hfcomp.modeling.interpolation import check_alpha, load_interpolation
+from hfcomp.modeling import base_of_adapter, load_processor
+from hfcomp.modeling.interpolation import Interpolation, check_alpha, load_interpolation
 from hfcomp.reporting.cards.card import write_card
-from hfcomp.reporting.cards.merges import merge_card
 from hfcomp.reporting.cards.runs import copy_figure
 from hfcomp.reporting.report import Report, Section, titled
 from hfcomp.reporting.saving import REPORT_FILE, publish
@@ -34,6 +34,7 @@ from hfcomp.statistics.average import Average
 from hfcomp.statistics.outcomes import Outcomes, write_table
 from hfcomp.statistics.results import ITEMS_FILE, RESULTS_FILE, versions
 from hfcomp.statistics.summary import BASE
+from hfcomp.writing import replacing_folder, write_json
 
 MODEL_FOLDER = "model"
 POINTS_FILE = "points.parquet"
@@ -43,6 +44,60 @@ WRITTEN = (*FILES, POINTS_FILE)
 """The files that a sweep writes beside the folder of the model."""
 ENDS = {point_name(0.0): BASE, point_name(1.0): TUNED}
 HALVES = "Half of the images chose the point. Except for the table of points, all numbers are from the other half."
+RECORD_FILE = "merge.json"
+Place = str | Path
+
+
+def write_point(
+    interpolation: Interpolation,
+    alpha: float,
+    folder: Path,
+    *,
+    base: Place,
+    tuned: Place,
+    chosen: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Writes the model at `alpha`, its processor `merge.json` and a card, the whole folder or nothing.
+
+    The processor is the tuned model's. The record holds places without local paths, as the folder may be published.
+
+    Args:
+        interpolation: between the two.
+        alpha: from 0 (base) to 1 (tuned).
+        folder: an earlier one is replaced.
+        base: Hub id or folder.
+        tuned: likewise.
+        chosen: how `alpha` was chosen, `None` where it was given.
+
+    Returns:
+        The content of `merge.json`.
+    """
+    record = merge_record(alpha, base=base, tuned=tuned, chosen=chosen)
+    processor = load_processor(tuned, argument="tuned")
+    with replacing_folder(folder) as part:
+        interpolation.save(part, alpha)
+        processor.save_pretrained(part)
+        write_json(part / RECORD_FILE, record)
+        write_card(part, merge_card(record))
+    return record
+
+
+def merge_record(
+    alpha: float, *, base: Place, tuned: Place, chosen: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What `merge.json` holds: `alpha`, both models with their `identity`, what is scaled, and how it was chosen."""
+    models = {
+        name: {"path": without_local_paths(str(place)), "weights": identity(place)}
+        for name, place in (("base", base), ("tuned", tuned))
+    }
+    adapter = base_of_adapter(tuned) is not None
+    return {
+        "hfcomp_version": hfcomp.__version__,
+        "alpha": alpha,
+        "scaled": "the adapter of the tuned model" if adapter else "the difference of the weights",
+        **models,
+        "chosen": None if chosen is None else dict(chosen),
+    }
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hfcomp.data.image_ids import photograph_key
-from hfcomp.evaluation.encoding.points import point_name
+from hfcomp.evaluation.points import point_name
 from hfcomp.merging.choice import TOLERANCE, Point, Rule, choose_point, non_dominated, rule_text
 from hfcomp.statistics.average import Average
 from hfcomp.statistics.measures import (

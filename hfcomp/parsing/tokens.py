@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hfcomp.parsing.captions import caption_problem
 from hfcomp.parsing.installed import with_extra
@@ -13,6 +13,7 @@ from hfcomp.parsing.installed import with_extra
 if TYPE_CHECKING:
     from spacy.language import Language
 
+CaptionChoice = Literal["longest", "first", "all"]
 # The tokenizer peels a run of signs without a space sign by sign, which costs the square of its length. Longer runs
 # are cut, which no caption of prose reaches.
 _LONG_RUN = re.compile(r"\S{200}(?=\S)")
@@ -36,23 +37,22 @@ def longest_text(texts: Sequence[str]) -> str:
     return max(texts, key=token_count) if len(texts) > 1 else texts[0]
 
 
-def longest_caption(captions: Sequence[str]) -> tuple[str, list[str]]:
-    """The longest of an image's captions, see `longest_text`; those with a `caption_problem` take no part.
+def choose_texts(texts: Sequence[str], choice: CaptionChoice) -> tuple[list[str], list[str]]:
+    """The captions of an image, one or more, that are used, and the problems of those that were passed over.
 
-    Args:
-        captions: At least one.
-
-    Returns:
-        The caption, and the problems of those that were passed over; where all have one, the first and no problems.
+    `longest` is Slipform, section 2.2: the most tokens, see `longest_text`; captions with a `caption_problem` take no
+    part, unless all have one: then the first is used.
 
     Raises:
-        ModuleNotFoundError: spaCy is not installed.
+        ModuleNotFoundError: for the longest of several, if spaCy is not installed.
     """
-    problems = [caption_problem(one) for one in captions]
-    usable = [one for one, problem in zip(captions, problems, strict=True) if problem is None]
+    if choice != "longest":
+        return list(texts[:1] if choice == "first" else texts), []
+    problems = [caption_problem(one) for one in texts]
+    usable = [one for one, problem in zip(texts, problems, strict=True) if problem is None]
     if not usable:
-        return captions[0], []
-    return longest_text(usable), [problem for problem in problems if problem]
+        return [texts[0]], []
+    return [longest_text(usable)], [problem for problem in problems if problem]
 
 
 def token_count(text: str) -> int:

@@ -281,17 +281,11 @@ def mean_stages(stages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     found: dict[str, list[Mapping[str, Any]]] = {}
     for stage in stages:
         found.setdefault(stage["name"].rpartition("/")[2], []).append(stage)
-    return [
-        {
-            **{key: fmean(one[key] for one in own) if _is_number(value) else value for key, value in own[0].items()},
-            "name": name,
-        }
-        for name, own in found.items()
-    ]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
+    means = []
+    for name, own in found.items():
+        numbers = [key for key, value in own[0].items() if isinstance(value, int | float)]
+        means.append({**own[0], **{key: fmean(one[key] for one in own) for key in numbers}, "name": name})
+    return means
 
 
 def facts_table(entries: Mapping[str, Mapping[str, Any]]) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -28,8 +28,8 @@ GAP = 2
 def render_terminal(report: Report, console: Console | None = None, *, folder: Path | None = None) -> None:
     """Prints a report, in 80 columns whether or not the terminal has more.
 
-    The verdict is the last thing printed before the closing lines: it is what is seen when a run has ended. A report
-    without closing lines ends with `folder`, where its files are.
+    The verdict is printed last, behind the closing lines: it is what is seen when a run has ended. A report without
+    closing lines names `folder`, where its files are.
     """
     console = console or Console(width=max(WIDTH, Console().width))
     width = min(WIDTH, console.width)
@@ -40,6 +40,10 @@ def render_terminal(report: Report, console: Console | None = None, *, folder: P
 
     def say_whole(text: str) -> None:  # what is to be copied is not broken over lines
         console.print(Text(visible(text)), soft_wrap=True)
+
+    def say_all(paragraphs: Sequence[str], style: str = "") -> None:
+        for index, paragraph in enumerate(paragraphs):
+            say(paragraph if index else f"\n{paragraph}", style)
 
     say(f"\n{report.title}", "bold")
     say(report.caveat, "bold")
@@ -53,14 +57,11 @@ def render_terminal(report: Report, console: Console | None = None, *, folder: P
             elif isinstance(part, Lines):
                 for text in part.texts:
                     (say_whole if part.whole else say)(text)
-    for paragraphs, style in ((report.legend, ""), (report.verdict, "bold")):
-        for index, paragraph in enumerate(paragraphs):
-            say(paragraph if index else f"\n{paragraph}", style)
+    say_all(report.legend)
     closing = report.closing or ({"written to": str(folder)} if folder else {})
-    if closing and not report.verdict:
-        console.print()
-    for word, text in closing.items():
-        say_whole(f"{word}: {text}")
+    for index, (word, text) in enumerate(closing.items()):
+        say_whole(f"{word}: {text}" if index else f"\n{word}: {text}")
+    say_all(report.verdict, "bold")
 
 
 def print_table(table: Table, console: Console) -> None:

@@ -53,6 +53,6 @@ def check_ratings(ratings: str) -> str:
     if ratings not in TABLES:
         raise ValueError(
             f"ratings is {ratings!r}, expected one of {', '.join(get_args(Ratings))}. "
-            "hfcomp.data.negatives.columns.with_concreteness joins human ratings to the rows, from your file."
+            "hfcomp.data.negatives.with_concreteness joins human ratings to the rows, from your file."
         )
     return ratings

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from hfcomp.statistics.products import Counts, product, tiles
 
 Images = Sequence[Any] | NDArray[Any]
 Values = NDArray[Any] | Sequence[float]
@@ -21,6 +19,16 @@ DENSE = 4
 """Numbers of images are sorted by counting them where the largest is below that many times the number of items."""
 FEW = 3
 """Subsets with common images whose variance is quicker to multiply out, at the cost of the number's square."""
+Counts = NDArray[Any]
+"""`[B, I]`: draws of images, or signs, most often of bytes."""
+# Counts are bytes in memory, and float64 only in tiles that fit the cache. A whole block of draws as float64 is a
+# temporary of many megabytes, which the allocator takes from the system and gives back each time, and a skinny product
+# of it is bound by memory: threads of BLAS then add their own cost and no speed.
+MULTIPLICATIONS = 2**18
+"""Of a tile, at which OpenBLAS still multiplies on the calling thread."""
+ROWS, NARROWEST, WIDEST = 64, 32, 512
+CELLS = 2**16
+"""Of a tile: 512 KB as float64."""
 
 
 def per_image(values: Values, images: Images, name: str) -> Part:
@@ -222,3 +230,47 @@ def _variance_of_many(
             np.multiply(residual, residual, out=residual)
             variance[rows, model] += np.einsum("bi,bi->b", tile, residual)
     return variance
+
+
+def tiles(counts: Counts, columns: int) -> Iterator[tuple[slice, slice, NDArray[np.float64]]]:
+    """The counts in tiles that fit the cache.
+
+    Args:
+        counts: `[B, I]`.
+        columns: that a tile is multiplied with.
+
+    Yields:
+        Rows, images, and the counts of both as float64, valid up to the next tile.
+    """
+    number, images = counts.shape
+    width = max(1, min(images, WIDEST, max(NARROWEST, MULTIPLICATIONS // (ROWS * max(1, columns)))))
+    height = max(1, min(number, CELLS // width, max(ROWS, MULTIPLICATIONS // (width * max(1, columns)))))
+    buffer = np.empty(height * width)
+    for top in range(0, number, height):
+        rows = slice(top, min(top + height, number))
+        for left in range(0, images, width):
+            inside = slice(left, min(left + width, images))
+            shape = rows.stop - rows.start, inside.stop - inside.start
+            tile = buffer[: shape[0] * shape[1]].reshape(shape)
+            tile[...] = counts[rows, inside]
+            yield rows, inside, tile
+
+
+def product(counts: Counts, columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`counts @ columns`.
+
+    Args:
+        counts: `[B, I]`.
+        columns: `[I, C]`.
+
+    Returns:
+        `[B, C]`; an image's counts are added tile by tile, so that its last digits may differ from a single product's.
+    """
+    found = np.zeros((len(counts), columns.shape[1]))
+    if columns.shape[1] == 1:  # BLAS would take threads for a product with a vector far earlier
+        for rows, inside, tile in tiles(counts, 1):
+            found[rows, 0] += np.einsum("bi,i->b", tile, columns[inside, 0])
+        return found
+    for rows, inside, tile in tiles(counts, columns.shape[1]):
+        found[rows] += tile @ columns[inside]
+    return found

@@ -1,9 +1,9 @@
-"""The numbers of a run and of a sweep: lines and averages, the primary endpoint, the mean of general abilities."""
+"""The numbers of a run, a sweep and a search: lines, averages, the primary endpoint, the mean of general abilities."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -16,10 +16,11 @@ from hfcomp.statistics.measures import (
     headline_measures,
     mean_of_lines,
     primary_measure,
+    search_measure,
     usable_averages,
 )
-from hfcomp.statistics.multiplicity import adjust, correct
 from hfcomp.statistics.outcomes import NO_SEED, Outcomes
+from hfcomp.statistics.significance import adjust, correct
 from hfcomp.statistics.summary import BASE, Contrasts, summarize
 
 Result = dict[str, Any]
@@ -145,3 +146,35 @@ def _labels(measure: Measure, outcomes: Outcomes) -> dict[str, Any]:
         "aspect": outcomes.aspects[measure.lines[0]],
         **measure.labels,
     }
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number.
+
+    Attributes:
+        value: mean of the lines' means, each with the same weight; a line of strata is the mean of theirs.
+        low: end of an image-clustered bootstrap interval of 95 %; NaN with one image.
+        high: the other end.
+        benchmarks: whose lines they are, as tables call them.
+    """
+
+    value: float
+    low: float
+    high: float
+    benchmarks: tuple[str, ...] = ()
+
+
+def score(outcomes: Outcomes | pd.DataFrame, measure: str) -> Score:
+    """The value of a measure, of one model.
+
+    Args:
+        outcomes: of the model.
+        measure: as in `search_measure`.
+    """
+    outcomes = Outcomes.of(outcomes)
+    chosen = search_measure(outcomes, measure)
+    (line,) = summarize(outcomes, measures=[chosen], images="measure")
+    (found,) = line["models"].values()
+    benchmarks = tuple(dict.fromkeys(benchmark for benchmark, _, _ in chosen.lines))
+    return Score(found["value"], found["low"], found["high"], benchmarks)

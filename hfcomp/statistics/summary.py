@@ -11,13 +11,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hfcomp.statistics.bootstrap import ImageBootstrap
+from hfcomp.statistics.bootstrap import FEWEST_SEEDS, ImageBootstrap, difference_over_seeds
 from hfcomp.statistics.measures import Averages, Measure, all_measures
-from hfcomp.statistics.multiplicity import correct
 from hfcomp.statistics.outcomes import COLUMNS, NO_SEED, Outcomes
 from hfcomp.statistics.samples import Cell, Column, Sample, Samples
-from hfcomp.statistics.seeds import FEWEST_SEEDS, difference_over_seeds
-from hfcomp.statistics.significance import macro_smallest_difference
+from hfcomp.statistics.significance import correct, macro_smallest_difference
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,7 @@ from torch.utils.data import Sampler
 from transformers.utils import logging
 
 from hfcomp.data.columns import require_columns
-from hfcomp.data.draws.epochs import EpochOrder
-from hfcomp.data.draws.negatives import DrawnNegatives
+from hfcomp.data.epoch_draws import DrawnNegatives, EpochOrder
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS, NeighbourOrder, Neighbours
 from hfcomp.trainers._support.own_order import seed_of_order, with_epochs

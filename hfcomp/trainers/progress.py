@@ -138,7 +138,7 @@ def show_in_notebook(trainer: Any) -> None:
             from hfcomp.trainers._support.notebook import NotebookProgress  # needs IPython
 
             trainer.remove_callback(type(one))
-            trainer.add_callback(NotebookProgress())
+            trainer.add_callback(NotebookProgress(SHOWN))
             return
 
 

@@ -18,8 +18,7 @@ from hfcomp.data.columns import LEFT_OUT, require_columns
 from hfcomp.data.concepts.level_names import LEVEL_COLUMNS, LevelName, level_columns, level_names
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.loading import TrainingRows
-from hfcomp.data.row_values import row_fields
-from hfcomp.data.text_ids import text_key
+from hfcomp.data.row_values import row_fields, text_key
 from hfcomp.losses import concept_info_nce_loss
 from hfcomp.metrics.retrieval import recall_at_k
 from hfcomp.modeling import Features

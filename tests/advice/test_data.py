@@ -12,24 +12,24 @@ from hfcomp.data.builders import ConcreteBatch
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.columns import rename_columns
 from hfcomp.data.concepts.columns import concept_columns, noun_phrase_extractor, with_concepts
-from hfcomp.data.concepts.tokens import with_spans
-from hfcomp.data.draws.captions import check_drawn_captions
+from hfcomp.data.concepts.spans import with_spans
+from hfcomp.data.epoch_draws import check_drawn_captions
 from hfcomp.data.formats.caption_files import with_captions_of
 from hfcomp.data.groups import GroupOrder, Groups, rows_per_process
 from hfcomp.data.image_ids import shared_rows
 from hfcomp.data.images import decode_image
 from hfcomp.data.loading import TrainingRows, load_training_set, load_training_stream
-from hfcomp.data.negatives.columns import rated_column
+from hfcomp.data.negatives import rated_column
 from hfcomp.data.neighbours import NeighbourOrder, Neighbours
+from hfcomp.data.pair_table import every_caption
 from hfcomp.data.pixels.transform import PixelTransform
-from hfcomp.data.several_captions import every_caption
 from hfcomp.data.streaming import StreamedRows, check_names
 from hfcomp.data.urls import UrlAccess
 from hfcomp.parsing import load_parser
 from tests import tiny
 from tests.hub.built import built
 
-COLLATORS, DRAWN = "hfcomp/data/collators.py", "hfcomp/data/draws/captions.py"
+COLLATORS, DRAWN = "hfcomp/data/collators.py", "hfcomp/data/epoch_draws.py"
 IMAGES, STREAMING = "hfcomp/data/images.py", "hfcomp/data/streaming.py"
 
 
@@ -104,7 +104,7 @@ def test_concepts(advice):
 
 
 @pytest.mark.follows(
-    "hfcomp/data/concepts/tokens.py", "Make both columns with hfcomp.data.concepts.columns.concept_columns, or"
+    "hfcomp/data/concepts/spans.py", "Make both columns with hfcomp.data.concepts.columns.concept_columns, or"
 )
 def test_spans(advice, collate):
     caption = "a red cube"
@@ -120,7 +120,7 @@ def test_spans(advice, collate):
 @pytest.mark.follows(DRAWN, "Pad with empty strings (they are masked), or lower num_negatives.")
 @pytest.mark.follows(DRAWN, "Give it a list with an entry for each caption, remove it, or use one caption")
 @pytest.mark.follows(DRAWN, "Use one caption (captions: longest), or an objective without negative images.")
-@pytest.mark.follows(DRAWN, "Remove the row, give it a caption, or leave such rows out with dataset_filter.")
+@pytest.mark.follows("hfcomp/data/pair_table.py", "Remove the row, give it a caption, or leave such rows out")
 def test_drawn_captions(advice):
     dataset = rows(texts=[["a cube", "cubes"], ["a ball", "balls"]])
     advice.of(check_drawn_captions, dataset, ["caption"])
@@ -144,10 +144,8 @@ def test_drawn_captions(advice):
     check_drawn_captions(rows(caption=[["a cube", "cubes"], ["a ball"]]), ["caption"])
 
 
-@pytest.mark.follows(
-    "hfcomp/data/several_captions.py", "Leave captions out, or name the column of lists with column_names."
-)
-@pytest.mark.follows("hfcomp/data/several_captions.py", "leave such rows out with dataset_filter.")
+@pytest.mark.follows("hfcomp/data/pair_table.py", "Leave captions out, or name the column of lists with column_names.")
+@pytest.mark.follows("hfcomp/data/pair_table.py", "leave such rows out with dataset_filter.")
 def test_every_caption(advice):
     dataset = rows(texts=[["a cube", "cubes"], ["a ball"]])
     advice.of(every_caption, dataset, print)
@@ -165,7 +163,7 @@ def test_every_caption(advice):
     "hfcomp/data/formats/caption_files.py", "Set key_column (data set) and captions_columns (file) to matching"
 )
 @pytest.mark.follows(
-    "hfcomp/data/formats/caption_readers.py",
+    "hfcomp/data/formats/caption_files.py",
     "Set captions_columns to the key and caption columns, such as 'url,caption'.",
 )
 def test_captions_of_a_file(advice, tmp_path):
@@ -186,9 +184,9 @@ def test_captions_of_a_file(advice, tmp_path):
     assert rename_columns(dataset.remove_columns("caption"), {"caption": "name"})["caption"][0] == "first"
 
 
-@pytest.mark.follows("hfcomp/data/groups/order.py", "Lower groups_per_batch.")
+@pytest.mark.follows("hfcomp/data/groups.py", "Lower groups_per_batch.")
 @pytest.mark.follows(
-    "hfcomp/data/groups/order.py", "Set it to a multiple of {processes}, such as {multiple}, or start fewer"
+    "hfcomp/data/groups.py", "Set it to a multiple of {processes}, such as {multiple}, or start fewer"
 )
 @pytest.mark.follows("hfcomp/data/neighbours.py", "Lower {setting} to")
 def test_orders(advice):
@@ -320,7 +318,7 @@ def test_streams(advice, tmp_path, monkeypatch):
 
 
 @pytest.mark.follows(
-    "hfcomp/data/negatives/columns.py", "Set keyword_negatives (object, color, location, size), map the column with"
+    "hfcomp/data/negatives.py", "Set keyword_negatives (object, color, location, size), map the column with"
 )
 def test_ratings(advice, train_begins, splits):
     advice.of(rated_column, ["caption"])

@@ -22,12 +22,11 @@ from hfcomp.evaluation.callback import EvaluateBenchmarks
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.evaluate import choose_benchmarks
-from hfcomp.evaluation.probes.adamw10 import fit_adamw10
+from hfcomp.evaluation.probes.fits import fit_adamw10
 from hfcomp.evaluation.probes.linear import held_out_score, hold_out
 from hfcomp.evaluation.sources import Pool, load_items
 from hfcomp.evaluation.spec import Unavailable, data_folders, parse_folders
-from hfcomp.evaluation.stored import read_evaluation
-from hfcomp.evaluation.unshared import shared_lines, unshared_notes
+from hfcomp.evaluation.stored import read_evaluation, shared_lines, unshared_notes
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.advice.markers import pattern
@@ -35,7 +34,7 @@ from tests.evaluation import small_sugarcrepe
 from tests.evaluation.evaluations import benchmark_facts, crepe, recall, stored
 from tests.trainers.runs import build
 
-READERS, COMPARE = "hfcomp/evaluation/benchmarks/readers/", "hfcomp/evaluation/compare.py"
+COMPARE = "hfcomp/evaluation/compare.py"
 CALLBACK, PROBES = "hfcomp/evaluation/callback.py", "hfcomp/evaluation/probes/linear.py"
 follows = pytest.mark.follows
 
@@ -64,11 +63,11 @@ def pools_in(value: Any) -> Iterator[Pool]:
 
 
 @follows(
-    "hfcomp/evaluation/benchmarks/classification/coco_labels.py",
+    "hfcomp/evaluation/benchmarks/classification/linear_probes.py",
     "zips/train2017.zip and pass its folder as --data train2017=FOLDER.",
 )
 @follows(
-    "hfcomp/evaluation/benchmarks/classification/coco_labels.py",
+    "hfcomp/evaluation/benchmarks/classification/linear_probes.py",
     "or pass a folder with COCO's annotations/, val2017/ and",
 )
 @follows(
@@ -76,7 +75,8 @@ def pools_in(value: Any) -> Iterator[Pool]:
     "clip-benchmark/wds_imagenet1k as --data wds_imagenet1k=FOLDER.",
 )
 @follows(
-    "hfcomp/evaluation/benchmarks/classification/vtab.py", "or pass a folder in that layout as --data {folder}=FOLDER."
+    "hfcomp/evaluation/benchmarks/classification/linear_probes.py",
+    "or pass a folder in that layout as --data {folder}=FOLDER.",
 )
 @follows("hfcomp/evaluation/benchmarks/classification/zero_shot_sets.py", "as --data wds_{repo}=FOLDER.")
 @follows("hfcomp/evaluation/benchmarks/composition/negbench.py", "pass its JPEGImages as --data voc2007=FOLDER.")
@@ -87,15 +87,15 @@ def pools_in(value: Any) -> Iterator[Pool]:
 )
 @follows("hfcomp/evaluation/benchmarks/papers/keywords.py", "pass the folder as --data keywords_sbu=FOLDER.")
 @follows("hfcomp/evaluation/benchmarks/papers/magic.py", "and pass its folder as --data magic=FOLDER.")
-@follows("hfcomp/evaluation/benchmarks/readers/coco.py", "and pass its folder as --data {0}=FOLDER.")
-@follows("hfcomp/evaluation/benchmarks/readers/flickr30k.py", "as --data flickr30k-images=FOLDER.")
-@follows("hfcomp/evaluation/benchmarks/readers/older/checklist.py", "as --data hake=FOLDER.")
+@follows("hfcomp/evaluation/benchmarks/readers/pools.py", "and pass its folder as --data {0}=FOLDER.")
+@follows("hfcomp/evaluation/benchmarks/retrieval/retrieval.py", "as --data flickr30k-images=FOLDER.")
+@follows("hfcomp/evaluation/benchmarks/older/vl_checklist.py", "as --data hake=FOLDER.")
 @follows("hfcomp/evaluation/benchmarks/readers/pools.py", "pass the folder as --data swig=FOLDER.")
-@follows("hfcomp/evaluation/benchmarks/readers/sets/karpathy.py", "as --data flickr8k-images=FOLDER.")
-@follows("hfcomp/evaluation/benchmarks/readers/sets/valse.py", "as --data visual7w=FOLDER.")
-@follows("hfcomp/evaluation/benchmarks/readers/sets/valse.py", "as --data visdial_val2018=FOLDER.")
-@follows("hfcomp/evaluation/benchmarks/readers/visual_genome.py", "as --data visual_genome=FOLDER.")
-@follows("hfcomp/evaluation/benchmarks/retrieval/imageinwords.py", "as --data {name.removesuffix('_full')}=FOLDER.")
+@follows("hfcomp/evaluation/benchmarks/retrieval/retrieval.py", "as --data flickr8k-images=FOLDER.")
+@follows("hfcomp/evaluation/benchmarks/composition/valse.py", "as --data visual7w=FOLDER.")
+@follows("hfcomp/evaluation/benchmarks/composition/valse.py", "as --data visdial_val2018=FOLDER.")
+@follows("hfcomp/evaluation/benchmarks/readers/pools.py", "as --data visual_genome=FOLDER.")
+@follows("hfcomp/evaluation/benchmarks/retrieval/descriptions.py", "as --data {name.removesuffix('_full')}=FOLDER.")
 @follows(
     "hfcomp/evaluation/sources.py", "Or pass --data {benchmark.folder or benchmark.name}=DIR, a folder with {forms}."
 )
@@ -124,7 +124,7 @@ def test_every_folder_of_data_is_looked_for_under_the_name_that_is_advised(advic
     "name the benchmarks: --suite compositional, or --benchmarks sugarcrepe,winoground",
 )
 @follows(
-    "hfcomp/evaluation/encoding/models.py",
+    "hfcomp/evaluation/models.py",
     "name at least one model: a Hub id such as openai/clip-vit-base-patch32, or a",
 )
 @follows(
@@ -229,7 +229,7 @@ def test_compare(advice, clip, tmp_path):
     cli.main([*advised[1:], "--device", "cpu", "--no_page"])
 
 
-@follows("hfcomp/evaluation/unshared.py", "compares these models, of the output FOLDER")
+@follows("hfcomp/evaluation/stored.py", "compares these models, of the output FOLDER")
 def test_outcomes_that_not_all_models_have(advice, tmp_path):
     folder = stored(
         tmp_path / "runs", crepe("a", 0.5), crepe("b", 0.6), recall("a", 0.5), recall("b", 0.4), crepe("c", 0.5)

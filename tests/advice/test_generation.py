@@ -132,7 +132,7 @@ def test_sources(advice, clip, photographs, tmp_path, monkeypatch):
     cli.main([*again, "image"])
     with monkeypatch.context() as patch:
         of_hub = datasets.Dataset.from_dict({"image": ["0.png"], "caption": ["a red dog"]})
-        patch.setattr("hfcomp.generation.sources.load_source", lambda *_, **__: of_hub)
+        patch.setattr("hfcomp.data.pair_table.load_source", lambda *_, **__: of_hub)
         patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
         texts = words("concepts", "her/set", "texts")
         advice.command(*texts)

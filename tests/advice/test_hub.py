@@ -11,10 +11,10 @@ from transformers import AutoProcessor
 
 from hfcomp import cli
 from hfcomp.data.loading import load_training_set
-from hfcomp.data.negatives.columns import with_concreteness
+from hfcomp.data.negatives import with_concreteness
 from hfcomp.experiments.pushing import RunPush
 from hfcomp.experiments.recipes import read_recipe
-from hfcomp.hub.pushed import PUSHED_FILE, pushes_of
+from hfcomp.hub.repositories import PUSHED_FILE, pushes_of
 from tests.hub.built import built
 from tests.hub.repositories import WRITE_TOKEN, File
 from tests.hub.running import connect as connect
@@ -22,7 +22,7 @@ from tests.hub.running import hub as hub
 from tests.hub.running import only_hub as only_hub
 from tests.hub.runs import finished_run
 
-SETS, FILES = "hfcomp/hub/datasets.py", "hfcomp/hub/model_files.py"
+SETS, FILES = "hfcomp/hub/datasets.py", "hfcomp/hub/models.py"
 follows = pytest.mark.follows
 
 
@@ -32,9 +32,10 @@ def logged_in(connect, monkeypatch):
 
 
 @follows(
-    "hfcomp/hub/pushed.py", "Pass --force to replace them (the history keeps them), --revision BRANCH for a branch of"
+    "hfcomp/hub/repositories.py",
+    "Pass --force to replace them (the history keeps them), --revision BRANCH for a branch of",
 )
-@follows("hfcomp/hub/pushed.py", "Remove it: the next push needs --force then.")
+@follows("hfcomp/hub/repositories.py", "Remove it: the next push needs --force then.")
 @follows(FILES, "Give the command that started it again: it resumes.")
 @follows(
     FILES,

@@ -14,8 +14,7 @@ import yaml
 from hfcomp import cli
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.overlap import ScoredImages, find_overlap
-from hfcomp.data.overlap.policy import apply_policy
-from hfcomp.data.overlap.record import OverlapRecord
+from hfcomp.data.overlap.policy import OverlapRecord, apply_policy
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.spec import COMPOSITIONAL, GENERAL
@@ -39,7 +38,7 @@ from tests.generation.concretebatch import sets as pair_sets
 from tests.generation.magic import sets
 
 TABLES, WRITING = "hfcomp/negatives/keywords/tables.py", "hfcomp/writing.py"
-POLICY, RECORD = "hfcomp/data/overlap/policy.py", "hfcomp/data/overlap/record.py"
+POLICY, RECORD = "hfcomp/data/overlap/policy.py", "hfcomp/data/overlap/policy.py"
 follows = pytest.mark.follows
 
 

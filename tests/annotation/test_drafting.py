@@ -22,10 +22,9 @@ from hfcomp.annotation.edits import (
 )
 from hfcomp.annotation.models import Segmenter
 from hfcomp.annotation.options import DraftOptions
-from hfcomp.data.annotations.composition import changed_outside
-from hfcomp.data.annotations.masks import read_mask
+from hfcomp.data.annotations.entries import AUTOMATIC, Item
+from hfcomp.data.annotations.masks import changed_outside, read_mask
 from hfcomp.data.annotations.project import IMAGES, Project
-from hfcomp.data.annotations.records import AUTOMATIC, Item
 from hfcomp.generation.images.checks import BLANK, SAFETY_CHECKER
 from hfcomp.generation.images.editor import Edit as Painted
 from hfcomp.modeling.random_llama import write_tiny_llama

@@ -14,8 +14,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from hfcomp.annotation.models import Inpainter, Segmenter
-from hfcomp.data.annotations.composition import changed_outside, compose
-from hfcomp.data.annotations.masks import above, read_mask
+from hfcomp.data.annotations.masks import above, changed_outside, compose, read_mask
 from hfcomp.modeling.random_sdxl import write_tiny_sdxl
 from tests.annotation.models import clipseg, inpainting
 

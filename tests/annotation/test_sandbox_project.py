@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from hfcomp.annotation.sandbox_project import ANNOTATOR, REVIEWER, annotate_sandbox
-from hfcomp.data.annotations.composition import changed_outside
-from hfcomp.data.annotations.masks import read_mask
+from hfcomp.data.annotations.masks import changed_outside, read_mask
 from hfcomp.data.annotations.project import Project
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.sandbox import edited_pairs_set

@@ -11,9 +11,9 @@ from PIL import Image
 
 from hfcomp.annotation.model_queue import ModelError, ModelQueue
 from hfcomp.annotation.page_draft import PageDraft, Segmentation
+from hfcomp.data.annotations.entries import Item
 from hfcomp.data.annotations.masks import read_mask
 from hfcomp.data.annotations.project import Project
-from hfcomp.data.annotations.records import Item
 from tests.annotation.app import stand_ins
 
 

@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from hfcomp import cli
-from hfcomp.environment import report
-from hfcomp.environment.findings import Finding
+from hfcomp import cli, environment
+from hfcomp.environment import Finding
 
 
 @pytest.fixture
@@ -17,7 +16,7 @@ def found(monkeypatch):
         "packages": lambda: iter([Finding("packages", "torch", "2.13")]),
         "hub": lambda: iter([Finding("hub", "login", "none", "note", "hf auth login")]),
     }
-    monkeypatch.setattr(report, "CHECKS", checks)
+    monkeypatch.setattr(environment, "CHECKS", checks)
     return checks
 
 

@@ -20,7 +20,7 @@ from transformers import AutoModel, AutoProcessor
 import hfcomp
 from hfcomp import cli
 from hfcomp.evaluation import engine, hub
-from hfcomp.evaluation.benchmarks.composition.sugarcrepe_pp import SUBSETS
+from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUBSETS
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.spec import Unavailable
 from hfcomp.modeling import merge_adapter

@@ -15,8 +15,7 @@ from hfcomp.checksums import read_checked
 from hfcomp.cli import main
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.stored import read_evaluation
-from hfcomp.merging.merge import HALVES
-from hfcomp.merging.models import RECORD_FILE
+from hfcomp.merging.merge import HALVES, RECORD_FILE
 from hfcomp.writing import locked, write_json
 from tests import tiny
 from tests.evaluation import small_sugarcrepe

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp import cli
+from hfcomp import cli, environment
 from hfcomp.cli import reproduce
-from hfcomp.environment import hub_access
 from hfcomp.evaluation import hub
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
@@ -23,7 +22,7 @@ def no_network(monkeypatch):
     def refuse(repo, *words, **options):
         raise ConnectionError("no network")
 
-    monkeypatch.setattr(hub_access, "_ask", lambda address, token: "ConnectError: no network")
+    monkeypatch.setattr(environment, "_ask", lambda address, token: "ConnectError: no network")
     monkeypatch.setattr(hub, "load_dataset", refuse)
     monkeypatch.setattr(hub, "_newest", lambda repo: None)
 

@@ -10,7 +10,7 @@ from datasets import load_dataset
 
 from hfcomp.data.builders import ConcreteBatch
 from hfcomp.data.loading import load_training_set
-from hfcomp.data.negatives.columns import with_concreteness
+from hfcomp.data.negatives import with_concreteness
 from tests.hub.built import built
 
 RATINGS = "Word\tConc.M\tDom_Pos\ndog\t4.7\tNoun\ndogs\t1.0\tNoun\n"

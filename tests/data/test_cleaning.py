@@ -16,9 +16,8 @@ import pytest
 import regex
 from transformers import AutoModel, AutoProcessor, CLIPTokenizer
 
-from hfcomp.data.cleaning import clean, places_before
-from hfcomp.data.concepts.tokens import Concept, tokens_of
-from hfcomp.data.tokenizing import TextTokenizer
+from hfcomp.data.concepts.spans import Concept, tokens_of
+from hfcomp.data.tokenizing import TextTokenizer, clean, places_before
 from tests import tiny
 
 FILES = {"vocab": "vocab.json", "merges": "merges.txt"}

@@ -6,11 +6,9 @@ import pytest
 import torch
 from datasets import Dataset, List, Value
 
-from hfcomp.data.draws.captions import DrawnCaptions, check_drawn_captions
-from hfcomp.data.draws.epochs import EpochOrder
-from hfcomp.data.draws.negatives import DrawnNegatives
+from hfcomp.data.epoch_draws import DrawnCaptions, DrawnNegatives, EpochOrder, check_drawn_captions
 from hfcomp.data.loading import TrainingRows
-from hfcomp.data.negatives.shuffled import ShuffledNegatives, derangement
+from hfcomp.data.negatives import ShuffledNegatives, derangement
 
 ROWS = 8
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import pickle
 import re
 import zipfile
 
@@ -190,6 +191,14 @@ def test_a_corrupt_image_is_not_opened_by_reading_a_row():
 
 def test_a_selection_counts_from_its_own_start(dataset):
     assert TrainingRows(dataset.select([3, 5]), ["caption"])[1] == {"row": 1, "caption": dataset[5]["caption"]}
+
+
+def test_rows_of_an_added_column_of_images_alone_reach_another_process(dataset, tmp_path):
+    dataset.select_columns(["caption"]).save_to_disk(str(tmp_path))
+    on_disk = datasets.load_from_disk(str(tmp_path))
+    column = "negative_image"
+    rows = TrainingRows(on_disk.add_column(column, [None] * len(on_disk), feature=datasets.Image()), [column])
+    assert pickle.loads(pickle.dumps(rows)).column(column) == [None] * len(dataset)
 
 
 def test_split_dictionaries_are_refused(dataset):

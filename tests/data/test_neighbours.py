@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from hfcomp.data.draws.epochs import EpochOrder
-from hfcomp.data.draws.negatives import DrawnNegatives, with_drawn_order
+from hfcomp.data.epoch_draws import DrawnNegatives, EpochOrder, with_drawn_order
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.neighbours import NeighbourOrder, Neighbours
 from tests import tiny

@@ -21,7 +21,7 @@ from hfcomp.analysis.pairs.options import DataOptions
 from hfcomp.data import load_training_set
 from hfcomp.data.image_ids import photographs_or_rows, with_image_ids
 from hfcomp.data.overlap import ScoredImages, without_overlap
-from hfcomp.data.several_captions import every_caption
+from hfcomp.data.pair_table import every_caption
 from hfcomp.evaluation.benchmarks.own import own_benchmark
 from hfcomp.evaluation.blind.captions import read_caption_source
 from hfcomp.evaluation.evaluator import load_benchmark

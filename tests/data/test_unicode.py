@@ -13,7 +13,7 @@ import pytest
 
 from hfcomp.cli import main
 from hfcomp.data.loading import load_training_set
-from hfcomp.evaluation.pairs.score_files import ScoreFile
+from hfcomp.evaluation.score_files import ScoreFile
 from tests import tiny
 
 COLUMNS = ("image", "caption", "negative_captions", "image_id")

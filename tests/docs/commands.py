@@ -11,7 +11,7 @@ from importlib import import_module
 from types import ModuleType
 
 from hfcomp.cli import COMMANDS
-from hfcomp.cli.builders import parser as builder_parser
+from hfcomp.cli.publishing import parser as builder_parser
 from hfcomp.evaluation.benchmarks import benchmarks
 from hfcomp.experiments.command import recipe_help
 from hfcomp.experiments.recipes import read_recipe, split_options

@@ -15,7 +15,7 @@ from PIL import Image
 
 from hfcomp.data.images import decode_image
 from hfcomp.evaluation import hub
-from hfcomp.evaluation.encoding.cells import Crop, is_missing
+from hfcomp.evaluation.cells import Crop, is_missing
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.engine import Report, run_benchmark, validate
 from hfcomp.evaluation.sources import load_items

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from hfcomp.evaluation.benchmarks.readers.sets.sugarcrepe import SUBSETS
+from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUBSETS
 from tests import tiny
 
 

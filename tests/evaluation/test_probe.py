@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from hfcomp.evaluation.probes import adamw10, lbfgs
-from hfcomp.evaluation.probes.adamw10 import fit_adamw10
-from hfcomp.evaluation.probes.lbfgs import fit_lbfgs
+from hfcomp.evaluation.probes import fits
+from hfcomp.evaluation.probes.fits import fit_adamw10, fit_lbfgs
 from hfcomp.evaluation.probes.linear import LinearProbe, hold_out, vtab_1k
 from hfcomp.metrics.average_precision import average_precision
 from hfcomp.metrics.classification import top_k
@@ -212,9 +211,9 @@ def test_lbfgs_chooses_on_the_held_out_part_and_fits_to_all(many):
 
 
 def test_runs_that_do_not_converge_are_counted_and_told(monkeypatch, caplog):
-    monkeypatch.setattr(lbfgs, "STEPS", 2)
-    monkeypatch.setattr(lbfgs.logger, "propagate", True)
-    monkeypatch.setattr(lbfgs.logger.parent, "propagate", True, raising=False)
+    monkeypatch.setattr(fits, "STEPS", 2)
+    monkeypatch.setattr(fits.logger, "propagate", True)
+    monkeypatch.setattr(fits.logger.parent, "propagate", True, raising=False)
     features, labels = narrow_cone(100, 3, seed=1)
     with caplog.at_level(logging.WARNING):
         probe = fit_lbfgs(features, labels, classes=3, strength=[100.0, 1000.0])
@@ -310,6 +309,6 @@ def test_strengths_and_held_out_parts_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="found 0 of 30 images held out"):
         fit_lbfgs(features, labels, classes=3, held_out=np.zeros(30, dtype=bool))
     with pytest.raises(ValueError, match="remaining images have only one class"):
-        fit_adamw10(features, labels, classes=3, held_out=labels > 0, weight_decay=adamw10.DECAYS)
+        fit_adamw10(features, labels, classes=3, held_out=labels > 0, weight_decay=fits.DECAYS)
     with pytest.raises(ValueError, match="no class has both positives and negatives there"):
         fit_lbfgs(*many_labels(30, 2, seed=1), classes=2, held_out=np.arange(30) == 3)

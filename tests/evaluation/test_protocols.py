@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hfcomp.evaluation.protocols import caption_choice as choice
+from hfcomp.evaluation.protocols import classification as words
 from hfcomp.evaluation.protocols import level_choice as levels
-from hfcomp.evaluation.protocols import zero_shot as words
-from hfcomp.evaluation.protocols.level_candidates import Candidates, hard_images
+from hfcomp.evaluation.protocols.level_choice import Candidates, hard_images
 from hfcomp.metrics import group
 from hfcomp.metrics import two_positive as positives
 from hfcomp.metrics.choice import ChoiceOutcome, pair_scores

@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub import errors
 
 from hfcomp.evaluation.engine import validate
-from hfcomp.evaluation.protocols.zero_shot import ZeroShot
+from hfcomp.evaluation.protocols.classification import ZeroShot
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import GENERAL, Benchmark, Folders, Unavailable
 from hfcomp.evaluation.webdataset import WebDatasetData

@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoProcessor
 
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.loading import TrainingRows
-from hfcomp.data.negatives.shuffled import ShuffledNegatives, derangement
+from hfcomp.data.negatives import ShuffledNegatives, derangement
 from hfcomp.experiments import experiment_config
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.controls import (

@@ -13,13 +13,13 @@ from huggingface_hub import ModelCard
 from transformers import CLIPModel, CLIPProcessor
 
 from hfcomp.checksums import read_checked
-from hfcomp.evaluation.encoding import points
+from hfcomp.evaluation import points
 from hfcomp.experiments import program
 from hfcomp.experiments.guard import without
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.studies.plan_files import read_plan
-from hfcomp.merging.models import RECORD_FILE
+from hfcomp.merging.merge import RECORD_FILE
 from hfcomp.reporting.lines import primary_of
 from hfcomp.statistics import Outcomes
 from tests.evaluation import small_sugarcrepe

@@ -11,7 +11,7 @@ import pytest
 import torch
 import yaml
 
-from hfcomp.data.overlap import find_overlap, record
+from hfcomp.data.overlap import find_overlap
 from hfcomp.experiments import program
 from hfcomp.experiments.data import load_rows
 from hfcomp.experiments.prepare import prepare
@@ -152,7 +152,8 @@ def test_rows_that_look_alike_stay_with_a_warning_and_are_refused(rows, clip, mo
 
 def test_a_second_seed_of_the_same_rows_is_not_compared_again(rows, clip, monkeypatch):
     calls = []
-    monkeypatch.setattr(record, "find_overlap", lambda *given, **how: calls.append(how) or find_overlap(*given, **how))
+    find = "hfcomp.data.overlap.policy.find_overlap"
+    monkeypatch.setattr(find, lambda *given, **how: calls.append(how) or find_overlap(*given, **how))
     session = Session(Quiet())
     images = prepare(recipe(rows, clip), session).images
     found = [load_rows(recipe(rows, clip, seed=seed), session, images) for seed in (1, 2)]

@@ -122,7 +122,7 @@ def test_a_concept_is_scored_on_its_own_items_and_a_brief_evaluation_on_the_main
     monkeypatch.setattr(
         embedder, "index_texts", lambda texts, **more: encoded.append(texts) or index_texts(texts, **more)
     )
-    found = evaluate["location"].of_titles(["Keywords, COCO"])(embedder)
+    found = evaluate["location"].select_benchmarks(["Keywords, COCO"])(embedder)
     assert {(line["benchmark"], line["subset"], line["item"]) for _, line in found.iterrows()} == {
         ("Keywords, COCO", "location", "b.png/0")
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from hfcomp.data.concepts.random_spans import RandomSpans
+from hfcomp.data.concepts.spans import RandomSpans
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.controls import CONTROLS
 from hfcomp.trainers.c2lip import C2LIPTrainer

@@ -10,7 +10,6 @@ from datasets import Image, load_dataset
 
 from hfcomp import cli
 from hfcomp.data.loading import load_training_set
-from hfcomp.data.pixels import reading
 from hfcomp.data.pixels.store import PixelStore
 from hfcomp.generation.pixels import PixelOptions, build_pixels
 from hfcomp.trainers.info_nce import InfoNCETrainer
@@ -59,7 +58,7 @@ def test_a_run_on_the_store_is_the_run_without_it(store, source, clip, tmp_path,
     without.train()
     expected = without.evaluate()["eval_loss"]
     with monkeypatch.context() as patched:
-        patched.setattr(reading, "decode_image", no_decoding)
+        patched.setattr("hfcomp.data.pixels.store.decode_image", no_decoding)
         cached = build(TripletClipTrainer, clip, rows, tmp_path / "cached", pixel_cache=str(store), **settings)
         cached.train()
         assert cached.evaluate()["eval_loss"] == expected

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import datasets
 
-from hfcomp.evaluation.benchmarks.readers.sets.sugarcrepe import SUBSETS
+from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUBSETS
 from hfcomp.sandbox import levels_set, retrieval_set, training_set
 
 SEED = 7

@@ -16,8 +16,9 @@ from transformers import AutoModel, AutoProcessor, pipeline
 
 from hfcomp import cli
 from hfcomp.checksums import read_checked
-from hfcomp.hub.models import ModelPushOptions, push_model
-from hfcomp.hub.pushed import PUSHED_FILE, pushes_of
+from hfcomp.hub.models import push_model
+from hfcomp.hub.options import ModelPushOptions
+from hfcomp.hub.repositories import PUSHED_FILE, pushes_of
 from hfcomp.modeling import OBJECTIVE_STATE_FILE, sentence_transformers_files
 from tests import tiny
 from tests.hub.repositories import OTHER_TOKEN, READ_TOKEN, WRITE_TOKEN, WRONG_TOKEN, File

@@ -8,6 +8,7 @@ import importlib
 import json
 import math
 import re
+import runpy
 import subprocess
 import sys
 import types
@@ -16,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from evaluate.naming import camelcase_to_snakecase
 
 from hfcomp.metrics.modules import MODULES, module_path
-from hfcomp.metrics.modules.page import page
 from tests import processes
 from tests.metrics import module_rows
 from tests.metrics.evaluate_cache import evaluate
@@ -40,10 +41,6 @@ def info_columns(name: str) -> list[str]:
 
 def card(name: str) -> str:
     return (module_path(name) / "README.md").read_text(encoding="utf-8")
-
-
-def example(name: str) -> dict:
-    return importlib.import_module(f"hfcomp.metrics.modules.{name}.app").EXAMPLE
 
 
 def test_every_folder_is_listed_and_an_unknown_name_is_refused():
@@ -216,7 +213,9 @@ def test_cards_and_help_name_every_input_and_output(name):
     result = metric(name).compute(**columns, **options)
     named = {*columns, *options, *result} | (set() if name == "hierarchy" else {"tie"})
     info = metric(name).info
-    assert info.module_name == name and info.description.strip() and set(info.features) == set(columns)
+    assert bool(info.citation) == (name != "recall_at_k") and info.citation[:1] in ("", "@")
+    assert info.module_name == name and info.description[-1] == "." and "|" not in info.description
+    assert set(info.features) == set(columns)
     for word in named:
         assert f"`{word}`" in card(name), word
         assert re.search(rf"\b{re.escape(word)}\b", info.inputs_description), word
@@ -237,15 +236,23 @@ def test_evaluate_can_read_the_imports(name):
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
     assert all(len(node.names) == 1 for node in imports if isinstance(node, ast.Import))
     assert not [node for node in imports if isinstance(node, ast.ImportFrom) and node.level]
-    assert len([node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]) == 1
+    script = importlib.import_module(f"hfcomp.metrics.modules.{name}.{name}")
+    classes = [one for one in vars(script).values() if isinstance(one, type) and issubclass(one, evaluate.Metric)]
+    assert [camelcase_to_snakecase(one.__name__) for one in classes] == [name]
 
 
 @pytest.fixture
 def gradio(monkeypatch) -> types.ModuleType:
     """Stands in for Gradio: keeps what it is given."""
     module = types.ModuleType("gradio")
-    for kind in ("Interface", "Textbox", "JSON"):
-        setattr(module, kind, lambda _kind=kind, **given: types.SimpleNamespace(kind=_kind, **given))
+    module.Textbox = module.JSON = types.SimpleNamespace
+    module.made = []
+
+    def interface(**given):
+        module.made.append(types.SimpleNamespace(launch=lambda: None, **given))
+        return module.made[-1]
+
+    module.Interface = interface
     module.Error = type("Error", (Exception,), {})
     monkeypatch.setitem(sys.modules, "gradio", module)
     return module
@@ -253,9 +260,10 @@ def gradio(monkeypatch) -> types.ModuleType:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_page_computes_its_example(name, gradio):
-    made = page(module_path(name) / f"{name}.py", example(name))
+    runpy.run_path(str(module_path(name) / "app.py"), run_name="__main__")
+    (made,) = gradio.made
     texts = [box.value for box in made.inputs]
-    assert made.fn(*texts) == metric(name).compute(**example(name))
+    assert made.fn(*texts) == metric(name).compute(**metric(name).example)
     assert made.fn(*texts)["num_items"] == len(json.loads(texts[0]))
     assert made.article.lstrip().startswith("# ") and "sdk: gradio" not in made.article
     with pytest.raises(gradio.Error, match="not JSON"):

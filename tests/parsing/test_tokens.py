@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hfcomp.parsing import load_parser
-from hfcomp.parsing.tokens import longest_caption, longest_text, pieces, token_count
+from hfcomp.parsing.tokens import choose_texts, longest_text, pieces, token_count
 
 
 @pytest.mark.parametrize(
@@ -39,14 +39,14 @@ def test_the_unit_is_the_token_of_the_parser():
 
 def test_captions_with_a_problem_are_passed_over_unless_all_have_one():
     cut = "a \ud800 dog runs here"
-    assert longest_caption([cut, "a dog", "x " * 3000]) == (
-        "a dog",
+    assert choose_texts([cut, "a dog", "x " * 3000], "longest") == (
+        ["a dog"],
         [
             "caption is not valid Unicode: lone surrogate '\\ud800' at character 2",
             "caption too long: 3,000 words, at most 2,000",
         ],
     )
-    assert longest_caption([cut, "x " * 3000]) == (cut, [])
+    assert choose_texts([cut, "x " * 3000], "longest") == ([cut], [])
 
 
 @pytest.mark.parametrize("text", ["", "a dog", "," * 10_000, "a " + "x" * 450 + " b"])

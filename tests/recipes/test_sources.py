@@ -10,7 +10,7 @@ import yaml
 from hfcomp.experiments.origin import value_sources
 from hfcomp.experiments.recipe_files import recipe_files, recipes_folder
 from hfcomp.experiments.recipes import read_recipe
-from hfcomp.reporting.cards.values import PLUMBING, whose
+from hfcomp.reporting.cards.methods import PLUMBING, whose
 
 RECIPES = recipe_files(recipes_folder())
 SOURCES = {"paper's", "code's", "ours"}

@@ -136,8 +136,9 @@ def test_what_is_to_be_copied_is_not_broken():
     command = "hfcomp evaluate " + "a/very/long/path/of/a/model " * 5
     report = Report("r", verdict=["It is so. " * 20], sections=[Section("s", [Lines([command], whole=True)])])
     text = printed(Report(report.title, "", report.verdict, report.sections, closing={"next": command.strip()}))
-    assert f"{command.strip()}\n" in re.sub(" +\n", "\n", text) and text.rstrip().endswith(f"next: {command.strip()}")
-    assert text.index("It is so.") > text.index(command)
+    assert f"\n{command.strip()}\n" in re.sub(" +\n", "\n", text)
+    assert f"\nnext: {command.strip()}\n" in text
+    assert text.rstrip().endswith("It is so.") and text.index("It is so.") > text.index("next: ")
 
 
 def test_a_report_and_its_images_are_written_and_stale_figures_removed(tmp_path: Path):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.data.negatives.columns import with_concreteness
+from hfcomp.data.negatives import with_concreteness
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.sandbox import choice_set, training_set
 from hfcomp.sandbox.negatives import DRAWABILITY

@@ -14,7 +14,7 @@ from statistics import NormalDist
 import numpy as np
 
 from hfcomp.statistics import ImageBootstrap
-from hfcomp.statistics.seeds import difference_over_seeds
+from hfcomp.statistics.bootstrap import difference_over_seeds
 
 IMAGES = 200
 OF_IMAGE, OF_VARIANT_ON_IMAGE, OF_ITEM = 0.5, 0.1, 0.4

@@ -9,8 +9,7 @@ import pytest
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.average import Average
 from hfcomp.statistics.measures import missing_averages, primary_measure, search_measure
-from hfcomp.statistics.run import summarize_run
-from hfcomp.statistics.score import score
+from hfcomp.statistics.run import score, summarize_run
 from hfcomp.statistics.summary import summarize
 
 TWO_SETS = Average("mean", ((("one", "all items", "caption choice"),), (("two", "all", "caption choice"),)))

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from hfcomp.statistics import ImageBootstrap
-from hfcomp.statistics.seeds import difference_over_seeds
+from hfcomp.statistics.bootstrap import difference_over_seeds
 from hfcomp.statistics.summary import summarize
 from tests.statistics.seed_coverage import SEED_POINTS, SEEDS, simulated
 

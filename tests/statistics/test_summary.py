@@ -14,7 +14,7 @@ from hfcomp.statistics import ImageBootstrap, bootstrap, clusters
 from hfcomp.statistics.average import Average
 from hfcomp.statistics.clusters import Aligned
 from hfcomp.statistics.measures import mean_of_lines, missing_averages
-from hfcomp.statistics.multiplicity import adjust, correct, false_discovery_rate, holm
+from hfcomp.statistics.significance import adjust, correct, false_discovery_rate, holm
 from hfcomp.statistics.summary import summarize
 
 PLAIN = {"a": [1, 0, 0, 0], "b": [1, 1], "c": [1, 0]}  # means 1/4, 1, 1/2

@@ -8,7 +8,7 @@ import pytest
 from datasets import Image, concatenate_datasets
 
 from hfcomp.data.loading import TrainingRows, number_of_entries
-from hfcomp.data.negatives.shuffled import ShuffledNegatives, derangement
+from hfcomp.data.negatives import ShuffledNegatives, derangement
 from hfcomp.experiments.arm import Arm, check_rows
 from hfcomp.experiments.session import open_session
 from hfcomp.trainers.cement import CementTrainer

@@ -14,7 +14,7 @@ from transformers import AutoModel, AutoProcessor
 
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.loading import TrainingRows
-from hfcomp.data.negatives.shuffled import ShuffledNegatives
+from hfcomp.data.negatives import ShuffledNegatives
 from hfcomp.modeling import encode_texts, load_backbone
 from hfcomp.trainers._support import reference_text
 from hfcomp.trainers._support.frozen_text import FrozenText

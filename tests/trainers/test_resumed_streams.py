@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hfcomp.data.loading import load_training_stream
-from hfcomp.data.pixels import reading
+from hfcomp.data.pixels import store
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.trainers.runs import assert_same_weights, build, weights
@@ -53,14 +53,14 @@ def test_the_rows_are_those_of_a_whole_run(clip, parquet, tmp_path, workers):
 
 def test_images_of_skipped_rows_are_not_decoded(clip, parquet, tmp_path, monkeypatch):
     decoded: list[str] = []
-    decode = reading.decode_image
+    decode = store.decode_image
 
     def count(value, **options):
         decoded.append(options["where"])
         return decode(value, **options)
 
     run(clip, parquet, tmp_path)
-    monkeypatch.setattr(reading, "decode_image", count)
+    monkeypatch.setattr(store, "decode_image", count)
     trainer, seen = run(clip, parquet, tmp_path, resume=True)
     # the loader reads one or two batches ahead
     assert decoded[:BATCH] == [f"column 'image', row {row}" for row in seen[0][0]]

@@ -8,11 +8,11 @@ import pytest
 import torch
 from datasets import List, Value
 
-from hfcomp.data.concepts.random_spans import RandomSpans
+from hfcomp.data.concepts.spans import RandomSpans
 from hfcomp.data.loading import TrainingRows
-from hfcomp.data.negatives.shuffled import ShuffledNegatives, derangement
+from hfcomp.data.negatives import ShuffledNegatives, derangement
+from hfcomp.data.pair_table import every_caption
 from hfcomp.data.row_values import row_fields
-from hfcomp.data.several_captions import every_caption
 from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.c2lip import C2LIPTrainer
 from hfcomp.trainers.ce_clip import CEClipTrainer

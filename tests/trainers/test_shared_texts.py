@@ -8,7 +8,7 @@ import pytest
 import torch
 from datasets import List, Value
 
-from hfcomp.data.text_ids import text_key
+from hfcomp.data.row_values import text_key
 from hfcomp.trainers.ce_clip import CEClipTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
@@ -140,7 +140,7 @@ def test_a_collator_that_says_no_texts_is_refused_and_the_advice_helps(clip, equ
     trainer = build(InfoNCETrainer, clip, equal, tmp_path, **settings)
     own = collated_without(trainer, "negative_text_id")
     with pytest.raises(
-        ValueError, match="no 'negative_text_id': .*Add hfcomp.data.text_ids.text_key of each negative"
+        ValueError, match="no 'negative_text_id': .*Add hfcomp.data.row_values.text_key of each negative"
     ):
         trainer.train()
     least = trainer.data_collator

@@ -187,7 +187,7 @@ def test_a_setting_of_stored_images_is_refused_beside_a_transform(name, clip, pa
     build(InfoNCETrainer, clip, rows.with_format(None), tmp_path, **{name: value})
 
 
-@pytest.mark.follows("hfcomp/data/pixels/reading.py", "or return PIL images, which hfcomp resizes.")
+@pytest.mark.follows("hfcomp/data/pixels/store.py", "or return PIL images, which hfcomp resizes.")
 def test_pixels_of_another_size_are_refused_and_pil_images_resized(clip, pairs, tmp_path):
     def large(batch):
         return {"image": [image.resize((48, 48)) for image in batch["image"]]}

@@ -14,11 +14,10 @@ from hfcomp.analysis.audit.checks import Check, Example, share, unchecked
 from hfcomp.analysis.audit.reading import AuditSet
 from hfcomp.data.overlap import find_overlap
 from hfcomp.data.overlap.hash_store import HashStore, default_folder
-from hfcomp.data.overlap.image_columns import each_cell
+from hfcomp.data.overlap.image_columns import SANDBOX, each_cell
 from hfcomp.data.overlap.image_hashes import hash_images, like_another
-from hfcomp.data.overlap.image_names import SANDBOX
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
-from hfcomp.evaluation.encoding.cells import Crop, Fitted, MappedImages, is_missing
+from hfcomp.evaluation.cells import Crop, Fitted, is_missing, map_cells
 from hfcomp.evaluation.evaluator import load_benchmark
 from hfcomp.evaluation.items.scored_images import scored_images
 from hfcomp.evaluation.spec import Folders, Unavailable
@@ -152,7 +151,7 @@ def _whole_images(data: AuditSet) -> Sequence[Any]:
     cells = data.images["image"]
     if data.loaded is None:
         return cells
-    return MappedImages(cells, lambda cell, row: cell.cell if isinstance(cell, Crop | Fitted) else cell)
+    return map_cells(cells, lambda cell, row: cell.cell if isinstance(cell, Crop | Fitted) else cell)
 
 
 def _cell(cell: Any) -> Any:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hfcomp.analysis.gallery.options import DataOptions
+from hfcomp.parsing.tokens import CaptionChoice
 
 
 @dataclass(kw_only=True)
@@ -18,6 +19,7 @@ class AuditOptions(DataOptions):
         captions: what the bigram model is counted on: a file, folder or Hub id with captions, or coco; by default
             COCO's where they are on this machine, else the set's own captions of other images. Those of the set's own
             photographs are true captions for the check known_true.
+        caption_choice: used of a row with a list of captions; with all, each is a row.
         language_model: a causal language model that judges likelihood in place of bigrams: a Hub id or folder.
         model: a dual encoder for probes of embeddings and for negatives that may be true: a Hub id or folder.
         margin: by how much it has to prefer a negative to its caption, in cosine. Our choice.
@@ -34,6 +36,7 @@ class AuditOptions(DataOptions):
     output_dir: Path = Path("runs/audit")
     overwrite: bool = False
     captions: str | None = None
+    caption_choice: CaptionChoice = "longest"
     language_model: str | None = None
     model: str | None = None
     margin: float = 0.02

@@ -17,13 +17,12 @@ from hfcomp.analysis.audit.texts import FOLDS, NO_PAIRS, folds
 from hfcomp.data.images import SKIP_ADVICE, DamagedImage
 from hfcomp.data.overlap.image_columns import each_cell
 from hfcomp.data.publishing import without_local_paths
+from hfcomp.evaluation.cells import CellsWithout, damaged_images, is_missing
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import default_folder
-from hfcomp.evaluation.encoding.cells import is_missing
-from hfcomp.evaluation.encoding.cosines import indexed_cosines
-from hfcomp.evaluation.encoding.damaged import CellsWithout, damaged_images
 from hfcomp.evaluation.encoding.embed import Embedder
-from hfcomp.evaluation.encoding.models import open_embedder
+from hfcomp.evaluation.encoding.embedded import indexed_cosines
+from hfcomp.evaluation.models import open_embedder
 
 STEPS = 1000
 FEWEST = 2 * FOLDS

@@ -15,15 +15,16 @@ from datasets import Dataset, Image
 from numpy.typing import NDArray
 
 from hfcomp.analysis.audit.options import AuditOptions
-from hfcomp.analysis.gallery.rows import SANDBOX, read_set, texts_of
+from hfcomp.analysis.gallery.rows import SANDBOX, read_set
 from hfcomp.data.columns import COLUMNS, require_columns
 from hfcomp.data.formats.tables import is_table
 from hfcomp.data.image_ids import has_no_id, photograph_ids
 from hfcomp.data.known_names import proposed_names
 from hfcomp.data.overlap.image_columns import each_cell
+from hfcomp.data.pair_table import choose_captions, pair_table
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
-from hfcomp.evaluation.encoding.cells import is_missing
+from hfcomp.evaluation.cells import is_missing
 from hfcomp.evaluation.evaluator import Loaded, load_benchmark
 from hfcomp.evaluation.spec import Folders, Unavailable
 from hfcomp.reading import nearest, nearest_name
@@ -167,10 +168,11 @@ def read_audit_set(name: str, options: AuditOptions) -> AuditSet:
             f"{name}: no benchmark, file or folder of this name.{nearest(name, benchmarks())} `hfcomp evaluate "
             "--list` lists the benchmarks; an id of the Hub is OWNER/NAME."
         )
-    rows = read_set(name, options)
+    rows, notes = read_set(name, options), []
     require_columns(rows, ("caption",), needed_by=f"the audit of {name}")
+    rows = choose_captions(rows, options.caption_choice, notes.append, keep_others=True, allow_missing=True)
     images = {column: rows[column] for column in IMAGES if isinstance(rows.features.get(column), Image)}
-    return audit_set(name, rows, images)
+    return audit_set(name, rows, images, notes=notes)
 
 
 def _is_group(name: str) -> bool:
@@ -205,27 +207,19 @@ def audit_set(
     found = photograph_ids(given, _whole_images(images, len(rows)))
     ids = [one or f"row {row}" for row, one in enumerate(found)]
     own_notes = photographs(given is not None, found, sum(not has_no_id(one) for one in given or ()))
-    pairs: list[tuple[Any, ...]] = []
-    texts: list[tuple[Any, ...]] = []
-    masked, without = 0, []
-    for row, own_id in enumerate(ids):
-        captions = _texts(column, "caption", row) or _texts(column, "captions", row)
-        without += [] if captions else [row]
-        true = [*captions, *_texts(column, "positive_captions", row)]
-        texts += [(row, own_id, text) for text in true]
-        negatives = _negatives(column, row)
-        kept = [one for one in negatives if captions and _is_text(one[2])]
-        masked += len(negatives) - len(kept)
-        pairs += [(row, place, own_id, kind, captions[0], text) for place, kind, text in kept]
-    own_notes += absent(without, "no caption")
-    if masked:
-        own_notes.append(f"negatives that are empty or without a caption, and so no pairs: {masked:,}")
+    table = pair_table(column, ids)
+    subsets = column.get("subset", [None] * len(rows))  # what a benchmark has in place of kinds
+    own = zip(table.pairs["row"], table.pairs["kind"], strict=True)
+    kinds = [str(kind or subsets[row] or "all") for row, kind in own]
+    own_notes += absent(table.without_caption, "no caption")
+    if table.masked:
+        own_notes.append(f"negatives that are empty or without a caption, and so no pairs: {table.masked:,}")
     if loaded is None:
         own_notes += [*_absent_images(images, there), *unread_columns(rows)]
     return AuditSet(
         name,
-        pd.DataFrame(pairs, columns=["row", "place", "image_id", "kind", "caption", "negative"]),
-        pd.DataFrame(texts, columns=["row", "image_id", "text"]),
+        table.pairs.assign(kind=kinds)[["row", "place", "image_id", "kind", "caption", "negative"]],
+        table.texts,
         images,
         ids,
         there.get("image", np.zeros(len(rows), dtype=bool)),
@@ -256,28 +250,3 @@ def _absent_images(images: Mapping[str, Sequence[Any]], there: Mapping[str, NDAr
         path = cell.get("path") if isinstance(cell, dict) else cell
         notes += absent(rows, what, f", {without_local_paths(str(path))} is not there" if path else "")
     return notes
-
-
-def _negatives(columns: Mapping[str, Sequence[Any]], row: int) -> list[tuple[int, str, Any]]:
-    """Place, kind and text of each negative of a row; the kind of a benchmark's is its subset."""
-    kinds, other = _listed(_cell(columns, "negative_kinds", row)), _cell(columns, "subset", row) or "all"
-    return [
-        (place, str((kinds[place] if place < len(kinds) else None) or other), text)
-        for place, text in enumerate(_listed(_cell(columns, "negative_captions", row)))
-    ]
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _texts(columns: Mapping[str, Sequence[Any]], name: str, row: int) -> list[str]:
-    return [text for text in texts_of(_cell(columns, name, row)) if text.strip()]
-
-
-def _cell(columns: Mapping[str, Sequence[Any]], name: str, row: int) -> Any:
-    return columns[name][row] if name in columns else None
-
-
-def _listed(value: Any) -> list[Any]:
-    return [] if value is None else list(value) if isinstance(value, list | tuple | np.ndarray) else [value]

@@ -10,8 +10,7 @@ from hfcomp.analysis.audit.audit import Audit
 from hfcomp.analysis.audit.checks import CHECKS, Check, Example, Limit
 from hfcomp.data.images import decode_image
 from hfcomp.reporting.format import UNKNOWN, with_interval
-from hfcomp.reporting.pages.page import fill, render_page
-from hfcomp.reporting.pages.thumbnails import Thumbnail, thumbnail
+from hfcomp.reporting.pages.page import Thumbnail, fill, render_page, thumbnail
 from hfcomp.reporting.report import Lines, Report, Section, Table
 
 LEGEND = (

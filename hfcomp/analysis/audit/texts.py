@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from hfcomp.analysis.audit.checks import Check, Example, by_chance, decided, share, signs_of, unchecked
 from hfcomp.analysis.audit.reading import AuditSet
 from hfcomp.data.image_ids import photograph_key
-from hfcomp.evaluation.blind.bigrams import BigramModel, CountedCaptions, words_of_text
-from hfcomp.evaluation.blind.rules import TEXT_RULES
+from hfcomp.evaluation.blind.rules import TEXT_RULES, BigramModel, CountedCaptions, words_of_text
 from hfcomp.reporting.report import Table
 
 FOLDS = 5

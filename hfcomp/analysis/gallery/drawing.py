@@ -14,6 +14,7 @@ from PIL import Image, ImageChops, ImageDraw, ImageFilter, ImageFont
 
 from hfcomp.data.columns import require_columns
 from hfcomp.data.images import decode_image
+from hfcomp.data.pair_table import entry
 from hfcomp.parsing.word_changes import changed_words
 from hfcomp.writing import replacing
 
@@ -38,8 +39,7 @@ def negative_facts(row: Mapping[str, Any], place: int) -> str:
     """
     found = []
     for column, title in _NEGATIVE:
-        values = row.get(column) or []
-        value = values[place] if place < len(values) else None
+        value = entry(row, column, place)
         if value not in (None, ""):
             found.append(title + (f"{value:.2f}" if isinstance(value, float) else str(value)))
     return ", ".join(found)

@@ -16,8 +16,7 @@ from pydantic import Field
 from hfcomp.analysis.gallery.options import DataOptions
 from hfcomp.analysis.gallery.rows import is_sandbox, read_set, row_id, set_fingerprint
 from hfcomp.data.built_sets import TRAIN
-from hfcomp.data.licenses import LICENSE
-from hfcomp.data.publishing import without_local_paths
+from hfcomp.data.publishing import LICENSE, without_local_paths
 from hfcomp.data.urls import UrlAccess, set_url_access
 from hfcomp.generation.cards import DEFAULT, Source, source_license, write_card
 from hfcomp.generation.local_files import check_local_files

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from hfcomp.data.urls import DEFAULT_TIMEOUT
 
@@ -33,6 +34,7 @@ class GalleryOptions(DataOptions):
     Attributes:
         overwrite: replace a page that is there.
         rows: how many rows are shown, the first ones.
+        caption_choice: which caption of a row with a list stands first; the others are shown as positives.
         seed: draws the rows at random instead; they are shown in the order of the set.
         image_size: pixels of the longer side of a picture.
         models: one or two dual encoders that score the rows: Hub ids, folders or name=ID.
@@ -43,6 +45,7 @@ class GalleryOptions(DataOptions):
 
     overwrite: bool = False
     rows: int = 1000
+    caption_choice: Literal["longest", "first"] = "longest"
     seed: int | None = None
     image_size: int = 224
     models: tuple[str, ...] = ()

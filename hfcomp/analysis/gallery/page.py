@@ -19,9 +19,18 @@ from hfcomp.data.images import Unreadable, decode_image
 from hfcomp.data.known_names import parse_column_names
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import UrlAccess, url_access
-from hfcomp.evaluation.encoding.damaged import THREADS
-from hfcomp.reporting.pages.page import LIST_SCRIPT, LIST_STYLE, fill, render_page
-from hfcomp.reporting.pages.thumbnails import Cell, Thumbnail, Thumbnails, mask_overlay, thumbnail
+from hfcomp.evaluation.cells import THREADS
+from hfcomp.reporting.pages.page import (
+    LIST_SCRIPT,
+    LIST_STYLE,
+    Cell,
+    Thumbnail,
+    Thumbnails,
+    fill,
+    mask_overlay,
+    render_page,
+    thumbnail,
+)
 from hfcomp.writing import check_free_file, write_text
 
 
@@ -229,7 +238,8 @@ def _about(place: str, shown: ShownRows, options: GalleryOptions) -> str:
 
 def _notes(shown: ShownRows, models: Sequence[ModelScores]) -> list[str]:
     hidden = other_images(shown.dataset, shown.images)
-    found = [f"columns of images that are not shown: {', '.join(hidden)}"] if hidden else []
+    found = list(shown.notes)
+    found += [f"columns of images that are not shown: {', '.join(hidden)}"] if hidden else []
     found += [
         f"{one.truncated:,} texts are longer than the text tower of {one.name} and are cut for it"
         for one in models

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.image_ids import with_image_ids
 from hfcomp.data.known_names import parse_column_names
 from hfcomp.data.loading import load_training_set, undecoded
+from hfcomp.data.pair_table import POSITIVES, choose_captions, entry, listed, row_captions, texts_of
 from hfcomp.generation.options import RENAME
 from hfcomp.generation.runner import fingerprint
 from hfcomp.generation.sources import SHARD_PATH
@@ -48,12 +49,14 @@ class ShownRows:
         fingerprint: of its columns and all their texts and numbers; images count in the ids of rows.
         dataset: the rows that are shown, under the contract's names, with the photograph of each as `image_id`.
         numbers: of each in `whole`.
+        notes: what a reader has to know.
     """
 
     whole: Dataset
     fingerprint: str
     dataset: Dataset
     numbers: list[int]
+    notes: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.dataset)
@@ -64,12 +67,13 @@ class ShownRows:
         return [name for name in IMAGES if isinstance(self.dataset.features.get(name), Image)]
 
 
-def read_set(name: str, options: DataOptions) -> Dataset:
+def read_set(name: str, options: DataOptions, sandbox_rows: int = SANDBOX_ROWS) -> Dataset:
     """A data set in the column contract, images undecoded.
 
     Args:
         name: a folder, a file, a Hub id, or `sandbox`.
         options: how it is read.
+        sandbox_rows: of the built-in world.
 
     Raises:
         ValueError: for a split, configuration or column that is not there.
@@ -77,7 +81,7 @@ def read_set(name: str, options: DataOptions) -> Dataset:
     """
     names = parse_column_names(options.column_names)
     if is_sandbox(name):
-        return undecoded(rename_columns(training_set(SANDBOX_ROWS, 0), names))
+        return undecoded(rename_columns(training_set(sandbox_rows, 0), names))
     dataset = load_training_set(name, split=options.split, config=options.config, column_names=names)
     return undecoded(dataset.remove_columns(SHARD_PATH) if SHARD_PATH in dataset.column_names else dataset)
 
@@ -134,7 +138,10 @@ def choose_rows(whole: Dataset, name: str, options: GalleryOptions) -> ShownRows
     else:
         drawn = np.random.default_rng(options.seed).choice(len(named), size=number, replace=False)
         numbers = sorted(drawn.tolist())
-    return ShownRows(whole, set_fingerprint(whole), with_image_ids(named.select(numbers)), numbers)
+    notes: list[str] = []
+    rows = with_image_ids(named.select(numbers))
+    rows = choose_captions(rows, options.caption_choice, notes.append, keep_others=True, allow_missing=True)
+    return ShownRows(whole, set_fingerprint(whole), rows, numbers, notes)
 
 
 def _named(dataset: Dataset) -> Dataset:
@@ -147,39 +154,24 @@ def _named(dataset: Dataset) -> Dataset:
 
 def row_record(row: Mapping[str, Any], number: int) -> dict[str, Any]:
     """What a page shows of a row, but for its images and scores."""
-    captions = texts_of(row["caption"])
+    captions = row_captions(row)
     caption = captions[0] if captions else None
-    texts = {name: value for name, value in row.items() if name not in IMAGES}
-    lists = {name: _listed(value) for name, value in texts.items() if name.startswith("negative_")}
     negatives = [
         {
             "text": text,
             "changes": word_changes(caption or "", text),
-            "kind": _entry(lists.get("negative_kinds"), place) or "",
-            "facts": negative_facts(lists, place),
+            "kind": entry(row, "negative_kinds", place) or "",
+            "facts": negative_facts(row, place),
         }
-        for place, text in enumerate(lists.get("negative_captions") or [])
-        if text
+        for place, text in enumerate(listed(row.get("negative_captions")))
+        if texts_of(text)
     ]
     image_id = row.get("image_id")
     return {
         "row": number,
         "image_id": None if image_id in (None, "") else str(image_id),
         "caption": caption,
-        "positives": [*captions[1:], *texts_of(row.get("positive_captions"))],
+        "positives": [*captions[1:], *texts_of(row.get(POSITIVES))],
         "negatives": negatives,
-        "facts": other_facts(row, list(texts)),
+        "facts": other_facts(row, [name for name in row if name not in IMAGES]),
     }
-
-
-def texts_of(value: Any) -> list[str]:
-    """The texts of an entry that is a text, a list of texts or nothing, without empty ones."""
-    return [one for one in _listed(value) if isinstance(one, str) and one]
-
-
-def _listed(value: Any) -> list[Any]:
-    return [] if value is None else value if isinstance(value, list) else [value]
-
-
-def _entry(values: list[Any] | None, place: int) -> Any:
-    return values[place] if values and place < len(values) else None

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from hfcomp.analysis.gallery.options import GalleryOptions
 from hfcomp.analysis.gallery.rows import ShownRows
+from hfcomp.evaluation.cells import CellsWithout
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import default_folder
-from hfcomp.evaluation.encoding.cosines import Numbers, indexed_cosines
-from hfcomp.evaluation.encoding.damaged import CellsWithout
 from hfcomp.evaluation.encoding.embed import Embedder
-from hfcomp.evaluation.encoding.models import named_models, open_embedder
+from hfcomp.evaluation.encoding.embedded import Numbers, indexed_cosines
+from hfcomp.evaluation.models import named_models, open_embedder
 from hfcomp.metrics.choice import all_higher
 from hfcomp.reporting.report import Table
 

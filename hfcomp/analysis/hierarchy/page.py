@@ -20,8 +20,7 @@ from hfcomp.generation.magic.graph.file import read_hierarchy
 from hfcomp.generation.magic.graph.hierarchy import Concept, Hierarchy
 from hfcomp.generation.magic.graph.tables import hierarchy_tables
 from hfcomp.reporting.format import counted
-from hfcomp.reporting.pages.page import fill, render_page
-from hfcomp.reporting.pages.thumbnails import thumbnail
+from hfcomp.reporting.pages.page import fill, render_page, thumbnail
 from hfcomp.reporting.report import Report, Section, Table
 from hfcomp.reporting.saving import render_markdown
 from hfcomp.reporting.terminal import render_terminal

@@ -25,12 +25,12 @@ from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenize
 
 from hfcomp.data.images import is_tiny
 from hfcomp.data.pixels import PixelTransform
+from hfcomp.evaluation.cells import decoded, distinct, image_key
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.content import decoded, distinct, image_key
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, free_device, loaded_ahead, workers
 from hfcomp.evaluation.encoding.identity import identity
-from hfcomp.evaluation.encoding.models import check_device
+from hfcomp.evaluation.models import check_device
 from hfcomp.modeling.weight_checks import damage_named, no_report
 from hfcomp.negatives.language_models import length_sorted_batches, position_limit
 from hfcomp.reading import check_place

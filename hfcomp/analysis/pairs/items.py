@@ -8,34 +8,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from datasets import Dataset, Image, get_dataset_config_names
-from datasets.arrow_writer import SchemaInferenceError
-from datasets.exceptions import DatasetGenerationError
 
-from hfcomp.analysis.gallery.rows import is_sandbox
+from hfcomp.analysis.gallery import options as gallery_options
+from hfcomp.analysis.gallery.rows import is_sandbox, read_set
 from hfcomp.analysis.pairs.options import DataOptions
 from hfcomp.data.built_sets import check_finished, configurations
-from hfcomp.data.columns import rename_columns, require_columns
+from hfcomp.data.columns import require_columns
 from hfcomp.data.image_ids import IMAGE_ID, has_no_id, photographs_or_rows
-from hfcomp.data.known_names import parse_column_names
-from hfcomp.data.loading import load_training_set, undecoded
+from hfcomp.data.pair_table import NEGATIVE_FACTS, check_entries, choose_captions, pair_table
 from hfcomp.generation.options import RENAME
 from hfcomp.negatives.concreteness import MAXIMUM, MINIMUM, ConcretenessRatings
 from hfcomp.negatives.targets import MODES, PAPER_MEAN_AND_MEDIAN
 from hfcomp.reading import may_be_hub_id
-from hfcomp.sandbox import training_set
 
-LISTS = {
-    "negative_kinds": "kind",
-    "negative_keywords": "keyword",
-    "negative_categories": "category",
-    "negative_rated_words": "rated_word",
-    "negative_concreteness": "concreteness",
-}
-"""Columns that have an entry for each negative caption, and what it is called here."""
 IMAGES = ("image", "negative_image")
 MOST_SHOWN = 3
 SANDBOX_ROWS = 4096
@@ -161,22 +149,17 @@ def read_pairs(name: str, place: str, options: DataOptions, ratings: Concretenes
     """
     path, _, own_config = place.partition("::")
     config = own_config or options.config
-    try:
-        names = parse_column_names(options.column_names)
-        if is_sandbox(path):
-            dataset = rename_columns(training_set(options.limit or SANDBOX_ROWS, 0), names)
-        else:
-            dataset = load_training_set(path, split=options.split, config=config, column_names=names)
-    except (StopIteration, DatasetGenerationError) as error:  # what `datasets` raises for a file without a line
-        if isinstance(error, StopIteration) or isinstance(error.__cause__, SchemaInferenceError):
-            raise ValueError(f"{place} has no rows.") from error
-        raise
+    reading = gallery_options.DataOptions(split=options.split, config=config, column_names=options.column_names)
+    dataset, notes = read_set(path, reading, options.limit or SANDBOX_ROWS), []
     needed = {"needed_by": f"the analysis of {place}", "rename": RENAME}
     require_columns(dataset, ("caption", "negative_captions"), **needed)
     if options.limit is not None:
         dataset = dataset.select(range(min(options.limit, len(dataset))))
+    dataset = choose_captions(dataset, options.caption_choice, notes.append, allow_missing=True)
     config = paper_config(name, config, Path(path).name)
-    found = PairSet(name, place, config, undecoded(dataset), _items(dataset, name, place))
+    found = PairSet(name, place, config, dataset, _items(dataset, name, place))
+    for note in notes:
+        found.note(note)
     _count_left_out(found)
     _rate(found, ratings)
     return found
@@ -196,27 +179,16 @@ def published(row: str, config: str | None) -> float | None:
 
 
 def _items(dataset: Dataset, name: str, place: str) -> pd.DataFrame:
-    there = ["caption", "negative_captions", *(column for column in LISTS if column in dataset.column_names)]
+    there = [name for name in ("caption", "negative_captions", *NEGATIVE_FACTS) if name in dataset.column_names]
     columns = {column: dataset[column][:] for column in there}
-    ids = _image_ids(dataset, name)
-    items = []
-    for row, (caption, negatives) in enumerate(zip(columns["caption"], columns["negative_captions"], strict=True)):
-        _check_texts(caption, negatives, row, place)
-        entries = {
-            new: _entries(columns[old][row] if old in columns else None, old, len(negatives or ()), row, place)
-            for old, new in LISTS.items()
-        }
-        for number, negative in enumerate(negatives or ()):
-            if negative and caption:
-                own = {new: values[number] for new, values in entries.items()}
-                items.append({"row": row, "place": number, "image_id": ids[row], "caption": caption}
-                             | {"negative_caption": negative} | own)  # fmt: skip
-    if not items:
+    check_entries(columns, place)
+    items = pair_table(columns, _image_ids(dataset, name)).pairs.rename(columns={"negative": "negative_caption"})
+    if items.empty:
         raise ValueError(
             f"{place}: none of its {len(dataset):,} rows has a caption with a negative caption. Pass a set that "
             "`hfcomp build` made, or name the columns: --column_names negative_captions=..."
         )
-    return pd.DataFrame(items)
+    return items
 
 
 def _image_ids(dataset: Dataset, name: str) -> list[str]:
@@ -224,30 +196,6 @@ def _image_ids(dataset: Dataset, name: str) -> list[str]:
     given = dataset[IMAGE_ID][:] if IMAGE_ID in dataset.column_names else []
     known = {str(value) for value in given if not has_no_id(value)}
     return [one if one in known else f"{name}: {one}" for one in photographs_or_rows(dataset)]
-
-
-def _check_texts(caption: Any, negatives: Any, row: int, place: str) -> None:
-    if caption is not None and not isinstance(caption, str):
-        raise ValueError(
-            f"{place}, column 'caption', row {row}: found {caption!r}, expected a text: negatives are of one caption. "
-            "Choose it with `hfcomp build negatives`, or name its column: --column_names caption=..."
-        )
-    if negatives is not None and (
-        isinstance(negatives, str) or not all(one is None or isinstance(one, str) for one in negatives)
-    ):
-        raise ValueError(f"{place}, column 'negative_captions', row {row}: found {negatives!r}, expected texts.")
-
-
-def _entries(values: Any, column: str, number: int, row: int, place: str) -> list[Any]:
-    """A value for each negative; `None` where the row or the set has none."""
-    if values is None:
-        return [None] * number
-    if isinstance(values, str) or len(values) != number:
-        raise ValueError(
-            f"{place}, column {column!r}, row {row}: found {values!r}, expected a list of {number}, an entry for each "
-            "of negative_captions. Correct the row, or remove the column."
-        )
-    return list(values)
 
 
 def _count_left_out(pairs: PairSet) -> None:
@@ -277,7 +225,7 @@ def _rate(pairs: PairSet, ratings: ConcretenessRatings | None) -> None:
         missing, source = Counter({"": int(items["concreteness"].isna().sum())}), "negative_concreteness"
     else:
         source = "negative_rated_words" if pairs.has("negative_rated_words") else "negative_keywords"
-        words = items[LISTS[source]].fillna("")
+        words = items[NEGATIVE_FACTS[source]].fillna("")
         found = {word: ratings.lookup(word) if word else None for word in words.unique()}
         items["concreteness"] = words.map(found).astype("float64")
         missing = Counter(words[items["concreteness"].isna()])

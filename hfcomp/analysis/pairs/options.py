@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hfcomp.data.urls import DEFAULT_TIMEOUT
+from hfcomp.parsing.tokens import CaptionChoice
 
 NONE = "none"
 """In place of a model: it is not used."""
@@ -22,6 +23,7 @@ class DataOptions:
         split: of the sets.
         config: the configuration of all sets; DIR::CONFIG names it for one of them.
         column_names: hfcomp's name=the set's name, as caption=text; or JSON.
+        caption_choice: used of a row with a list of captions; with all, each is a row.
         limit: read the first N rows of each set only.
         concreteness_ratings: file of the published table of ratings; without it a set's own negative_concreteness.
         allow_urls: fetch images that the data names by URL; only for data you trust.
@@ -34,6 +36,7 @@ class DataOptions:
     split: str = "train"
     config: str | None = None
     column_names: str = ""
+    caption_choice: CaptionChoice = "longest"
     limit: int | None = None
     concreteness_ratings: str | None = None
     allow_urls: bool = False

@@ -14,10 +14,11 @@ from datasets import Dataset, Features, Image, Value
 from numpy.typing import NDArray
 
 from hfcomp.analysis.gallery.drawing import draw_gallery
-from hfcomp.analysis.pairs.items import IMAGES, LISTS
+from hfcomp.analysis.pairs.items import IMAGES
 from hfcomp.analysis.pairs.similarity import CAPTION_IMAGE, CAPTION_WRONG_IMAGE, NEGATIVE_IMAGE, PairImages
 from hfcomp.analysis.pairs.summary import BY_KEYWORD, CORRELATED, KEYWORD_WORDS, ScoredSet
 from hfcomp.data.features import NEGATIVE_FEATURES
+from hfcomp.data.pair_table import NEGATIVE_FACTS
 from hfcomp.metrics.units import Unit
 from hfcomp.reporting.figures import Figure
 from hfcomp.reporting.format import decimal
@@ -246,7 +247,7 @@ def _shown(one: ScoredSet, row: int) -> dict[str, Any]:
     items = one.pairs.items[one.pairs.items["row"] == row]
     found = {column: own.get(column) for column in ROW_FEATURES}
     found["image_id"] = None if own.get("image_id") is None else str(own["image_id"])
-    for column, kind in LISTS.items():
+    for column, kind in NEGATIVE_FACTS.items():
         if column in ROW_FEATURES:
             found[column] = [None if pd.isna(value) else value for value in items[kind]]
     return found | {"negative_captions": items["negative_caption"].tolist()}

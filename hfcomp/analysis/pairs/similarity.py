@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from hfcomp.analysis.pairs.items import PairSet, image_features
 from hfcomp.data.images import Unreadable
-from hfcomp.evaluation.encoding.cosines import Numbers, indexed_cosines
-from hfcomp.evaluation.encoding.damaged import CellsWithout, damaged_images
+from hfcomp.evaluation.cells import CellsWithout, damaged_images
 from hfcomp.evaluation.encoding.embed import Embedder, Indexed
+from hfcomp.evaluation.encoding.embedded import Numbers, indexed_cosines
 from hfcomp.metrics.choice import all_higher
 
 CAPTION_IMAGE, NEGATIVE_IMAGE = "caption and image", "negative caption and image"

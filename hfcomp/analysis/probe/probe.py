@@ -19,13 +19,13 @@ from hfcomp.analysis.pairs.similarity import PairImages
 from hfcomp.analysis.probe.options import ProbeOptions
 from hfcomp.analysis.probe.report import FIGURE, ProbeResults
 from hfcomp.analysis.probe.shares import ADAPTIVE, EncodedPairs, gradient_shares
-from hfcomp.data.text_ids import text_key
+from hfcomp.data.row_values import text_key
 from hfcomp.data.urls import UrlAccess, url_access
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import default_folder
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.identity import identity
-from hfcomp.evaluation.encoding.models import named_models, open_embedder
+from hfcomp.evaluation.models import named_models, open_embedder
 from hfcomp.losses import fermi_dirac_margin
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.reporting.saving import PAGE_FILE, REPORT_FILE

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hfcomp.losses.gradient_share import negative_logits
-from hfcomp.statistics.seeds import students_tail, two_sided_quantile
+from hfcomp.statistics.bootstrap import students_tail, two_sided_quantile
 
 ADAPTIVE = "adaptive"
 """The margin of Eq. 4 with the paper's parameters, set by each pair's concreteness."""

@@ -10,8 +10,8 @@ import gradio as gr
 
 from hfcomp.annotation.app import markup
 from hfcomp.annotation.studio import CANDIDATES, MOST_ENLARGEMENT
+from hfcomp.data.annotations.entries import QUALITIES
 from hfcomp.data.annotations.masks import THRESHOLD
-from hfcomp.data.annotations.records import QUALITIES
 
 SKIP_REASONS = (
     "Nothing in the image can be replaced",

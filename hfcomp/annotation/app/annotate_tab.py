@@ -18,8 +18,8 @@ from hfcomp.annotation.captions import proposed_caption
 from hfcomp.annotation.model_queue import ModelError
 from hfcomp.annotation.page_draft import PageDraft, Segmentation, following, offer
 from hfcomp.annotation.studio import CANDIDATES, Studio, is_outdated
+from hfcomp.data.annotations.entries import Item, Quality
 from hfcomp.data.annotations.masks import overlay
-from hfcomp.data.annotations.records import Item, Quality
 
 Updates = dict[Any, Any]
 ERRORS = (ValueError, OSError, ModelError)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hfcomp.annotation.captions import editable_keywords, keywords_of
-from hfcomp.data.annotations.records import Item
-from hfcomp.reporting.pages.markup import difference_html, table_html, text_html
+from hfcomp.data.annotations.entries import Item
+from hfcomp.reporting.pages.page import difference_html, table_html, text_html
 from hfcomp.reporting.report import Lines, Report, Table
 
 SHORTCUTS: dict[str, tuple[tuple[str, str], ...]] = {

@@ -14,7 +14,7 @@ from hfcomp.annotation.app.sessions import Session, acting_person
 from hfcomp.annotation.app.uploads import Uploads
 from hfcomp.annotation.progress import progress_report
 from hfcomp.annotation.studio import Studio
-from hfcomp.data.annotations.people import person_name
+from hfcomp.data.annotations.entries import person_name
 
 FOLDER = Path(__file__).parent
 CSS, SCRIPT = FOLDER / "page.css", FOLDER / "shortcuts.js"

@@ -11,8 +11,8 @@ from hfcomp.annotation.app import markup
 from hfcomp.annotation.app.annotate_tab import Updates, shows_errors
 from hfcomp.annotation.app.sessions import Session, acting_person, image_file
 from hfcomp.annotation.studio import Studio
+from hfcomp.data.annotations.entries import QUALITIES, Edit, Item
 from hfcomp.data.annotations.masks import outline, read_mask
-from hfcomp.data.annotations.records import QUALITIES, Edit, Item
 
 BACK_REASONS = (
     "The new caption is not true of the edited image",

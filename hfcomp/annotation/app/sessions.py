@@ -12,7 +12,7 @@ import gradio as gr
 from gradio.utils import get_upload_folder
 from PIL import Image
 
-from hfcomp.data.annotations.people import is_same_person, person_name
+from hfcomp.data.annotations.entries import is_same_person, person_name
 from hfcomp.writing import write_bytes
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hfcomp.data.annotations.chain import begin_chain, check_chain, derive_states, differing_states
-from hfcomp.data.annotations.people import is_same_person
+from hfcomp.data.annotations.entries import is_same_person
 
 logger = logging.getLogger(__name__)
 FORMAT, VERSION, WITHOUT_CHAINS = "hfcomp annotations", 2, 1

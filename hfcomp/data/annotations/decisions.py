@@ -9,21 +9,30 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hfcomp.data.annotations.chain import derive_states
+from hfcomp.data.annotations.chain import ENTRY, Rows, derive_states, entry
 from hfcomp.data.annotations.database import Database
 from hfcomp.data.annotations.entries import (
+    ACTIONS,
+    STATES,
+    Accepted,
+    Action,
+    Edit,
     Entry,
+    Item,
+    Quality,
+    State,
     check_quality,
     check_reason,
+    decider,
     decode,
     decode_mapping,
     decode_quality,
     encode,
+    first_spellings,
+    is_same_person,
+    person_name,
 )
 from hfcomp.data.annotations.leases import Leases
-from hfcomp.data.annotations.people import decider, first_spellings, is_same_person, person_name
-from hfcomp.data.annotations.records import ACTIONS, STATES, Accepted, Action, Edit, Item, Quality, State
-from hfcomp.data.annotations.rows import ENTRY, Rows, entry
 
 __all__ = ["Decisions", "Entry"]
 
@@ -103,12 +112,7 @@ class Decisions:
             return rows.item(rows.position(name))
 
     def items(self, *, state: State | None = None, concept: str | None = None) -> Iterator[Item]:
-        """Items in the order in which they were added, also those that somebody holds.
-
-        Args:
-            state: of the items; all by default.
-            concept: of the items; all by default.
-        """
+        """Items in the order in which they were added, also those that somebody holds."""
         query = (
             "SELECT position, content FROM items JOIN states USING (position) WHERE position > :after "
             "AND (:state IS NULL OR state = :state) AND (:concept IS NULL OR states.concept = :concept) "

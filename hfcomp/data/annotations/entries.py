@@ -1,18 +1,171 @@
-"""Rows of the log, what they hold as JSON, and the state of an item that follows from them."""
+"""What is annotated, what people decide (Rösch et al. 2024, sections 4 and A.3), and the state that follows."""
 
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import Field, create_model
 
-from hfcomp.data.annotations.records import Action, Edit, Item, Quality, State
 from hfcomp.reading import parse_json
 from hfcomp.schemas import Strict, parse
+
+Quality = Literal["very good", "okay"]
+QUALITIES: tuple[Quality, ...] = get_args(Quality)
+State = Literal["open", "annotated", "accepted", "skipped"]
+"""Of an item: to be annotated, to be reviewed, finished, or left out with a reason."""
+STATES: tuple[State, ...] = get_args(State)
+Action = Literal["submit", "skip", "accept", "send back", "undo"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
+AUTOMATIC = "automatic"
+"""Who submits the edits of the automatic mode; no person may have this name."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A candidate: an image with captions that hold a keyword of a concept.
+
+    Attributes:
+        id: of the item: the image's id and the concept, as `139/color`.
+        image: file of the original in the project's `images`, by its content, as `ab/ab12....jpg`.
+        concept: such as object, color or size.
+        captions: of the image, those with a keyword of the concept.
+        keywords: of each caption the keyword, in the same order.
+        facts: about the image: `image_id`, `license`, `source` and the like; JSON values.
+    """
+
+    id: str
+    image: str
+    concept: str
+    captions: tuple[str, ...]
+    keywords: tuple[str, ...]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Edit:
+    """What an annotator made of an item.
+
+    Attributes:
+        image: file of the edited image in the project's `images`.
+        mask: file of the mask, white where the image was painted anew.
+        caption: true of the edited image.
+        original: the caption of the item that it is based on.
+        mask_prompt: what was segmented; empty for a mask drawn by hand.
+        threshold: of the segmentation, 0 to 1.
+        enlarge: pixels by which the mask was enlarged to each side, in x and in y.
+        is_corrected: whether the mask was corrected with the brush.
+        inpaint_prompt: what was painted.
+        seed: of the chosen candidate.
+        quality: of the edited image, by the annotator.
+    """
+
+    image: str
+    mask: str
+    caption: str
+    original: str
+    mask_prompt: str
+    threshold: float
+    enlarge: tuple[int, int]
+    is_corrected: bool
+    inpaint_prompt: str
+    seed: int
+    quality: Quality
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A finished item.
+
+    Attributes:
+        item: that was annotated.
+        edit: that was accepted.
+        annotator: who made it; `AUTOMATIC` for the automatic mode.
+        reviewer: who accepted it.
+        reviewed_quality: the reviewer's own rating, made without the annotator's.
+    """
+
+    item: Item
+    edit: Edit
+    annotator: str
+    reviewer: str
+    reviewed_quality: Quality
+
+
+LONGEST_NAME = 60
+"""Characters."""
+# Letters and marks without a shape of their own, which `str.isprintable` lets pass (Default_Ignorable_Code_Point).
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+_ALPHABETS = ("LATIN", "CYRILLIC", "GREEK", "COPTIC", "ARMENIAN", "CHEROKEE", "LISU", "GEORGIAN", "DESERET")
+"""Scripts with letters that look like those of another one: a word of a name has letters of one of them only."""
+# Letters that look like a Latin one, as a capital or small, after Unicode's confusables.txt (UTS 39).
+_LOOK_ALIKES = str.maketrans(
+    "авекмнорстухіјѕԛԝһүӏԁѵԍαβεζηικμνορτυχϳϲօսհոցքɑıɡ",  # noqa: RUF001
+    "abekmhopctyxijsqwhyldvgabezhikmnoptyxjcouhngqaig",
+)
+
+
+def person_name(text: str) -> str:
+    """The name that a person typed, in Unicode's compatible composed form (NFKC), with single spaces.
+
+    Args:
+        text: 1 to 60 visible characters after stripping.
+
+    Raises:
+        ValueError: for an empty or long name, one with line breaks or other invisible characters, one with a word of
+            letters of several alphabets that look alike, or `AUTOMATIC`.
+    """
+    name = re.sub(" +", " ", unicodedata.normalize("NFKC", text.strip())).strip()
+    if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable() or _INVISIBLE.search(name):
+        shown = f"{len(name)} characters" if len(name) > LONGEST_NAME else ascii(name)
+        raise ValueError(f"Name of a person: found {shown}, expected 1 to {LONGEST_NAME} printable characters.")
+    for word in name.split():
+        scripts = [script for script in _ALPHABETS if any(_is_in(letter, script) for letter in word)]
+        if len(scripts) > 1:
+            raise ValueError(
+                f"Name of a person: {ascii(word)} has letters of {' and '.join(one.capitalize() for one in scripts)}, "
+                "some of which look alike. Write the word in one alphabet."
+            )
+    if person_key(name) == AUTOMATIC:
+        raise ValueError(f"Name of a person: {name!r} is reserved for the automatic mode. Choose another name.")
+    return name
+
+
+def person_key(name: str) -> str:
+    """What names of one person have in common: not case, width, spaces or the alphabet of letters that look alike.
+
+    It also takes names of older logs, which `person_name` may refuse.
+    """
+    folded = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", name).casefold())
+    return " ".join(unicodedata.normalize("NFKC", folded.translate(_LOOK_ALIKES)).split())
+
+
+def is_same_person(first: str | None, second: str | None) -> bool:
+    """Whether two names are one person; a missing name is nobody."""
+    return first is not None and second is not None and person_key(first) == person_key(second)
+
+
+def first_spellings(names: Iterable[str]) -> dict[str, str]:
+    """For each name the first spelling of the same person."""
+    spellings: dict[str, str] = {}
+    return {name: spellings.setdefault(person_key(name), name) for name in names}
+
+
+def decider(name: str) -> str:
+    """A person by `person_name`, or the automatic mode, which the code names and nobody types."""
+    return name if name == AUTOMATIC else person_name(name)
+
+
+def _is_in(letter: str, script: str) -> bool:
+    return letter.isalpha() and unicodedata.name(letter, "").startswith(f"{script} ")
+
 
 Record = TypeVar("Record", bound=Item | Edit)
 _FILES = ("image", "mask")
@@ -120,11 +273,6 @@ def encode(value: Mapping[str, Any] | Item | Edit, where: str) -> str:
 
 def decode(record: type[Record], text: str, where: str) -> Record:
     """An item or edit of JSON.
-
-    Args:
-        record: `Item` or `Edit`.
-        text: its fields in JSON.
-        where: for errors.
 
     Raises:
         ValueError: for other fields or types, or names of files outside the project's folder.

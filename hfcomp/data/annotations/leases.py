@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from hfcomp.data.annotations.records import AUTOMATIC
+from hfcomp.data.annotations.entries import AUTOMATIC
 
 RESERVED_SECONDS = 24 * 3600.0
 """For which an item that was sent back waits for the person who annotated it, before others are given it."""
@@ -38,17 +38,7 @@ class Lease:
 
 
 class Leases:
-    """The queries about leases, inside a transaction of the caller.
-
-    Args:
-        connection: to the database.
-        person: who asks.
-        now: in seconds since 1970.
-
-    Attributes:
-        person: who asks.
-        now: in seconds since 1970.
-    """
+    """The queries about leases, inside a transaction of the caller."""
 
     def __init__(self, connection: sqlite3.Connection, person: str, now: float) -> None:
         self._connection = connection

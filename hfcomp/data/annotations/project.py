@@ -23,10 +23,6 @@ class Project:
         folder: is made where it is missing.
         lease_seconds: after which an item that somebody left is given to others.
 
-    Attributes:
-        folder: of the project.
-        decisions: what was decided.
-
     Raises:
         ValueError: for a folder that holds something else, or a database of another version.
     """

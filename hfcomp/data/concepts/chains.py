@@ -46,11 +46,6 @@ def chain_of(texts: Sequence[Any], columns: Sequence[str], row: int) -> list[Lin
 
     A text equal to the previous one is not a step of a chain: there is no angle between the two.
 
-    Args:
-        texts: entries of each column, from general to specific; see `text_of`.
-        columns: their names, for the error.
-        row: index of the row, for the error.
-
     Raises:
         ValueError: for an entry that is not a text, naming column and row.
     """
@@ -106,11 +101,6 @@ def draw_negatives(
 
 def text_of(value: Any, column: str, row: int) -> str:
     """An entry of a column as a text, stripped; empty if missing.
-
-    Args:
-        value: a text, a list with one, or nothing.
-        column: its name, for the error.
-        row: index of the row, for the error.
 
     Raises:
         ValueError: for anything else, naming column and row.

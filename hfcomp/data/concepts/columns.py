@@ -171,11 +171,6 @@ def with_concepts(
     All phrases are kept: the trainer cuts those over its `max_concepts`, and counts them. Those of a stream are found
     as it is read.
 
-    Args:
-        dataset: with one caption per row; where it is None, both lists are empty.
-        parser: `rules` or `spacy:NAME`.
-        log: receives a line about what was made.
-
     Raises:
         ValueError: for a parser that is not known, no column of captions, or captions without any phrase.
         OSError: for a parser that is not installed.

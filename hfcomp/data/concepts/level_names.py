@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from hfcomp.data.loading import TrainingRows
+from typing import Any, NamedTuple
 
 LEVELS = ("level_1", "level_2", "level_3", "level_4")
 """Columns of the names of an image's concepts, from the concept of its captions to the most abstract one."""
@@ -38,11 +35,11 @@ def level_columns(dataset: Any, column_names: Mapping[str, str] | None) -> list[
     return [name for name in LEVEL_COLUMNS if name in found]
 
 
-def level_names(rows: TrainingRows, columns: Sequence[str]) -> dict[int, LevelName]:
+def level_names(rows: Any, columns: Sequence[str]) -> dict[int, LevelName]:
     """The rows with a text equal to any row's concept name, ignoring case, white space and full stops around it.
 
     Args:
-        rows: with `columns`, and those of `LEVEL_COLUMNS` that there are.
+        rows: `TrainingRows` with `columns` and any of `LEVEL_COLUMNS`.
         columns: of the texts to train on.
 
     Returns:

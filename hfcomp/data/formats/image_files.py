@@ -48,10 +48,6 @@ def with_image_files(dataset: Dataset | IterableDataset, folders: Folders) -> Da
 
     Absolute names, members of archives and URLs stay as they are; an empty name is no image.
 
-    Args:
-        dataset: under the contract's names.
-        folders: where relative names start; without any a column with some stays a column of texts.
-
     Raises:
         ValueError: for a name that stands for several files, in the folders of several tables.
     """
@@ -138,12 +134,7 @@ class _Places:
 
 
 def named_image_files(dataset: Dataset, folders: Folders) -> dict[str, str]:
-    """Columns of texts that name existing image files, each with the first such name.
-
-    Args:
-        dataset: of which the first rows are looked at.
-        folders: where relative names start.
-    """
+    """Columns of texts that name existing image files, each with the first such name."""
     endings = PIL.Image.registered_extensions()
     found = {}
     for column, feature in dataset.features.items():

@@ -1,24 +1,249 @@
-"""Which builders of `datasets` hfcomp replaces by its own, so that no cell, member or row is lost."""
+"""Builders that replace those of `datasets` for text tables and archives, and lose no cell, member or row."""
 
 from __future__ import annotations
 
 import logging
 import os
+import tarfile
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
-from itertools import chain
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import datasets
+import pyarrow as pa
 from datasets import BuilderConfig, DatasetBuilder, Features, load_dataset_builder
+from datasets.features.features import cast_to_python_objects
+from datasets.filesystems import EXTENSION_TO_COMPRESSION_FS_FILE_CLS
 from datasets.packaged_modules.csv.csv import Csv
 from datasets.packaged_modules.imagefolder.imagefolder import ImageFolder
 from datasets.packaged_modules.json.json import Json
 from datasets.packaged_modules.webdataset.webdataset import WebDataset
+from datasets.utils.file_utils import xopen
 from datasets.utils.info_utils import is_small_dataset
 
-from hfcomp.data.formats.archive_builders import Archives
-from hfcomp.data.formats.table_builders import OPTIONS, FoldersWithTables, TextTables
-from hfcomp.reading import check_surrogates
+from hfcomp.data.formats.archives import member_names, not_whole
+from hfcomp.data.formats.sample_names import KEY, survey
+from hfcomp.reading import FileError, check_surrogates, parse_json
+from hfcomp.text_tables import TextTable
+
+logger = logging.getLogger(__name__)
+
+OPTIONS = ("sep", "delimiter", "encoding", "features", "chunksize")
+"""Options of `datasets`' reader that are followed; with others, as a card may state them, pandas reads."""
+_ROWS = 10_000  # at a time
+_LINES = 10_000  # of a stream, for what a table is like
+
+
+def table_of_texts(columns: list[str], rows: list[list[str]]) -> pa.Table:
+    """Rows as Arrow has them; an empty cell is missing."""
+    cells = zip(*rows, strict=True) if rows else [()] * len(columns)
+    texts = [pa.array([cell or None for cell in column], pa.string()) for column in cells]
+    return pa.Table.from_arrays(texts, columns)
+
+
+def tables_of_texts(table: TextTable) -> Iterator[pa.Table]:
+    """The rows of a text table, some thousands at a time.
+
+    Raises:
+        FileError: for rows that do not fit, naming file and line.
+    """
+    rows: list[list[str]] = []
+    for _, row in table.rows():
+        rows.append(row)
+        if len(rows) == _ROWS:
+            yield table_of_texts(table.columns, rows)
+            rows = []
+    if rows:
+        yield table_of_texts(table.columns, rows)
+
+
+class TextTables(Csv):
+    """CSV and TSV files; `info.description` of the rows holds the notes about them."""
+
+    def _split_generators(self, dl_manager: Any) -> list[datasets.SplitGenerator]:
+        dl_manager.download_config.extract_on_the_fly = True
+        files = dl_manager.download(self.config.data_files)
+        limit = _LINES if dl_manager.is_streaming else None
+        first, splits = None, []
+        for split, extracted in dl_manager.extract(files).items():
+            tables = []
+            for name, place in zip(files[split], extracted, strict=True):
+                for file in dl_manager.iter_files(place):
+                    opener = partial(xopen, file, "rb", download_config=dl_manager.download_config)
+                    table = self._open(opener, name, limit)
+                    first = first or table
+                    _check_columns(table, first)
+                    tables.append(table)
+            splits.append(datasets.SplitGenerator(name=split, gen_kwargs={"tables": tables}))
+        if first is not None and self.info.features is None:
+            self.info.features = datasets.Features({name: datasets.Value("string") for name in first.columns})
+        return splits
+
+    def _open(self, opener: Any, name: str, limit: int | None) -> TextTable:
+        config, default = self.config, type(self.config)()
+        stated = config.sep if config.sep not in (default.sep, "\t") else None
+        table = TextTable(opener, name, delimiter=stated, encoding=config.encoding, looked_at=limit)
+        if limit is None:
+            table.settle_quoting()
+        notes = [note for note in table.notes if note not in self.info.description]
+        self.info.description = "\n".join(filter(None, [self.info.description, *notes]))
+        return table
+
+    def _generate_shards(self, tables: list[TextTable]) -> Iterator[str]:
+        yield from (table.name for table in tables)
+
+    def _generate_tables(self, tables: list[TextTable]) -> Iterator[tuple[Any, pa.Table]]:
+        for number, table in enumerate(tables):
+            for part, found in enumerate(tables_of_texts(table)):
+                yield (number, part), self._cast_table(found)
+
+
+class FoldersWithTables(ImageFolder):
+    """Folders of images, whose `metadata.csv` is read as any other table."""
+
+    def _read_metadata(self, metadata_file: str, metadata_ext: str = "") -> Iterator[pa.Table]:
+        if metadata_ext != ".csv" or self.config.filters is not None:
+            yield from super()._read_metadata(metadata_file, metadata_ext=metadata_ext)
+            return
+        yield from tables_of_texts(TextTable(partial(xopen, metadata_file, "rb"), metadata_file))
+
+
+def _check_columns(table: TextTable, first: TextTable) -> None:
+    if set(table.columns) != set(first.columns):
+        raise FileError(
+            f"{table.name} has the columns {', '.join(table.columns)}, but {first.name} has "
+            f"{', '.join(first.columns)}. Give the tables of one set the same columns."
+        )
+
+
+URL = "__url__"
+"""The column of archives' paths."""
+_SAMPLES = 5
+"""Samples that types are taken from, besides the first of each column."""
+_TYPED_SAMPLES = 100  # of a stream, for its types
+_MEMBERS = 500  # of a stream, for its endings
+Members = Iterable[tuple[str, Any]]
+
+
+class Archives(WebDataset):
+    """WebDataset archives; a sample without a member has null in its column."""
+
+    def _split_generators(self, dl_manager: Any) -> list[datasets.SplitGenerator]:
+        files = dl_manager.download(self.config.data_files)
+        paths = [path for of_split in files.values() for path in of_split]
+        if dl_manager.is_streaming:
+            first = (name for name, _ in dl_manager.iter_archive(paths[0]))
+            self.layout = survey([(paths[0], list(islice(first, _MEMBERS)))])
+        else:
+            self.layout = survey((path, list(member_names(Path(path)))) for path in paths)
+        splits = {
+            name: {"tar_paths": of_split, "tar_iterators": [dl_manager.iter_archive(path) for path in of_split]}
+            for name, of_split in files.items()
+        }
+        if self.info.features is not None:
+            self.layout = self.layout.named_as(list(self.info.features))
+        else:
+            pairs = (pair for given in splits.values() for pair in zip(*given.values(), strict=True))
+            samples = (sample for path, members in pairs for sample in self._samples(path, members))
+            self.info.features = self._features(islice(samples, _TYPED_SAMPLES if dl_manager.is_streaming else None))
+        return [datasets.SplitGenerator(name=name, gen_kwargs=given) for name, given in splits.items()]
+
+    def _features(self, samples: Iterator[dict[str, Any]]) -> datasets.Features:
+        """The types of columns, from the first samples and the first of each column."""
+        missing, shown = set(self.layout.columns.values()), []
+        for number, sample in enumerate(samples):
+            if number < _SAMPLES or missing & sample.keys():
+                shown.append({name: self._stored(name, value) for name, value in sample.items()})
+                missing -= sample.keys()
+            if number >= _SAMPLES and not missing:
+                break
+        if not shown:
+            raise FileError(
+                f"{next(iter(self.config.data_files.values()))[0]} has no samples: expected members such as 000.jpg "
+                "and 000.txt."
+            )
+        names = [*dict.fromkeys([*sorted(self.layout.columns.values()), KEY, URL])]
+        known = [[{name: one.get(name) for name in names}] for one in shown]
+        tables = [pa.Table.from_pylist(cast_to_python_objects(one, only_1d_for_numpy=True)) for one in known]
+        found = datasets.Features.from_arrow_schema(pa.concat_tables(tables, promote_options="default").schema)
+        for name in found:
+            found[name] = self._media_type(name) or found[name]
+        return found
+
+    def _media_type(self, column: str) -> Any:
+        """The feature of images, audio and video, by the ending; `None` for others."""
+        ending = column.rpartition(".")[2]
+        kinds = (("IMAGE", datasets.Image), ("AUDIO", datasets.Audio), ("VIDEO", datasets.Video))
+        return next((kind() for name, kind in kinds if ending in getattr(self, f"{name}_EXTENSIONS")), None)
+
+    def _stored(self, column: str, value: Any) -> Any:
+        """A member as its type is inferred from: of media, which are bytes with a name, the bytes."""
+        return value["bytes"] if self._media_type(column) and isinstance(value, dict) else value
+
+    def _samples(self, path: str, members: Members) -> Iterator[dict[str, Any]]:
+        """The samples of an archive, a dictionary of columns each."""
+        sample: dict[str, Any] = {}
+        try:
+            for name, file in members:
+                parts = self.layout.split(name)
+                if parts is None:
+                    continue
+                key, ending = parts
+                if sample and sample[KEY] != key:
+                    yield sample
+                    sample = {}
+                sample |= {KEY: key, URL: path}
+                self._add(sample, name, ending, file)
+        except tarfile.ReadError as error:
+            raise FileError(not_whole(Path(path), error)) from error
+        if sample:
+            yield sample
+
+    def _add(self, sample: dict[str, Any], name: str, ending: str, file: Any) -> None:
+        column = self.layout.column(ending)
+        if column is None:
+            if ending not in (told := self.__dict__.setdefault("told", set())):
+                told.add(ending)
+                logger.warning(
+                    f"{sample[URL]}: the sample {sample[KEY]!r} has {ending!r}, which the first samples lack; members "
+                    "with this ending are left out of the stream."
+                )
+            return
+        if column in sample:
+            raise FileError(
+                f"{sample[URL]}: the sample {sample[KEY]!r} has two members for the column {column!r}, the second is "
+                f"{name}. Load the archive without streaming, which keeps both."
+            )
+        value = self._decoded(sample[URL], name, ending, file)
+        sample[column] = {"path": name, "bytes": value} if self._media_type(column) else value
+
+    def _decoded(self, path: str, name: str, ending: str, file: Any) -> Any:
+        """The content of a member, as `datasets` decodes it by its ending."""
+        last = ending.rpartition(".")[2]
+        if f".{last}" in EXTENSION_TO_COMPRESSION_FS_FILE_CLS:
+            with EXTENSION_TO_COMPRESSION_FS_FILE_CLS[f".{last}"](file, mode="rb") as extracted:
+                content = extracted.read()
+            last = ending.removesuffix(f".{last}").rpartition(".")[2]
+        else:
+            content = file.read()
+        decode = parse_json if last in ("json", "jsn") else self.DECODERS.get(last)
+        try:
+            return decode(content) if decode else content
+        except Exception as error:  # of the decoders, which are of several libraries
+            reason = " ".join(str(error).split())
+            raise FileError(
+                f"{path}: its member {name} cannot be read as {last}: {reason}. Correct it and pack the archive again."
+            ) from error
+
+    def _generate_examples(self, tar_paths: Sequence[str], tar_iterators: Sequence[Members]) -> Iterator[Any]:
+        for number, (path, members) in enumerate(zip(tar_paths, tar_iterators, strict=True)):
+            for place, sample in enumerate(self._samples(path, members)):
+                yield (number, place), {name: sample.get(name) for name in self.info.features}
+
 
 _REPLACED: dict[type[DatasetBuilder], type[DatasetBuilder]] = {
     Csv: TextTables,
@@ -27,8 +252,6 @@ _REPLACED: dict[type[DatasetBuilder], type[DatasetBuilder]] = {
 }
 _VERSION = "1"
 """Of what they make of a file; part of the name under which `datasets` keeps it."""
-
-logger = logging.getLogger(__name__)
 
 
 def load_dataset(
@@ -39,23 +262,12 @@ def load_dataset(
     num_proc: int | None = None,
     **kwargs: Any,
 ) -> Any:
-    """`datasets.load_dataset`, but hfcomp reads tables of texts and archives; notes about them are logged.
-
-    Args:
-        path: of `load_dataset_builder`, as are the further arguments.
-        args: likewise.
-        split: the rows of one split; by default a dictionary of all.
-        streaming: give a stream.
-        num_proc: processes that read the files.
-        kwargs: of `load_dataset_builder`; of `download_and_prepare` also `verification_mode`, and `keep_in_memory`.
-    """
+    """`datasets.load_dataset`, but hfcomp reads tables of texts and archives; notes about them are logged."""
     late = {key: kwargs.pop(key) for key in ("verification_mode", "keep_in_memory") if key in kwargs}
     theirs = load_dataset_builder(path, *args, **kwargs)
     features = theirs.info.features
     is_replaced = isinstance(theirs, tuple(_REPLACED))
-    if (
-        features is not None and is_replaced and os.path.isdir(theirs.cache_dir)
-    ):  # they may be guesses of an earlier reading
+    if features is not None and is_replaced and os.path.isdir(theirs.cache_dir):  # an earlier reading's guesses?
         with TemporaryDirectory() as place:
             features = load_dataset_builder(path, *args, **{**kwargs, "cache_dir": place}).info.features
     ours = own_builder(theirs, features)
@@ -77,12 +289,7 @@ def load_dataset(
 
 
 def own_builder(theirs: DatasetBuilder, features: Features | None) -> DatasetBuilder | None:
-    """Hfcomp's builder for the files of one of `datasets`; `None` where `datasets` reads them.
-
-    Args:
-        theirs: the builder, with its files.
-        features: types that a card or the caller states.
-    """
+    """Hfcomp's builder for the files of one of `datasets`; `None` where `datasets` reads them."""
     kind = next((kind for base, kind in _REPLACED.items() if isinstance(theirs, base)), None)
     settings = _settings(theirs.config)
     if kind is None or (kind is TextTables and settings.keys() - set(OPTIONS)):

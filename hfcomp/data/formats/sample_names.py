@@ -152,9 +152,6 @@ def survey(archives: Iterable[tuple[str, Sequence[str]]]) -> Layout:
     Names of samples with dots in them (`1.5.jpg` and `1.5.txt`, `1.6.jpg`) are told from endings with dots
     (`000.left.jpg`): those of names differ from sample to sample.
 
-    Args:
-        archives: name and members of each.
-
     Raises:
         FileError: for a sample whose members are apart, or that has an ending twice.
     """

@@ -1,18 +1,28 @@
-"""Files of rows: what `datasets` reads one with, by its name, and folders of images with a table of their captions."""
+"""Tables of rows: their readers, folders of images that have one, names that look like patterns, written lists."""
 
 from __future__ import annotations
 
+import ast
 import gzip
 import json
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from glob import has_magic
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from datasets import Dataset, List, Value
+from datasets.data_files import DataFilesDict, DataFilesList, get_data_patterns, sanitize_patterns
+from datasets.utils.metadata import MetadataConfigs
+from huggingface_hub import DatasetCard
 
-from hfcomp.data.formats.image_folders import SPLITS, has_images
+from hfcomp.data.features import CONCEPT_FEATURES, NEGATIVE_FEATURES
+from hfcomp.data.formats.caption_folders import SPLITS, has_images
+from hfcomp.data.formats.image_files import TEXTS
 from hfcomp.reading import FileError
 from hfcomp.text_tables import open_table
 
@@ -111,3 +121,91 @@ def columns_of(path: Path) -> Sequence[str]:
         raise
     except (OSError, ValueError, TypeError, pa.ArrowException) as error:
         raise ValueError(f"{path} cannot be read: {error}. Correct the file.") from error
+
+
+def literal_files(paths: Iterable[str | Path]) -> DataFilesList:
+    """What `load_dataset` takes as `data_files` for these very files."""
+    places = [os.path.abspath(path) for path in paths]
+    states = [os.stat(place) for place in places]
+    return DataFilesList(places, [(str(state.st_mtime_ns), str(state.st_size)) for state in states])
+
+
+def literal_options(name: str | Path, config: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of `load_dataset` for a folder; where its name would be read as a pattern, with the folder's files.
+
+    Args:
+        name: of the folder; others, and ids of the Hub, keep their options.
+        config: name of the configuration; by default the card's default.
+        options: `data_files` among them are patterns inside the folder.
+    """
+    folder = Path(name).expanduser()
+    if not folder.is_dir() or not has_magic(str(folder.resolve())):
+        return dict(options)
+    folder = folder.resolve()
+    with TemporaryDirectory() as place:  # patterns are resolved below a name without any
+        link = os.path.join(os.path.realpath(place), "set")
+        os.symlink(folder, link, target_is_directory=True)
+        patterns = sanitize_patterns(
+            options.get("data_files") or _stated_patterns(folder, config) or get_data_patterns(link)
+        )
+        found = DataFilesDict.from_patterns(patterns, base_path=link)
+    files = {split: literal_files(f"{folder}{file.removeprefix(link)}" for file in found[split]) for split in found}
+    return {**options, "data_files": DataFilesDict(files)}
+
+
+def _stated_patterns(folder: Path, config: str | None) -> Any:
+    """The files of a configuration as the folder's card states them."""
+    card = folder / "README.md"
+    configs = MetadataConfigs.from_dataset_card_data(DatasetCard.load(card).data) if card.is_file() else {}
+    if not configs:
+        return None
+    chosen = config or configs.get_default_config_name() or next(iter(configs))
+    return configs.get(chosen, {}).get("data_files")
+
+
+_TEXT_LISTS = ("caption", "positive_captions", "neighbour_ids", "hard_negative_groups")
+LIST_FEATURES = {**dict.fromkeys(_TEXT_LISTS, List(Value("string"))), **NEGATIVE_FEATURES, **CONCEPT_FEATURES}
+_LONGEST = 100_000
+_MISSING = object()
+
+
+def with_lists(dataset: Dataset) -> Dataset:
+    """The data set with its written lists as lists, in columns of the contract that may hold some.
+
+    A column is read so only if all its entries are lists; else it stays, and what needs lists reports it.
+    """
+    for column, feature in LIST_FEATURES.items():
+        if column in dataset.column_names and dataset.features[column] in TEXTS:
+            lists = _lists(dataset[column])
+            if lists is not None:
+                dataset = dataset.remove_columns(column).add_column(column, lists, feature=feature)
+    return dataset
+
+
+def _lists(texts: Sequence[str | None]) -> list[list[Any] | None] | None:
+    """What the texts of a column spell; None where one of them is not a list, or all are missing."""
+    found = []
+    for text in texts:
+        value = None if text is None else _read(text.strip())
+        if value is _MISSING:
+            return None
+        found.append(value)
+    return found if any(value is not None for value in found) else None
+
+
+def read_list(text: str) -> list[Any] | None:
+    """The list that a text spells in JSON or Python; `None` where it spells none."""
+    value = _read(text.strip())
+    return None if value is _MISSING else value
+
+
+def _read(text: str) -> Any:
+    if not (text.startswith("[") and text.endswith("]")) or len(text) > _LONGEST:
+        return _MISSING
+    for read in (json.loads, ast.literal_eval):
+        try:
+            value = read(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        return value if isinstance(value, list) else _MISSING
+    return _MISSING

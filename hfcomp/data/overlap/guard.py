@@ -28,16 +28,19 @@ from numpy.typing import NDArray
 from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.overlap.hash_store import FILE, RECORD, HashStore, default_folder
 from hfcomp.data.overlap.image_columns import (
+    COCO,
     OPEN,
+    SANDBOX,
     ImageColumn,
+    Name,
     ScoredImages,
     each_cell,
     kind_of,
+    photograph_name,
     scored_columns,
     training_column,
 )
 from hfcomp.data.overlap.image_hashes import file_key, hash_images, like_another, looks_alike
-from hfcomp.data.overlap.image_names import COCO, SANDBOX, Name, photograph_name
 
 COLUMNS = ("image", "negative_image")
 WAYS = ("name", "file", "pixels", "look")
@@ -168,6 +171,7 @@ def find_overlap(
         raise TypeError("the training set is streamed, and this reads all of it. Use without_known_images.")
     own = [training_column(dataset, name) for name in columns if name in dataset.column_names]
     theirs = scored_columns(scored)
+    # rows that a sure name decides are not hashed
     matches = _by_name(own, theirs)
     hashed = _Hashing(folder or default_folder(), looks, progress)
     for ours, others in COMPARED:
@@ -176,6 +180,7 @@ def find_overlap(
             _add(matches, _by_content(here, hashed.of(theirs, others, scored=True), looks))
     rows = sorted(matches)
     by_look = [row for row in rows if matches[row].way == "look"]
+    # images that are all alike, such as X-rays, match by look without being copies: such rows are not dropped silently
     unsure = by_look if len(by_look) > max(MOST_BY_LOOK[0], MOST_BY_LOOK[1] * len(dataset)) else []
     rows = sorted(set(rows) - set(unsure))
     return Overlap(

@@ -46,10 +46,6 @@ def file_key(cell: Any, files: HashStore | None = None) -> bytes | None:
     That is a digest of its bytes; of a member of an archive a digest of its name and the archive's size and time of
     change; of a URL a digest of the URL.
 
-    Args:
-        cell: as `decode_image` takes it.
-        files: known keys of files, so that one that did not change is not read again; receives the others.
-
     Raises:
         OSError: for a file that cannot be read.
     """
@@ -81,12 +77,7 @@ def _file_state(name: str, path: str) -> bytes:
 
 
 def image_record(image: Image.Image, key: bytes | None = None) -> NDArray[Any]:
-    """Hashes of an image, a `RECORD`.
-
-    Args:
-        image: RGB.
-        key: of its file; by default that of its pixels.
-    """
+    """Hashes of an image, a `RECORD`."""
     import imagehash  # with scipy, which nothing else here needs
 
     record = np.zeros((), dtype=RECORD)
@@ -123,17 +114,7 @@ def hash_images(
     files: HashStore | None = None,
     decode: bool = True,
 ) -> HashedImages:
-    """Hashes images on several threads, each distinct file once.
-
-    Args:
-        cells: as `decode_image` takes them.
-        rows: which of them.
-        store: hashes that are known; receives the others.
-        name: what messages and the bar call them.
-        progress: whether to show a bar.
-        files: as in `file_key`.
-        decode: whether to hash pixels and look too; without, the records hold the file's key alone.
-    """
+    """Hashes images on several threads, each distinct file once."""
     one = _Hasher(store, name, files, decode)
     index, number, unreadable = np.full(len(rows), -1, dtype=np.int64), {}, []
     records: list[NDArray[Any]] = []
@@ -228,14 +209,7 @@ def looks_alike(images: NDArray[Any], others: NDArray[Any]) -> tuple[NDArray[np.
 
 
 def like_another(images: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which images look like another of other pixels: by look none of these can be distinguished.
-
-    Args:
-        images: `[n]` of `RECORD`.
-
-    Returns:
-        `[n]`.
-    """
+    """Which images look like another of other pixels, `[n]`: by look none of these can be distinguished."""
     found = np.zeros(len(images), dtype=bool)
     there = np.flatnonzero(_has_contrast(images))
     rows, columns, _ = close_pairs(images["hash"][there], images["hash"][there], MOST_BITS)
@@ -266,14 +240,10 @@ def close_pairs(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Pairs of hashes that differ in at most so many bits.
 
-    Args:
-        hashes: `[n, w]`, 64 bits each.
-        others: `[m, w]`.
-        most: bits.
-
     Returns:
         `[k]` places in `hashes`, `[k]` in `others`, `[k]` differing bits; ordered by the two places.
     """
+    # block by block: the distances of all pairs at once would not fit into memory
     size = max(1, BLOCK // max(1, len(others)))
     words = np.ascontiguousarray(others.T)
 

@@ -1,17 +1,22 @@
-"""What is done about training rows that show scored images: they are left out, refused, or trained on."""
+"""What is done about training rows that show scored images, and the record of it that a resumed run is held to."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, IterableDataset, ReadInstruction
 
-from hfcomp.data.overlap.guard import FIX, Overlap, known_names, without_known_images
+from hfcomp.checksums import read_checked
+from hfcomp.data.overlap.guard import FIX, Overlap, find_overlap, known_names, without_known_images
 from hfcomp.data.overlap.image_columns import ScoredImages
+from hfcomp.distributed import on_main_process
+from hfcomp.writing import write_json
 
 EXCLUDE, REFUSE, ALLOW = "exclude", "refuse", "allow"
 UNSURE_FIX = (
@@ -34,15 +39,6 @@ def check_own_split(
     log: Callable[[str], None],
 ) -> None:
     """Refuses to score on the rows of training, where both are splits of one set.
-
-    Args:
-        training: the data set of training, a Hub id or a path.
-        training_split: that is trained on, or slices of splits.
-        scored: the data set that is scored.
-        scored_split: that is scored, or slices of splits.
-        allow: continue, with a log line.
-        streaming: whether training is streamed, so that no slices can be read.
-        log: receives the line.
 
     Raises:
         ValueError: when data set and split are those of training, or slices of one split overlap.
@@ -89,11 +85,6 @@ def _share_rows(split: str, other: str, one_split: bool) -> bool:
 def apply_policy(rows: Dataset, found: Overlap, policy: str) -> tuple[Dataset, str]:
     """The rows to train on, and what is said of it.
 
-    Args:
-        rows: of training.
-        found: of `find_overlap`.
-        policy: `EXCLUDE`, `REFUSE` or `ALLOW`.
-
     Raises:
         ValueError: with `REFUSE` where rows overlap, or with `EXCLUDE` where all do.
     """
@@ -116,14 +107,7 @@ def apply_policy(rows: Dataset, found: Overlap, policy: str) -> tuple[Dataset, s
 def apply_to_stream(
     rows: IterableDataset, scored: Sequence[ScoredImages], policy: str, columns: Sequence[str]
 ) -> tuple[IterableDataset, str]:
-    """As `apply_policy`, for rows that are compared by name and file as they are read.
-
-    Args:
-        rows: of training.
-        scored: the images that are scored.
-        policy: likewise.
-        columns: of images.
-    """
+    """As `apply_policy`, for rows that are compared by name and file as they are read."""
     images = f"{sum(len(one.cells) for one in scored):,} images of the evaluation"
     if policy == ALLOW:
         return rows, f"overlap: allow: the streamed rows are not compared with the {images}"
@@ -154,3 +138,102 @@ def overlap_facts(found: Overlap, policy: str) -> dict[str, Any]:
 def digest(content: str | bytes) -> str:
     """A short name of a content."""
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:16]
+
+
+FILE = "overlap.json"
+LOST = "Put it back from a copy, or train anew with another --output_dir: which rows it left out is not known."
+
+
+@dataclass
+class OverlapRecord:
+    """What was found, by what decides the rows.
+
+    `facts` are those of the report and of `overlap.json`. `compared` is what comparing images gave, by what decides
+    the rows' images: rows with other texts are not compared again.
+    """
+
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    compared: dict[str, Overlap] = field(default_factory=dict)
+
+    def without_scored(
+        self,
+        rows: Dataset | IterableDataset,
+        scored: Sequence[ScoredImages],
+        *,
+        policy: str,
+        columns: Sequence[str],
+        key: Sequence[Any],
+        images_key: Sequence[Any],
+        log: Callable[[str], None],
+        progress: bool,
+        part: str = "",
+    ) -> Dataset | IterableDataset:
+        """The rows to train on, as the policy says; all processes call it, and the main one alone looks at images.
+
+        Args:
+            rows: of training.
+            scored: the images that the evaluation scores.
+            policy: `EXCLUDE`, `REFUSE` or `ALLOW`.
+            columns: of images that training reads.
+            key: what decides the rows, as values for JSON.
+            images_key: what decides the images that they show.
+            log: receives what was found, once it is known that training will start.
+            progress: whether to show bars.
+            part: Name of the rows in the log, if they are not the training set.
+
+        Raises:
+            ValueError: with `REFUSE` where rows overlap, or with `EXCLUDE` where all do.
+        """
+        facts: dict[str, Any] = {"policy": policy}
+        if not scored:
+            note = (
+                "overlap: the evaluation scores scenes of the sandbox alone, which are held out of all training sets"
+            )
+        elif isinstance(rows, IterableDataset):
+            rows, note = apply_to_stream(rows, scored, policy, columns)
+        else:
+            place = _text(*images_key, columns, len(rows), [(one.name, len(one.cells)) for one in scored])
+            if place not in self.compared:
+                how = {"columns": columns, "looks": policy != ALLOW, "progress": progress}
+                self.compared[place] = on_main_process(lambda: find_overlap(rows, scored, **how))
+            found = self.compared[place]
+            if found.remark():
+                log(f"overlap: {part}{': ' * bool(part)}{found.remark()}")
+            rows, note = apply_policy(rows, found, policy)
+            facts |= overlap_facts(found, policy)
+        note = note.replace("overlap: ", f"overlap: {part}: ", 1) if part else note
+        self.facts[digest(_text(*key))] = facts | {"note": note}
+        log(note)
+        return rows
+
+    def check_and_write(self, folder: Path) -> None:
+        """Refuses to resume a run on other rows than it began with, and writes `overlap.json`.
+
+        An evaluation that has changed may score other images, and so leave out other rows.
+
+        Raises:
+            ValueError: where other rows are left out than before, or for a damaged file.
+        """
+        path = folder / FILE
+
+        def check() -> None:
+            before = read_checked(path, LOST) if path.is_file() else {}
+            for key, facts in self.facts.items():
+                if key in before and _left_out(before[key]) != _left_out(facts):
+                    raise ValueError(
+                        f"{folder}: this run was begun on other rows than are left now, as the evaluation or its data "
+                        f"changed. Before: {before[key]['note']}. Now: {facts['note']}. Use the evaluation of before, "
+                        "or another --output_dir."
+                    )
+            write_json(path, {**before, **self.facts})
+
+        on_main_process(check)
+
+
+def _left_out(facts: dict[str, Any]) -> Any:
+    """The digest of the rows that were left out, if any were."""
+    return facts["rows"] if facts.get("left_out_rows") else None
+
+
+def _text(*parts: Any) -> str:
+    return json.dumps(parts, sort_keys=True, default=str)

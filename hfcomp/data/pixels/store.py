@@ -9,16 +9,82 @@ the finished part is cut off by the next one. Each image has a checksum, which i
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import xxhash
 from numpy.typing import NDArray
+from PIL import Image
 
 from hfcomp.checksums import read_checked
-from hfcomp.data.pixels.keys import KEY_BYTES
+from hfcomp.data.images import MAX_IMAGE_PIXELS, Unreadable, decode_image, is_tiny
 from hfcomp.data.pixels.transform import PixelTransform
+from hfcomp.data.urls import UrlAccess, current_access, is_url, open_named
+
+KEY_BYTES = 16
+
+
+class ImageKeys:
+    """The keys of a row's value, one after the other, as each costs more than the one before.
+
+    A file on this machine is first known by path, size and time of change, without being opened, and a URL by its
+    text, without being fetched; both also by content. Content is hashed by XXH3 (128 bits): fast, and made against
+    accidents, not against an author who wants two files to collide.
+    """
+
+    def __init__(self, value: Any, *, urls: UrlAccess | None = None) -> None:
+        self._urls, self._value = urls, value
+        self.path: str | None = None
+        self.content: Any = None
+        if isinstance(value, Mapping):
+            value = value.get("path") if value.get("bytes") is None else value["bytes"]
+        if isinstance(value, (str, os.PathLike)):
+            self.path = os.fspath(value)
+        elif isinstance(value, (bytes, bytearray, memoryview)):
+            self.content = value
+        elif isinstance(value, Image.Image):
+            self.content = f"{value.mode} {value.size} ".encode() + value.tobytes()
+        elif isinstance(value, np.ndarray):
+            self.content = f"{value.dtype} {value.shape} ".encode() + value.tobytes()
+
+    @property
+    def value(self) -> Any:
+        """What to decode: the value, or its bytes where they have been read."""
+        if self.path is None or self.content is None:
+            return self._value
+        return {"bytes": self.content, "path": self.path}
+
+    def of_place(self) -> bytes | None:
+        """The key of a file or URL; `None` where there is none."""
+        if self.path is None:
+            return None
+        if is_url(self.path):
+            return _digest(f"url\0{self.path}".encode())
+        try:
+            state = Path(self.path).stat()
+        except OSError:  # such as a member of an archive
+            return None
+        return _digest(f"file\0{os.path.abspath(self.path)}\0{state.st_size}\0{state.st_mtime_ns}".encode())
+
+    def of_content(self) -> bytes | None:
+        """The key of the encoded bytes; `None` where they cannot be read, which decoding then reports."""
+        if self.content is None and self.path is not None:
+            try:
+                with open_named(self.path, "image", current_access(self._urls)) as stream:
+                    self.content = stream.read()
+            except Unreadable:
+                return None
+        return None if self.content is None else _digest(self.content)
+
+
+def _digest(content: Any) -> bytes:
+    return xxhash.xxh3_128_digest(content)
+
 
 FORMAT = 1
 MANIFEST, PIXELS, KEYS = "pixels.json", "pixels.bin", "keys.bin"
@@ -60,6 +126,7 @@ class PixelStore:
         """The place of a key, or -1 where the store does not have it."""
         if key is None:
             return -1
+        # sorted by the first half alone: 64 bits of a hash hardly ever meet, and where they do the second half decides
         high, low = np.frombuffer(key, dtype="<u8")
         place = int(np.searchsorted(self._high, high))
         while place < len(self._high) and self._high[place] == high:
@@ -167,11 +234,6 @@ def read_keys(folder: Path, manifest: dict[str, Any]) -> NDArray[Any]:
 def check_transform(folder: Path, found: dict[str, Any], expected: dict[str, Any]) -> None:
     """Checks that a store has the pixels of a transform.
 
-    Args:
-        folder: of the store.
-        found: `PixelTransform.facts` of the store.
-        expected: of the model.
-
     Raises:
         ValueError: naming what differs.
     """
@@ -192,3 +254,88 @@ def halves(key: bytes) -> tuple[int, int]:
     """A key of `KEY_BYTES` bytes as the first two fields of `KEY`."""
     half = KEY_BYTES // 2
     return int.from_bytes(key[:half], "little"), int.from_bytes(key[half:], "little")
+
+
+@dataclass(frozen=True)
+class ReadImages:
+    """The images of a batch.
+
+    Attributes:
+        pixels: `[M, 3, H, W]` uint8; float where the values were float pixels.
+        tiny: Of each, whether it is 1 pixel wide or high.
+        decoded: Of each, whether it was decoded and not taken from a store.
+    """
+
+    pixels: torch.Tensor
+    tiny: list[bool]
+    decoded: list[bool]
+
+
+@dataclass
+class ImageReader:
+    """Reads the images of rows."""
+
+    transform: PixelTransform
+    max_pixels: int = MAX_IMAGE_PIXELS
+    urls: UrlAccess | None = None
+    store: PixelStore | None = None
+    shortest_side: int | None = None
+
+    def __call__(self, values: Sequence[Any], where: Sequence[str]) -> ReadImages:
+        """The pixels of values.
+
+        Args:
+            values: what `decode_image` takes, or pixels `[3, H, W]` of the model's size, which a data set's transform
+                gives (`hfcomp.data.transforms`).
+            where: the place of each, for errors.
+
+        Raises:
+            ValueError: for an image that cannot be used, or a damaged store.
+            OSError: likewise, of a file or URL.
+        """
+        if any(isinstance(value, torch.Tensor) for value in values):
+            none = [False] * len(values)
+            return ReadImages(_stacked(values, where, self.transform.size), none, none)
+        if self.store is None:
+            images = [self._decode(value, place) for value, place in zip(values, where, strict=True)]
+            pixels = self.transform(images, where=where)
+            return ReadImages(pixels, [is_tiny(image) for image in images], [True] * len(images))
+        pixels = torch.empty((len(values), 3, *self.transform.size), dtype=torch.uint8)
+        tiny, missing = [False] * len(values), {}
+        for index, (value, name) in enumerate(zip(values, where, strict=True)):
+            keys = ImageKeys(value, urls=self.urls)
+            # by place first, for which no file is opened
+            place = self.store.find(keys.of_place())
+            if place < 0:
+                place = self.store.find(keys.of_content())
+            if place < 0:
+                missing[index] = self._decode(keys.value, name)
+                tiny[index] = is_tiny(missing[index])
+            else:
+                self.store.read(place, pixels[index].numpy())
+                tiny[index] = self.store.is_tiny(place)
+        if missing:
+            pixels[list(missing)] = self.transform([*missing.values()], where=[where[index] for index in missing])
+        return ReadImages(pixels, tiny, [index in missing for index in range(len(values))])
+
+    def _decode(self, value: Any, where: str) -> Image.Image:
+        return decode_image(
+            value, where=where, max_pixels=self.max_pixels, urls=self.urls, shortest_side=self.shortest_side
+        )
+
+
+def _stacked(values: Sequence[Any], where: Sequence[str], size: tuple[int, int]) -> torch.Tensor:
+    """Pixels that a transform made, which are as the model takes them or refused."""
+    first = next(value for value in values if isinstance(value, torch.Tensor))
+    for value, place in zip(values, where, strict=True):
+        if list(value.shape) != [3, *size]:
+            raise ValueError(
+                f"{place}: the transform gives pixels {list(value.shape)}, expected {[3, *size]}. Resize and crop in "
+                "the transform, or return PIL images, which hfcomp resizes."
+            )
+        if value.dtype != first.dtype or not (value.is_floating_point() or value.dtype == torch.uint8):
+            raise TypeError(
+                f"{place}: found {value.dtype} beside {first.dtype}; expected all float and normalised, or all uint8."
+            )
+    pixels = torch.stack(list(values))
+    return pixels.float() if pixels.is_floating_point() else pixels

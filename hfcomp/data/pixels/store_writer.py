@@ -103,6 +103,7 @@ class StoreWriter:
         known = [self._record(key) for key in keys]
         record = next((one for one in known if one is not None), None)
         is_new = record is None
+        # an image that several files hold is stored once, under the keys of all
         if record is None:
             record = (self.images, int(tiny), checksum(pixels))
             self.images += 1
@@ -128,6 +129,7 @@ class StoreWriter:
         self._keys += len(self._records)
         self._written = self.images
         self._pending, self._records = [], []
+        # last: until the manifest counts them, readers and the next build take what was appended for unfinished
         self._write_manifest()
 
     def _is_of_something_else(self) -> bool:

@@ -1,19 +1,105 @@
-"""Images cut to size as the model's own processor does it, batched as 8-bit pixels."""
+"""Images cut to size as the model's own processor does it, in batches of 8-bit pixels that stay in main memory."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import PIL
 import torch
+from numpy.typing import NDArray
 from PIL import Image, features
+from torch.nn import functional
 
 from hfcomp.data.images import DROP_ROW, MAX_IMAGE_PIXELS
-from hfcomp.data.pixels.direct import DirectResize
+
+
+def crop_and_scale(pixels: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
+    """Crops each image and scales the part up to the size of the whole, bilinearly.
+
+    A box may begin and end between pixels. Nothing is scaled down, so that no low-pass filter is needed. The box of a
+    whole image leaves uint8 pixels as they are, to the bit.
+
+    Args:
+        pixels: `[M, 3, H, W]`, uint8 or float.
+        boxes: `[M, 4]` float32 on the same device, `(left, top, right, bottom)` as shares of width and height.
+
+    Returns:
+        `[M, 3, H, W]` of the type of `pixels`; uint8 is rounded.
+    """
+    height, width = pixels.shape[2:]
+    left, top, right, bottom = boxes.float().unbind(1)
+    # not by affine_grid: its matrix product is rounded to bfloat16 under autocast, and to TF32 where that is allowed,
+    # which moves points by parts of a pixel
+    across, down = _positions(left, right, width), _positions(top, bottom, height)
+    grid = torch.stack(torch.broadcast_tensors(across[:, None, :], down[:, :, None]), dim=-1)
+    part = functional.grid_sample(pixels.float(), grid, mode="bilinear", padding_mode="border", align_corners=False)
+    return part.to(pixels.dtype) if pixels.is_floating_point() else part.round_().to(pixels.dtype)
+
+
+def _positions(start: torch.Tensor, stop: torch.Tensor, number: int) -> torch.Tensor:
+    """The centres of `number` equal pixels between `start` and `stop`, `[M, number]`; -1 to 1 is the whole image."""
+    centres = (torch.arange(number, device=start.device, dtype=torch.float32) + 0.5) / number
+    return 2 * torch.lerp(start[:, None], stop[:, None], centres) - 1
+
+
+class PixelBatch:
+    """Pixels that stay where they are until the model asks for a mini-batch of them, which is then cropped if asked.
+
+    The Trainer, accelerate, DDP and FSDP move every tensor they find inside mappings, sequences and dataclasses, and
+    accelerate everything that has `.to`. This is none of these and has none, so a large batch waits in main memory and
+    only `slice_to` moves it.
+    """
+
+    __slots__ = ("boxes", "pixels")
+
+    def __init__(self, pixels: torch.Tensor, boxes: torch.Tensor | None = None) -> None:
+        """Wraps the pixels.
+
+        Args:
+            pixels: `[M, 3, H, W]`, uint8 as `PixelTransform` gives them, or float and already normalised.
+            boxes: `[M, 4]` float32, what `slice_to` crops the images to: `(left, top, right, bottom)` as shares of
+                width and height, 0 to 1. `None` for the whole images.
+        """
+        if not isinstance(pixels, torch.Tensor) or pixels.ndim != 4 or pixels.shape[1] != 3:
+            found = f"shape {list(pixels.shape)}" if isinstance(pixels, torch.Tensor) else f"a {type(pixels).__name__}"
+            raise ValueError(f"PixelBatch got {found}. Expected a tensor [M, 3, H, W].")
+        if pixels.dtype != torch.uint8 and not pixels.is_floating_point():
+            raise TypeError(f"PixelBatch got {pixels.dtype}. Expected uint8, or float and already normalised.")
+        if boxes is not None and boxes.shape != (len(pixels), 4):
+            raise ValueError(
+                f"PixelBatch got boxes of shape {list(boxes.shape)} for {len(pixels)} images. Expected [M, 4]."
+            )
+        self.pixels = pixels
+        self.boxes = boxes
+
+    def __len__(self) -> int:
+        """The number of images, M."""
+        return self.pixels.shape[0]
+
+    def __repr__(self) -> str:
+        """Shape and type, not the pixels: batches end up in logs and tracebacks."""
+        crops = "" if self.boxes is None else ", crops"
+        return f"PixelBatch({list(self.pixels.shape)}, {self.pixels.dtype}, {self.pixels.device}{crops})"
+
+    def pin_memory(self) -> PixelBatch:
+        """A copy in page-locked memory; the DataLoader's pin thread calls this with `dataloader_pin_memory`."""
+        return PixelBatch(self.pixels.pin_memory(), None if self.boxes is None else self.boxes.pin_memory())
+
+    def slice_to(self, start: int, stop: int, device: torch.device | str) -> torch.Tensor:
+        """The images `start:stop` on `device`, in the type they have here; the copy overlaps with work if pinned."""
+        pixels = _copy(self.pixels[start:stop], device)
+        return pixels if self.boxes is None else crop_and_scale(pixels, _copy(self.boxes[start:stop], device))
+
+
+def _copy(part: torch.Tensor, device: torch.device | str) -> torch.Tensor:
+    # From unpinned memory an asynchronous copy gains nothing, and from device to host it could be read too early.
+    return part.to(device, non_blocking=part.is_pinned())
+
 
 # Settings of a processor that leave 8-bit pixels as they are; the last two say where it was saved.
 _AFTER_PIXELS = (
@@ -240,3 +326,62 @@ def _output_size(image_processor: Any) -> tuple[int, int]:
             "batched. Expected one size; set do_center_crop=True with a crop_size, or size={'height': H, 'width': W}."
         )
     return shapes[0][1], shapes[0][2]
+
+
+@dataclass(frozen=True)
+class DirectResize:
+    """A processor's resize and centre crop, read from its settings; the caller proves that it gives the same pixels.
+
+    The crop is not folded into the resize (`box` of `Image.resize`): Pillow rounds the weights anew for a box, and
+    single pixels of photographs then differ by 2 of 255.
+
+    Attributes:
+        short_edge: What the shorter side is resized to; `None` for a fixed size.
+        resized: `(H, W)` that every image is resized to; without `short_edge`.
+        crop: `(H, W)` of the centre that is kept.
+        resample: Pillow's filter.
+    """
+
+    short_edge: int | None
+    resized: tuple[int, int]
+    crop: tuple[int, int]
+    resample: int
+
+    @classmethod
+    def from_processor(cls, image_processor: Any) -> DirectResize | None:
+        """The resize of a processor, or `None` for one that does something else, such as padding small images."""
+        size, resample = getattr(image_processor, "size", None), getattr(image_processor, "resample", None)
+        if not image_processor.do_resize or not hasattr(size, "get") or not isinstance(resample, int):
+            return None
+        short, fixed = size.get("shortest_edge"), (size.get("height"), size.get("width"))
+        if size.get("longest_edge") or not (short or all(fixed)):
+            return None
+        resized = (short, short) if short else fixed
+        crop = resized
+        if getattr(image_processor, "do_center_crop", False):
+            crop = (image_processor.crop_size["height"], image_processor.crop_size["width"])
+        elif short:
+            return None
+        if crop[0] > resized[0] or crop[1] > resized[1]:
+            return None
+        return cls(short or None, resized, crop, int(resample))
+
+    def __call__(self, image: Image.Image) -> NDArray[np.uint8]:
+        """The pixels of an RGB image, `[3, H, W]` uint8."""
+        pixels = np.empty((3, *self.crop), dtype=np.uint8)
+        self.write(image, pixels)
+        return pixels
+
+    def write(self, image: Image.Image, pixels: NDArray[np.uint8]) -> None:
+        """Writes the pixels of an RGB image into an array."""
+        resized = np.asarray(image.resize(self._resized_size(*image.size), self.resample))
+        (height, width), (rows, columns) = resized.shape[:2], self.crop
+        top, left = (height - rows) // 2, (width - columns) // 2
+        pixels[:] = resized[top : top + rows, left : left + columns].transpose(2, 0, 1)
+
+    def _resized_size(self, width: int, height: int) -> tuple[int, int]:
+        """Width and height after the resize, rounded as transformers rounds them."""
+        if self.short_edge is None:
+            return self.resized[1], self.resized[0]
+        long = int(self.short_edge * max(width, height) / min(width, height))
+        return (self.short_edge, long) if width <= height else (long, self.short_edge)

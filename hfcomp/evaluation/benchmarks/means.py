@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from hfcomp.evaluation.benchmarks.classification.coco_labels import COCO_LABELS
-from hfcomp.evaluation.benchmarks.classification.linear_probes import IMAGENET_PROBES
-from hfcomp.evaluation.benchmarks.classification.vtab import VTAB
+from hfcomp.evaluation.benchmarks.classification.linear_probes import COCO_LABELS, IMAGENET_PROBES, VTAB
 from hfcomp.evaluation.benchmarks.classification.zero_shot_sets import ZERO_SHOT
 from hfcomp.evaluation.benchmarks.composition.aro import ARO_ATTRIBUTION, ARO_RELATION
-from hfcomp.evaluation.benchmarks.composition.sugarcrepe import ADD, REPLACE, SUGARCREPE, SWAP
-from hfcomp.evaluation.benchmarks.composition.sugarcrepe_pp import SUGARCREPE_PP
+from hfcomp.evaluation.benchmarks.composition.image_pairs import WINOGROUND
+from hfcomp.evaluation.benchmarks.composition.sugarcrepe import ADD, REPLACE, SUGARCREPE, SUGARCREPE_PP, SWAP
 from hfcomp.evaluation.benchmarks.composition.valse import VALSE
-from hfcomp.evaluation.benchmarks.composition.winoground import WINOGROUND
-from hfcomp.evaluation.benchmarks.retrieval.docci import DOCCI
-from hfcomp.evaluation.benchmarks.retrieval.imageinwords import IMAGEINWORDS
+from hfcomp.evaluation.benchmarks.retrieval.descriptions import DOCCI, IMAGEINWORDS
 from hfcomp.evaluation.benchmarks.retrieval.retrieval import COCO_RETRIEVAL, FLICKR30K, FLICKR30K_ALL
 from hfcomp.evaluation.spec import Average, Benchmark
 

@@ -9,13 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hfcomp.evaluation.encoding.cells import is_missing
-from hfcomp.evaluation.protocols.pair_retrieval import PairsAndNegatives
-from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Folders, Origin
+from hfcomp.evaluation.cells import is_missing
+from hfcomp.evaluation.protocols.retrieval import PairsAndNegatives
+from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Data, Folders, Origin
 from hfcomp.reading import may_be_hub_id
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+    from hfcomp.parsing.tokens import CaptionChoice
 
 
 def is_place(name: str) -> bool:
@@ -33,12 +35,13 @@ def own_benchmark(
     column_names: Mapping[str, str] | None = None,
     name: str | None = None,
     title: str | None = None,
+    caption_choice: CaptionChoice = "longest",
 ) -> Benchmark:
     """A set in the column contract, with `image` and `caption`, as a benchmark.
 
     Its metrics are recall@1 in both directions, where rows with one `image_id` or one caption are right for each
-    other, and, of the rows that have `negative_captions`, the choice between the caption and the first of these. Of
-    several captions of a row the longest is used. On the command line it is `--benchmarks FILE`.
+    other, and, of the rows that have `negative_captions`, the choice between the caption and the first of these. On
+    the command line it is `--benchmarks FILE`.
 
     Args:
         source: as for [`hfcomp.data.load_training_set`]: a file, a folder or an id of the Hub.
@@ -47,6 +50,7 @@ def own_benchmark(
         column_names: contract name to the set's own.
         name: in notes and on the command line; by default the source.
         title: in tables; by default the name of the file or folder.
+        caption_choice: of the captions of a row: the longest, the first, or all, a row for each.
 
     Raises:
         ValueError: for a path that does not exist. What is wrong with rows shows when they are loaded.
@@ -59,7 +63,7 @@ def own_benchmark(
         title=title or Path(source).stem,
         suite=COMPOSITIONAL,
         protocol=PairsAndNegatives(),
-        data=(OwnData(source, split, config, column_names),),
+        data=(OwnData(source, split, config, column_names, caption_choice),),
         paper="a set of your own",
         licence="that of the set",
         obtain=f"It is {source}.",
@@ -68,13 +72,16 @@ def own_benchmark(
 
 
 @dataclass(frozen=True)
-class OwnData:
+class OwnData(Data):
     """Rows in the column contract; the attributes are those of [`own_benchmark`]."""
+
+    is_own = True
 
     source: str
     split: str | None = None
     config: str | None = None
     column_names: Mapping[str, str] | None = None
+    caption_choice: CaptionChoice = "longest"
 
     @property
     def layout(self) -> str:
@@ -91,11 +98,13 @@ class OwnData:
         Raises:
             ValueError: for a set that cannot be read, a column that is missing, or a row without image or caption.
         """
+        from datasets import List, Value
+
         from hfcomp.data.columns import COLUMNS, require_columns
-        from hfcomp.data.image_ids import photographs_or_rows
+        from hfcomp.data.image_ids import IMAGE_ID, photographs_or_rows, with_column
         from hfcomp.data.loading import contract_rows, undecoded
+        from hfcomp.data.pair_table import NEGATIVES, choose_captions, column_of, texts_of
         from hfcomp.data.row_checks import place_of_row
-        from hfcomp.data.several_captions import longest_caption
 
         split = self.split or self._default_split()
         place, notes = f"{self.source} ({split})", []
@@ -105,20 +114,18 @@ class OwnData:
         if not len(rows):
             raise ValueError(f"{place} has no rows.")
         try:
-            rows = longest_caption(rows, notes.append)
+            rows = choose_captions(rows, self.caption_choice, notes.append)
         except ValueError as error:
             raise ValueError(f"{place}, {error}") from error
         every = rows
         rows = undecoded(rows.select_columns([column for column in COLUMNS if column in rows.column_names]))
         _check_rows(rows, place, partial(place_of_row, every))
-        negatives = _first_negatives(rows)
+        negatives = [texts_of(texts)[:1] for texts in column_of(rows, NEGATIVES)]
         count = sum(map(len, negatives))
         notes.append(f"{len(rows):,} rows of {place}, {count:,} with a negative")
-        columns = {"image_id": photographs_or_rows(rows)}
-        columns |= {"negative_captions": negatives} if count else {}
-        rows = rows.remove_columns([name for name in columns if name in rows.column_names])
-        for name, values in columns.items():
-            rows = rows.add_column(name, values)
+        rows = with_column(rows, IMAGE_ID, photographs_or_rows(rows), Value("string"))
+        if count:
+            rows = with_column(rows, NEGATIVES, negatives, List(Value("string")))
         return BenchmarkData(rows, Origin(self.source), notes=tuple(notes))
 
     def _load(self, split: str) -> Dataset:
@@ -137,8 +144,7 @@ class OwnData:
         """`test` where there is one, else the only split; where there are others, the error of loading names them."""
         from datasets import get_dataset_split_names
 
-        from hfcomp.data.formats.literal_paths import literal_options
-        from hfcomp.data.formats.tables import tables_of_images
+        from hfcomp.data.formats.tables import literal_options, tables_of_images
 
         path = Path(self.source)
         if path.is_file():
@@ -176,11 +182,3 @@ def _check_rows(rows: Dataset, place: str, place_of: Callable[[int], str]) -> No
 def _describe(cell: object) -> str:
     path = cell.get("path") if isinstance(cell, dict) else cell
     return f"{path} does not exist" if path else "the cell is empty"
-
-
-def _first_negatives(rows: Dataset) -> list[list[str]]:
-    """Of each row a list with its first negative that is not empty, or an empty list."""
-    if "negative_captions" not in rows.column_names:
-        return [[]] * len(rows)
-    given = ([texts] if isinstance(texts, str) else texts or [] for texts in rows["negative_captions"])
-    return [list(filter(None, texts))[:1] for texts in given]

@@ -10,19 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hfcomp.evaluation.benchmarks.papers.keywords import KeywordItems
-from hfcomp.evaluation.items.columns import column_values
-from hfcomp.evaluation.protocols.attribute_zero_shot import AttributeZeroShot
+from hfcomp.evaluation.protocols.caption_choice import KeywordRanking, TwoPositiveChoice
+from hfcomp.evaluation.protocols.classification import AttributeZeroShot
 from hfcomp.evaluation.protocols.group_match import GroupAndCaption, GroupMatch
-from hfcomp.evaluation.protocols.keyword_ranking import KeywordRanking
-from hfcomp.evaluation.protocols.level_choice import LEVELS, LevelChoice
-from hfcomp.evaluation.protocols.pair_retrieval import TEXT_TO_IMAGE, PairRetrieval
-from hfcomp.evaluation.protocols.rival_choice import RivalChoice
-from hfcomp.evaluation.protocols.two_positive_choice import TwoPositiveChoice
-from hfcomp.evaluation.protocols.wording_agreement import WordingAgreement
+from hfcomp.evaluation.protocols.level_choice import LEVELS, LevelChoice, RivalChoice
+from hfcomp.evaluation.protocols.retrieval import TEXT_TO_IMAGE, PairRetrieval, WordingAgreement
 from hfcomp.evaluation.sources import Adapted
 from hfcomp.evaluation.spec import (
     COMPOSITIONAL,
@@ -34,6 +29,7 @@ from hfcomp.evaluation.spec import (
     Folders,
     Origin,
     ScoringProtocol,
+    column_values,
 )
 from hfcomp.negatives.keywords.matching import PAPER, Matching
 from hfcomp.negatives.keywords.tables import CONCEPTS, PAPER_TABLE, KeywordTable
@@ -68,7 +64,7 @@ NOVEL_KINDS = ("swap_att", "replace_att", "replace_obj")
 
 
 @dataclass(frozen=True)
-class SandboxData:
+class SandboxData(Data):
     """Rows that a function of `hfcomp.sandbox` draws, each an item by the name of its scene.
 
     Attributes:
@@ -86,10 +82,6 @@ class SandboxData:
     reshape: Callable[[Dataset], Dataset] | None = None
 
     layout = "nothing: it is drawn"
-
-    def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
-        """Nothing: no folder holds it."""
-        return None
 
     def remote(self, folders: Folders) -> BenchmarkData:
         """The rows."""

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hfcomp.data.image_ids import photograph_key, photographs
-from hfcomp.evaluation.benchmarks.readers.coco import COCO2017_CAPTIONS, COCO_VAL2017
-from hfcomp.evaluation.benchmarks.readers.entries import entries
-from hfcomp.evaluation.blind.bigrams import BigramModel, CountedCaptions, words_of_text
+from hfcomp.evaluation.benchmarks.readers.files import entries
+from hfcomp.evaluation.benchmarks.readers.pools import COCO2017_CAPTIONS, COCO_VAL2017
+from hfcomp.evaluation.blind.rules import BigramModel, CountedCaptions, words_of_text
 from hfcomp.evaluation.sources import HubData
 from hfcomp.evaluation.spec import BenchmarkData, Folders, Origin, Unavailable
 
@@ -70,10 +70,6 @@ class CaptionSource:
     def model_without(self, images: Iterable[str], texts: Iterable[str]) -> tuple[BigramModel | None, dict[str, Any]]:
         """The model of the captions that a benchmark does not use.
 
-        Args:
-            images: names of its images.
-            texts: all of its texts.
-
         Returns:
             The model, `None` where no caption is left; and what was counted: `place`, `captions` (those in the
             model), `of_its_images` and `equal_texts`, the captions that were left out.
@@ -96,11 +92,6 @@ def read_caption_source(given: str | Path | None, folders: Folders, read: Iterab
 
     COCO's are taken from the folder of `coco2017_retrieval`, and from the Hub where a benchmark of the same run has
     its images from there, so that nothing more is fetched.
-
-    Args:
-        given: a file, a folder, a Hub id, or `coco`; `None` for the default.
-        folders: local data folders.
-        read: the benchmarks of the run.
 
     Raises:
         Unavailable: where there are none, with how to get them.
@@ -143,11 +134,13 @@ def _of_user(given: str) -> CaptionSource:
 
 
 def _of_contract(rows: Dataset, place: str) -> CaptionSource:
+    from hfcomp.data.pair_table import texts_of
+
     texts, images = [], []
     for caption, name in zip(rows["caption"], photographs(rows), strict=True):
-        for text in [caption] if isinstance(caption, str) else caption or []:
-            texts.append(text)
-            images.append(name)
+        own = texts_of(caption)
+        texts += own
+        images += [name] * len(own)
     return _source(texts, images, place)
 
 

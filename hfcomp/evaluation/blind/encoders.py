@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.encoding.cells import is_missing
-from hfcomp.evaluation.encoding.content import image_key, text_key
+from hfcomp.evaluation.cells import distinct, image_key, is_missing, text_key
 
 if TYPE_CHECKING:
     from hfcomp.evaluation.encoding.embed import Indexed
@@ -53,14 +52,10 @@ class BlindEncoder:
 def _index(keys: Sequence[bytes | None], vector: Callable[[bytes, int], NDArray[np.float32]]) -> Indexed:
     from hfcomp.evaluation.encoding.embed import Indexed  # with torch; --help lists the encoders without it
 
-    number: dict[bytes, int] = {}
-    vectors = []
-    for row, key in enumerate(keys):
-        if key is not None and key not in number:
-            number[key] = len(vectors)
-            vectors.append(vector(key, row))
+    found, index, first = distinct(keys)
+    vectors = [vector(key, row) for key, row in zip(found, first, strict=True)]
     table = np.stack(vectors) if vectors else np.empty((0, WIDTH), dtype=np.float32)
-    return Indexed(table, np.array([number.get(key, -1) for key in keys], dtype=np.int64), 0, len(table))
+    return Indexed(table, index, 0, len(table))
 
 
 def _first(_: Any = None) -> NDArray[np.float32]:

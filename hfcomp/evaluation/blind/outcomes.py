@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from hfcomp.evaluation.blind.captions import FOLDER, CaptionSource, read_caption_source
 from hfcomp.evaluation.blind.results import BlindResults, blind_outcomes
 from hfcomp.evaluation.blind.rules import BIGRAM, BIGRAM_SENTENCE, BIGRAMS, text_scores
-from hfcomp.evaluation.encoding.cells import is_missing
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.encoding.embedded import EmbeddedItems
-from hfcomp.evaluation.engine import embed, score_items
+from hfcomp.evaluation.engine import NoModel, embed, score_items
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailable
 
 if TYPE_CHECKING:
@@ -67,9 +66,6 @@ class BlindRules:
         """Outcomes with the columns of [`hfcomp.evaluation.engine.Report.items`] and the rule as `arm`.
 
         A benchmark whose items cannot be scored is skipped by name.
-
-        Args:
-            loaded: benchmarks with their data.
         """
         pairs = [(one.title, text_choice_of(one.benchmark, one.data), one.data) for one in loaded]
         self.not_applicable = [title for title, benchmark, _ in pairs if benchmark is None]
@@ -84,11 +80,7 @@ class BlindRules:
         return found
 
     def results(self, tables: Sequence[pd.DataFrame]) -> BlindResults:
-        """What rules and priors made of the items.
-
-        Args:
-            tables: of `score`, and outcomes of priors.
-        """
+        """What rules and priors made of the items."""
         return BlindResults(blind_outcomes(tables), self.skipped, self.captions, self.not_applicable)
 
     def _source(self, applicable: Sequence[tuple[str, Benchmark, BenchmarkData]]) -> CaptionSource | None:
@@ -104,7 +96,7 @@ class BlindRules:
     def _score(
         self, title: str, benchmark: Benchmark, items: BenchmarkData, source: CaptionSource | None
     ) -> list[pd.DataFrame]:
-        listing = _Listing()
+        listing = NoModel()
         embedded = embed(benchmark, items, listing)
         bigrams = None
         if source is not None:
@@ -124,36 +116,19 @@ class BlindRules:
 def prior_outcomes(benchmark: Benchmark, embedded: EmbeddedItems) -> pd.DataFrame | None:
     """What a model chooses without the image: each text is scored with the mean image vector of the benchmark.
 
-    Args:
-        benchmark: that the items are of.
-        embedded: by the model.
-
     Returns:
         Outcomes as `score_items` gives them; `None` where no metric is a choice among texts of an item.
     """
     choice = text_choice_of(benchmark, embedded.items)
     if choice is None:
         return None
+    # the mean image tells nothing about a single one: how it ranks texts is the model's prior
     mean = np.concatenate([one.vectors for one in embedded.images.values()]).mean(axis=0, dtype=np.float64)
     vector = (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)[None]
     images = {
         name: replace(one, vectors=vector, index=np.minimum(one.index, 0)) for name, one in embedded.images.items()
     }
     return score_items(choice, replace(embedded, images=images))
-
-
-class _Listing:
-    """An encoder that reads no image and keeps the texts that it is asked for."""
-
-    texts: Sequence[str] = ()
-
-    def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
-        index = np.array([-1 if is_missing(image) else 0 for image in images], dtype=np.int64)
-        return Indexed(np.ones((1, 1), dtype=np.float32), index, 0, 0)
-
-    def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
-        self.texts = texts
-        return _ranked(np.zeros(len(texts)))
 
 
 def _ranked(scores: NDArray[np.float64]) -> Indexed:

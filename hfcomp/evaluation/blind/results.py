@@ -1,8 +1,8 @@
-"""The numbers of blind rules: their scores, the items that each decides, and models on the items that none solves."""
+"""The numbers of blind rules, of one folder or several: scores, items that each decides, models on those left."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,8 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from hfcomp.evaluation.blind.rules import PRIOR, RULES, prior_of
-from hfcomp.reporting.lines import Line
+from hfcomp.evaluation.blind.rules import BIGRAMS, PRIOR, RULES, prior_of
+from hfcomp.reporting.format import decimal, with_interval
+from hfcomp.reporting.lines import Line, grouped, name_of
+from hfcomp.reporting.report import Lines, Part, Section, Table
 from hfcomp.statistics import Outcomes, summarize
 from hfcomp.statistics.measures import Averages
 from hfcomp.statistics.outcomes import COLUMNS, LINE, read_table
@@ -19,6 +21,8 @@ from hfcomp.statistics.outcomes import COLUMNS, LINE, read_table
 ITEM = [*LINE, "item"]
 BLIND_FILE = "blind.parquet"
 DECIDED = ("right", "wrong", "undecided")
+TITLE = "Blind baselines"
+NONE_LEFT = "none left"
 UNSOLVED = "solved by no blind rule"
 """The subset of the items that are left."""
 
@@ -94,10 +98,6 @@ class BlindResults:
     def unsolved(self, outcomes: Outcomes, models: Sequence[str]) -> list[dict[str, Any]]:
         """A line per benchmark and metric: each model on the items that no blind rule solves, over all subsets.
 
-        Args:
-            outcomes: of the models.
-            models: in the order of columns.
-
         Returns:
             Lines as of `summarize`, with `of`, the number of items before; where none is left, `items` is 0 and
             `models` is empty.
@@ -105,6 +105,7 @@ class BlindResults:
         table = outcomes.table[outcomes.table["arm"].isin(list(models))]
         kept = table.merge(self.solved.rename("solved").reset_index(), on=ITEM, how="inner")
         left = kept[~kept["solved"].astype(bool)].drop(columns="solved")
+        # one line over all subsets, and names of items are unique within a subset only
         left = left.assign(item=left["subset"] + "/" + left["item"], subset=UNSOLVED, stratum=None)
         known = {}
         if len(left):
@@ -145,10 +146,6 @@ def write_blind(folder: Path, blind: BlindResults | None) -> None:
 def read_blind(folder: Path, results: Mapping[str, Any]) -> BlindResults | None:
     """What `write_blind` wrote; `None` where an earlier hfcomp, or a run without blind rules, wrote the results.
 
-    Args:
-        folder: of the results.
-        results: what `results.json` holds.
-
     Raises:
         ValueError: for a file that is missing, damaged or of other results.
     """
@@ -168,3 +165,171 @@ def blind_outcomes(tables: Sequence[pd.DataFrame]) -> Outcomes:
     """The rows of all tables; none for a run without a choice among texts."""
     there = [table for table in tables if len(table)]
     return Outcomes(pd.concat(there, ignore_index=True) if there else pd.DataFrame(columns=list(COLUMNS)))
+
+
+def combine_blind(
+    read: Mapping[Path, BlindResults | None],
+    models: Mapping[str, tuple[Path, str]],
+    items: Outcomes,
+    notes: list[str],
+) -> BlindResults | None:
+    """The rules of all folders on the items that are compared, and the priors of the models.
+
+    Args:
+        read: of each folder what `read_blind` found there.
+        models: that are compared, by name: the folder of each and its name there.
+        items: their outcomes.
+        notes: receives what the folders do not agree on, and which have none.
+
+    Returns:
+        Each rule of a benchmark from the first folder that has it; one that chooses otherwise in another folder is
+        left out. `None` where no folder has any.
+    """
+    there = {folder: one for folder, one in read.items() if one is not None}
+    if not there:
+        return None
+    missing = [folder for folder in read if folder not in there]
+    notes += [f"{folder}: its results have no blind baselines; those of other folders are shown" for folder in missing]
+    # without the items that only one of the folders has
+    own = {folder: one.on_items_of(items).outcomes.table for folder, one in there.items()}
+    rules = _agreed({folder: table[~_is_prior(table)] for folder, table in own.items()}, there, notes)
+    priors = [
+        own[folder][own[folder]["arm"] == prior_of(model)].assign(arm=prior_of(name))
+        for name, (folder, model) in models.items()
+        if folder in own
+    ]
+    outcomes = blind_outcomes([*rules, *priors])
+    arms, titles = set(outcomes.table["arm"]), set(items.table["benchmark"])
+    skipped = {name: reason for one in there.values() for name, reason in one.skipped.items() if name not in arms}
+    scored = set(outcomes.table["benchmark"])
+    listed = dict.fromkeys(title for one in there.values() for title in one.not_applicable)
+    return BlindResults(
+        outcomes,
+        skipped,
+        _captions(there, set(outcomes.table["benchmark"][outcomes.table["arm"].isin(BIGRAMS)])),
+        [title for title in listed if title in titles - scored],
+    )
+
+
+def _is_prior(table: pd.DataFrame) -> pd.Series:
+    return table["arm"].str.startswith(f"{PRIOR} of ")
+
+
+def _agreed(
+    tables: Mapping[Path, pd.DataFrame], there: Mapping[Path, BlindResults], notes: list[str]
+) -> Iterator[pd.DataFrame]:
+    """The rows of each rule and benchmark that no folder contradicts."""
+    found: dict[tuple[str, str], tuple[Path, pd.DataFrame]] = {}
+    unlike: dict[tuple[str, str], None] = {}
+    for folder, table in tables.items():
+        for key, rows in table.groupby(["arm", "benchmark"], sort=False):
+            first, known = found.setdefault(key, (folder, rows))
+            count = _differing(known, rows) if first != folder else 0
+            if count:
+                unlike[key] = None
+                notes.append(_said(key, count, (first, there[first]), (folder, there[folder])))
+    yield from (rows for key, (_, rows) in found.items() if key not in unlike)
+
+
+def _differing(one: pd.DataFrame, other: pd.DataFrame) -> int:
+    """How many items a rule chooses otherwise, or has in one of the two alone."""
+    keys = ["arm", *ITEM]
+    both = one[[*keys, "value", "tie"]].merge(other[[*keys, "value", "tie"]], on=keys, how="outer")
+    return int(((both["value_x"] != both["value_y"]) | (both["tie_x"] != both["tie_y"])).sum())
+
+
+def _said(key: tuple[str, str], count: int, one: tuple[Path, BlindResults], other: tuple[Path, BlindResults]) -> str:
+    rule, title = key
+    why = "the texts of the items are not the same"
+    if rule in BIGRAMS:
+        why = " and ".join(f"{folder} counted {_counted(blind, title)}" for folder, blind in (one, other))
+    return (
+        f"{title}: the blind rule {rule} differs in {count:,} outcomes between {one[0]} and {other[0]} and is left "
+        f"out: {why}"
+    )
+
+
+def _counted(blind: BlindResults, title: str) -> str:
+    parts = blind.captions.get(title, {}).values()
+    return ", ".join(f"{part['captions']:,} captions of {part['place']}" for part in parts) or "unknown captions"
+
+
+def _captions(there: Mapping[Path, BlindResults], titles: set[str]) -> dict[str, Mapping[str, Any]]:
+    found: dict[str, Mapping[str, Any]] = {}
+    for one in there.values():
+        for title, parts in one.captions.items():
+            if title in titles:
+                found.setdefault(title, parts)
+    return found
+
+
+def blind_section(blind: Mapping[str, Any], models: Sequence[str], *, brief: bool) -> Section:
+    """Scores of the rules, models on the items that no rule solves, and in full what each rule decides."""
+    shown = [line for part in grouped(blind["lines"], "benchmark", "metric") for line in (part[:1] if brief else part)]
+    parts: list[Part] = [_scores(shown, list(blind["rules"])), _unsolved(blind["unsolved"], models)]
+    if not brief:
+        whole = [part[0] for part in grouped(blind["lines"], "benchmark", "metric")]
+        parts += [_decided(whole), Lines(_about(blind["rules"]), "the rules")]
+    parts += [
+        Lines(_skipped(blind["skipped"]), "blind rules that did not run"),
+        Lines(_caption_lines(blind["captions"]), "" if brief else "captions of the bigram model"),
+    ]
+    if blind["not_applicable"] and not brief:
+        parts.append(Lines([", ".join(blind["not_applicable"])], "not applicable: no choice among texts of an item"))
+    return Section(TITLE, parts)
+
+
+def _scores(lines: Sequence[Mapping[str, Any]], rules: Sequence[str]) -> Table:
+    rows = [
+        [
+            name_of(line),
+            decimal(line["chance"]),
+            *(decimal(line["rules"].get(rule, {}).get("value")) for rule in rules),
+        ]
+        for line in lines
+    ]
+    return Table("choosing without the image, percent", ["", "chance", *rules], rows, models=len(rules))
+
+
+def _unsolved(lines: Sequence[Mapping[str, Any]], models: Sequence[str]) -> Table:
+    rows = []
+    for line in lines:
+        cells = [with_interval(line["models"].get(name)) if line["items"] else NONE_LEFT for name in models]
+        rows.append([f"{line['benchmark']} {line['metric']}", f"{line['items']:,} of {line['of']:,}", *cells])
+    title = "models on the items that no rule of texts solves, percent of these items"
+    return Table(title, ["", "items", *models], rows, models=len(models))
+
+
+def _decided(lines: Sequence[Mapping[str, Any]]) -> Table:
+    rows = [
+        [name_of(line), rule, *(f"{one[key]:,}" for key in ("right", "wrong", "undecided"))]
+        for line in lines
+        for rule, one in line["rules"].items()
+    ]
+    return Table("items that each rule decides", ["", "rule", "right", "wrong", "undecided"], rows, labels=2)
+
+
+def _about(rules: Mapping[str, str]) -> list[str]:
+    kinds = dict.fromkeys(rule if rule in RULES else words for rule, words in rules.items())
+    of = {words: rule for rule, words in RULES.items()}
+    names = [one if one in RULES else of[one] for one in kinds]
+    return [f"{name}: {RULES[name]}" for name in names]
+
+
+def _skipped(reasons: Mapping[str, str]) -> list[str]:
+    of_reason: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        of_reason.setdefault(reason, []).append(name)
+    return [f"{', '.join(names)}: {reason}" for reason, names in of_reason.items()]
+
+
+def _caption_lines(captions: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    found = []
+    for title, parts in captions.items():
+        for name, one in parts.items():
+            which = title if len(parts) == 1 else f"{title}, {name}"
+            found.append(
+                f"{which}: {one['captions']:,} captions of {one['place']}, without {one['of_its_images']:,} of its "
+                f"images and {one['equal_texts']:,} equal to its texts"
+            )
+    return found

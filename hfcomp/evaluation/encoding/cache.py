@@ -26,14 +26,17 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save
 
+from hfcomp.evaluation.cells import KEY_BYTES
 from hfcomp.evaluation.encoding.cache_files import (
     DAY,
     FINGERPRINT,
     LIMIT_VARIABLE,
+    default_folder,
     default_limit,
     evict,
     holds,
     mark_used,
+    parse_size,
     remove,
     size_text,
     vector_files,
@@ -42,7 +45,6 @@ from hfcomp.writing import remove_unfinished, write_bytes
 
 logger = logging.getLogger(__name__)
 
-KEY_BYTES = 16
 FLUSH_VECTORS = 8192
 FLUSH_SECONDS = 30.0
 LENGTH_TOLERANCE = 1e-3  # vectors normalised in fp32 are off by at most 1e-6
@@ -153,6 +155,13 @@ class EmbeddingCache:
         self._evicted = (self._evicted[0] + number, self._evicted[1] + size)
         if number:
             logger.warning(f"{self.folder} was over {size_text(self.limit)}: {number} old files were removed.")
+
+
+def open_cache(cache: str | Path | bool, limit: str | None) -> EmbeddingCache:
+    """The cache that a user asks for: whether there is one on disk, or its folder, and its size such as `5GB`."""
+    size = None if limit is None else parse_size(limit, "cache_limit")
+    folder = (default_folder() if cache else None) if isinstance(cache, bool) else Path(cache)
+    return EmbeddingCache(folder, limit=size)
 
 
 def _name(fingerprint: Mapping[str, Any]) -> str:
@@ -268,6 +277,7 @@ class VectorStore:
     def _take(self, keys: Sequence[bytes], part: tuple[Vectors, Flags] | Path) -> None:
         self._parts.append(part)
         for row, key in enumerate(keys):
+            # two processes may have written the same key: the first file that is read serves it
             self._place.setdefault(key, (len(self._parts) - 1, row))
 
 

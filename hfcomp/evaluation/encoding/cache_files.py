@@ -110,7 +110,6 @@ def cached_models(folder: Path) -> list[CachedModel]:
 
 
 def _kind(facts: Mapping[str, Any]) -> str:
-    """What a fingerprint is of."""
     if "scoring" in facts:
         return "pairs"
     return "images" if "pixels" in facts else "texts" if facts else "unknown"
@@ -138,6 +137,7 @@ def evict(folder: Path, limit: int, *, since: float) -> tuple[int, int, int]:
     every = [file for place in _folders(folder) for file in _files(place, _FILE)]
     size, number, removed = sum(file.size for file in every), 0, 0
     for file in sorted(every, key=lambda one: one.used):
+        # sorted by last use: where one is in use, all that follow are
         if size <= limit or file.used >= since:
             break
         own = remove(file.path)

@@ -23,9 +23,9 @@ from hfcomp._help import OwnHelp
 from hfcomp.data.images import decode_image, is_tiny
 from hfcomp.data.pixels import PixelTransform
 from hfcomp.data.tokenizing import TextTokenizer
+from hfcomp.evaluation.cells import check_text, decoded, distinct, image_key, tokens_key
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.content import check_text, decoded, distinct, image_key, processor_facts, tokens_key
-from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, loaded_ahead, workers
+from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, loaded_ahead, processor_facts, workers
 from hfcomp.modeling import encode_images, encode_texts, load_backbone, load_config, load_processor
 
 ENCODING_VERSION = 3

@@ -5,17 +5,49 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.encoding.cosines import indexed_cosines
 from hfcomp.evaluation.spec import ROWS_AT_A_TIME, BenchmarkData
 from hfcomp.metrics.choice import pair_scores
 
 if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports this module
     from hfcomp.evaluation.encoding.embed import Indexed
+
+ROWS = 4096
+"""Pairs whose vectors are gathered at a time."""
+Numbers = NDArray[np.float64]
+
+
+def indexed_cosines(
+    first: NDArray[np.float32], rows: NDArray[np.integer], second: NDArray[np.float32], others: NDArray[np.integer]
+) -> Numbers:
+    """`[n]`: of vectors by number; NaN where one of the two is missing.
+
+    Args:
+        first: `[m, D]`, L2-normalised.
+        rows: `[n]`, which of them each pair has, -1 for none.
+        second: `[k, D]`, L2-normalised.
+        others: `[n]`, likewise.
+    """
+    found = np.full(len(rows), np.nan)
+    there = np.flatnonzero((rows >= 0) & (others >= 0))
+    for start in range(0, len(there), ROWS):
+        part = there[start : start + ROWS]
+        found[part] = pair_scores(first[rows[part]], second[others[part]])
+    return found
+
+
+class Encoder(Protocol):
+    """What a benchmark asks of a model: [`hfcomp.Embedder`], a blind one, or one of yours."""
+
+    def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
+        """Embeddings of distinct images, each an `Image` cell; `None` gets the index -1."""
+
+    def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
+        """Embeddings of distinct texts."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +72,7 @@ class TextColumn:
         begin = self.offsets[:-1][rows]
         length = self.offsets[1:][rows] - begin
         slots = np.arange(max(1, int(length.max(initial=0))))
+        # ragged lists as a rectangle: -1 fills the rows that are shorter than the longest
         places = np.where(slots < length[:, None], begin[:, None] + slots, -1)
         return np.where((places >= 0) & (self.index[places] >= 0), places, -1) if len(self.index) else places
 
@@ -112,13 +145,7 @@ class ScoredItems(ABC):
 
     @abstractmethod
     def scores(self, image: str, text: str, rows: slice | NDArray[np.integer]) -> NDArray[np.floating]:
-        """`[b]`, of each row's image with its text; of a column of lists the first text that is not empty.
-
-        Args:
-            image: a column of images.
-            text: a column of texts.
-            rows: which.
-        """
+        """`[b]`, of each row's image with its text; of a column of lists the first text that is not empty."""
 
     @abstractmethod
     def list_scores(

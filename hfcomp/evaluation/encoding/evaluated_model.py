@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +18,9 @@ from numpy.typing import NDArray
 from torch import nn
 from tqdm.auto import tqdm
 
+from hfcomp.data.tokenizing import vocabulary
 from hfcomp.distributed import fail_together, gather_objects, rank, world_size
+from hfcomp.evaluation.cells import digest
 from hfcomp.evaluation.encoding.cache import EmbeddingCache, VectorStore
 from hfcomp.evaluation.encoding.identity import identity
 
@@ -110,14 +113,7 @@ class EvaluatedModel(ABC):
     def look_up(
         self, kind: str, keys: list[bytes], width: int, *, unit: bool = True
     ) -> tuple[VectorStore, Found, list[int]]:
-        """The store, what it holds of the keys, and which have to be encoded: what any process lacks, so all agree.
-
-        Args:
-            kind: of the fingerprints.
-            keys: distinct ones.
-            width: of what is stored.
-            unit: whether that are vectors of length 1.
-        """
+        """The store, what it holds of the keys, and which have to be encoded: what any process lacks, so all agree."""
         if self.cache is None:
             store = VectorStore()
         else:
@@ -125,6 +121,7 @@ class EvaluatedModel(ABC):
             store = self.cache.store(self._fingerprints[kind], name, unit=unit)
         vectors, flags, there = store.look_up(keys, width)
         absent = {keys[number] for number in np.flatnonzero(~there)}
+        # processes may read different disks, and all of them have to cut the same batches
         if self.split:
             absent = set().union(*gather_objects(absent))
         return store, Found(keys, vectors, flags), [number for number, key in enumerate(keys) if key in absent]
@@ -158,6 +155,7 @@ class EvaluatedModel(ABC):
                     bar.update(len(batch))
         finally:  # what was encoded is kept, whatever stopped it
             store.flush()
+        # all processes end with all vectors; only the one that computed a vector writes it to disk
         for other, parts in enumerate(gather_objects(done) if self.split else [done]):
             for batch, vectors, flags in parts:
                 found.vectors[batch], found.flags[batch] = vectors, flags
@@ -215,3 +213,13 @@ def free_device() -> str:
     if not torch.cuda.is_available():
         return "cpu"
     return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+
+
+def processor_facts(processor: Any) -> dict[str, Any]:
+    """How images become pixels and texts tokens, apart from lengths and padding, which are hfcomp's."""
+    settings = json.loads(processor.image_processor.to_json_string())
+    words = digest(vocabulary(processor.tokenizer).encode()).hex()
+    return {
+        "pixels": {"class": type(processor.image_processor).__name__, **settings},
+        "tokenizer": {"class": type(processor.tokenizer).__name__, "vocabulary": words},
+    }

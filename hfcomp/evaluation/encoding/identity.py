@@ -22,9 +22,6 @@ def identity(place: str | Path) -> str:
     """The hash of a folder's weights and configuration, or the revision of a model of the Hub.
 
     Of an adapter, both its own and its base's, at the revision that it names.
-
-    Args:
-        place: folder or Hub id.
     """
     base = base_of_adapter(place)
     if base is None:
@@ -34,9 +31,6 @@ def identity(place: str | Path) -> str:
 
 def pipeline_identity(place: str | Path) -> str:
     """The hash of the weights and configurations of a pipeline's folder, or the revision of a pipeline of the Hub.
-
-    Args:
-        place: folder or Hub id.
 
     Raises:
         OSError: where there is no pipeline.

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from hfcomp.data.overlap import ScoredImages
-from hfcomp.data.overlap.image_names import COCO
+from hfcomp.data.overlap.image_columns import COCO
 from hfcomp.evaluation.benchmarks import find_benchmarks
-from hfcomp.evaluation.benchmarks.readers.coco import COCO_TRAIN2014, COCO_VAL2014, COCO_VAL2017
-from hfcomp.evaluation.encoding.cells import Altered, MappedImages, PooledImages, is_missing
+from hfcomp.evaluation.benchmarks.readers.pools import COCO_TRAIN2014, COCO_VAL2014, COCO_VAL2017
+from hfcomp.evaluation.cells import Altered, is_missing, map_cells, pick_cells
 from hfcomp.evaluation.evaluator import Loaded, load_benchmark
 from hfcomp.evaluation.spec import Benchmark, data_folders
 
@@ -48,11 +48,11 @@ def scored_images(loaded: Loaded) -> list[ScoredImages]:
         sources = items.rows["source"][:] if "source" in items.rows.column_names else None
         if items.texts_alone:  # rows without their image
             there = [row for row in range(len(cells)) if not is_missing(cells[row])]
-            cells = PooledImages(cells, np.array(there, dtype=np.int64))
+            cells = pick_cells(cells, np.array(there, dtype=np.int64))
             ids, sources = ([part[row] for row in there] if part else None for part in (ids, sources))
         sources = sources or (_of_coco(benchmark, ids) if ids else None)
         name = benchmark.title if column == "image" else f"{benchmark.title}, {column}"
-        whole = MappedImages(cells, lambda cell, row: cell.cell if isinstance(cell, Altered) else cell)
+        whole = map_cells(cells, lambda cell, row: cell.cell if isinstance(cell, Altered) else cell)
         found.append(ScoredImages(name, whole, ids, sources))
     return found
 

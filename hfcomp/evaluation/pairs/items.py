@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.encoding.content import distinct, image_key
+from hfcomp.evaluation.cells import distinct, image_key
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems, TextColumn, TextTable
-from hfcomp.evaluation.items.columns import column_values
-from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Unavailable
+from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Unavailable, column_values
 
 MOST_PAIRS = 10_000
 """Scores that a model computes where all images meet all texts; about as many as SugarCrepe has."""
@@ -130,17 +129,12 @@ class PairedItems(ScoredItems):
 
 
 def list_pairs(benchmark: Benchmark, items: BenchmarkData, most_pairs: int) -> PairList:
-    """The pairs that a benchmark needs.
-
-    Args:
-        benchmark: whose protocol says which.
-        items: of `hfcomp.evaluation.engine.validate`.
-        most_pairs: up to how many where it needs all images with all texts.
+    """The pairs that a benchmark needs, up to `most_pairs` where these are all images with all texts.
 
     Raises:
         Unavailable: where the protocol needs embeddings, or more pairs.
     """
-    return _request(benchmark, items, most_pairs).pairs
+    return _request(benchmark, items, most_pairs)[0]
 
 
 def score_pairs(
@@ -151,60 +145,27 @@ def score_pairs(
     Raises:
         Unavailable: as `list_pairs`.
     """
-    asked = _request(benchmark, items, scorer.most_pairs)
-    found = scorer.score_pairs(asked.pairs, progress=progress)
-    counts = {"images": len(asked.pairs.keys), "texts": len(np.unique(asked.pairs.text)), "pairs": len(asked.pairs)}
+    pairs, with_scores = _request(benchmark, items, scorer.most_pairs)
+    found = scorer.score_pairs(pairs, progress=progress)
+    counts = {"images": len(pairs.keys), "texts": len(np.unique(pairs.text)), "pairs": len(pairs)}
     counts |= {"truncated": found.truncated, "merged": 0, "tiny": found.tiny, "computed": found.computed}
-    return asked.scored(np.asarray(found.values, dtype=np.float64)), counts
+    return with_scores(np.asarray(found.values, dtype=np.float64)), counts
 
 
-@dataclass(frozen=True)
-class _RowPairs:
-    """Pairs within rows, consecutive by columns of images and texts."""
-
-    pairs: PairList
-    columns: dict[str, TextColumn]
-    index: dict[str, NDArray[np.int64]]
-    entries: dict[tuple[str, str], NDArray[np.int64]]  # where in a column of texts there is a pair
-
-    def scored(self, values: NDArray[np.float64]) -> PairedItems:
-        found, start = {}, 0
-        for pair, entries in self.entries.items():
-            found[pair] = np.full(len(self.columns[pair[1]].index), np.nan)
-            found[pair][entries] = values[start : start + len(entries)]
-            start += len(entries)
-        there = {column: index >= 0 for column, index in self.index.items()}
-        return PairedItems(self.pairs.items, self.columns, found, there)
+WithScores = Callable[[NDArray[np.float64]], ScoredItems]
+"""Puts the scores of a list of pairs to the rows that it is of."""
 
 
-@dataclass(frozen=True)
-class _AllPairs:
-    """All images with all texts, image by image."""
-
-    pairs: PairList
-    columns: dict[str, TextColumn]
-    index: dict[str, NDArray[np.int64]]
-    prompts: NDArray[np.int64]
-
-    def scored(self, values: NDArray[np.float64]) -> EmbeddedItems:
-        """Vectors whose products are the scores: of a text a one in its own place, of an image its scores."""
-        number = len(self.pairs.texts)
-        scores, texts = values.reshape(-1, number), np.eye(number)
-        images = {column: Indexed(scores, index, 0, 0) for column, index in self.index.items()}
-        vectors = Indexed(texts, np.arange(number), 0, 0)
-        return EmbeddedItems(self.pairs.items, self.columns, images, vectors, texts[self.prompts])
-
-
-def _request(benchmark: Benchmark, items: BenchmarkData, most_pairs: int) -> _RowPairs | _AllPairs:
-    protocol = benchmark.protocol
-    if protocol.pairs(items):
+def _request(benchmark: Benchmark, items: BenchmarkData, most_pairs: int) -> tuple[PairList, WithScores]:
+    if benchmark.protocol.pairs(items):
         return _row_pairs(benchmark, items)
-    if not protocol.all_pairs:
+    if not benchmark.protocol.all_pairs:
         raise Unavailable("it needs embeddings of single images and texts.", "Score it with a dual encoder.")
     return _all_pairs(benchmark, items, most_pairs)
 
 
-def _row_pairs(benchmark: Benchmark, items: BenchmarkData) -> _RowPairs:
+def _row_pairs(benchmark: Benchmark, items: BenchmarkData) -> tuple[PairList, WithScores]:
+    """Pairs within rows, consecutive by columns of images and texts."""
     columns, table = _texts(benchmark, items)
     keys, first, images = _images(benchmark, items)
     pairs = benchmark.protocol.pairs(items)
@@ -213,11 +174,21 @@ def _row_pairs(benchmark: Benchmark, items: BenchmarkData) -> _RowPairs:
     places = [Place(pair[0], int(row)) for pair, own in rows.items() for row in own]
     image = np.concatenate([images[pair[0]][own] for pair, own in rows.items()])
     text = np.concatenate([columns[pair[1]].index[own] for pair, own in entries.items()])
-    found = PairList(benchmark, items, table.distinct, keys, first, places, image, text)
-    return _RowPairs(found, columns, images, entries)
+
+    def with_scores(values: NDArray[np.float64]) -> PairedItems:
+        found, start = {}, 0
+        for pair, own in entries.items():
+            found[pair] = np.full(len(columns[pair[1]].index), np.nan)
+            found[pair][own] = values[start : start + len(own)]
+            start += len(own)
+        there = {column: index >= 0 for column, index in images.items()}
+        return PairedItems(items, columns, found, there)
+
+    return PairList(benchmark, items, table.distinct, keys, first, places, image, text), with_scores
 
 
-def _all_pairs(benchmark: Benchmark, items: BenchmarkData, most_pairs: int) -> _AllPairs:
+def _all_pairs(benchmark: Benchmark, items: BenchmarkData, most_pairs: int) -> tuple[PairList, WithScores]:
+    """All images with all texts, image by image."""
     columns, table = _texts(benchmark, items)
     prompts, number = table.add(benchmark.protocol.prompts(items)).index, len(table.distinct)
     count = len(items.rows) * number
@@ -228,15 +199,20 @@ def _all_pairs(benchmark: Benchmark, items: BenchmarkData, most_pairs: int) -> _
             f"{limit}.",
             "Score it with a dual encoder, or a smaller part of it.",
         )
-    keys, first, images = _images(benchmark, items)
+    keys, first, index = _images(benchmark, items)
     image, text = np.repeat(np.arange(len(keys)), number), np.tile(np.arange(number), len(keys))
+
+    def with_scores(values: NDArray[np.float64]) -> EmbeddedItems:
+        # vectors whose products are the scores: of a text a one in its own place, of an image its scores
+        scores, texts = values.reshape(-1, number), np.eye(number)
+        images = {column: Indexed(scores, own, 0, 0) for column, own in index.items()}
+        return EmbeddedItems(items, columns, images, Indexed(texts, np.arange(number), 0, 0), texts[prompts])
+
     places = [first[one] for one in image]
-    found = PairList(benchmark, items, table.distinct, keys, first, places, image, text)
-    return _AllPairs(found, columns, images, prompts)
+    return PairList(benchmark, items, table.distinct, keys, first, places, image, text), with_scores
 
 
 def _texts(benchmark: Benchmark, items: BenchmarkData) -> tuple[dict[str, TextColumn], TextTable]:
-    """The protocol's columns of texts, and the distinct texts."""
     table, protocol = TextTable(), benchmark.protocol
     names = [name for name in (*protocol.texts, *protocol.optional_texts) if name in items.rows.column_names]
     return {name: table.add(column_values(items.rows, name)) for name in names}, table

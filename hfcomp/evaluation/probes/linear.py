@@ -237,10 +237,6 @@ def hold_out(labels: Labels, seed: int, given: NDArray[np.bool_] | None = None) 
 def held_out_score(scores: NDArray[np.float32], labels: Labels) -> float:
     """Accuracy by strict comparison, or mAP for labels `[n, C]`: what a strength is chosen by.
 
-    Args:
-        scores: `[n, C]`.
-        labels: `[n]` or `[n, C]`.
-
     Raises:
         ValueError: when the mAP has no class.
     """
@@ -253,22 +249,12 @@ def held_out_score(scores: NDArray[np.float32], labels: Labels) -> float:
 
 
 def best(held_out: Mapping[float, float]) -> float:
-    """The strength with the highest score; of equal ones the first.
-
-    Args:
-        held_out: score of each strength.
-    """
+    """The strength with the highest score; of equal ones the first."""
     return max(held_out, key=held_out.__getitem__)
 
 
 def check_strengths(strengths: float | Sequence[float], name: str, lowest: float, highest: float) -> list[float]:
     """Strengths as a list, checked.
-
-    Args:
-        strengths: one or several.
-        name: of the argument.
-        lowest: smallest allowed.
-        highest: largest allowed.
 
     Raises:
         ValueError: for none, repeats, or one outside the range.

@@ -1,17 +1,32 @@
-"""One image, one true caption, one or more false ones: is the true one scored strictly higher? (SugarCrepe)."""
+"""One image and captions of which some are true: do these score strictly higher than the false ones?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.encoding.embedded import ScoredItems
-from hfcomp.evaluation.protocols.parts import concatenated
+from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems
 from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
+from hfcomp.metrics import two_positive
+from hfcomp.metrics.brittleness import CHANCE as BRITTLENESS_CHANCE
+from hfcomp.metrics.brittleness import BrittlenessOutcome, brittleness
 from hfcomp.metrics.choice import ChoiceOutcome, choose, pair_scores
+from hfcomp.metrics.keyword_ranking import keyword_ranking
+
+
+def concatenated(outcomes: Sequence[ChoiceOutcome]) -> ChoiceOutcome:
+    """Outcomes of consecutive rows as one."""
+    if not outcomes:
+        return ChoiceOutcome(np.zeros(0, dtype=bool), np.zeros(0, dtype=bool))
+    return ChoiceOutcome(
+        np.concatenate([one.correct for one in outcomes]), np.concatenate([one.tie for one in outcomes])
+    )
+
 
 CHANCE = 0.5
 CHOICE_PAIRS = ("image", "caption"), ("image", "negative_captions")
@@ -42,16 +57,9 @@ def caption_choice(
 class CaptionChoice(ScoringProtocol):
     """Columns `image`, `caption`, `negative_captions`: [`caption_choice`] of every row; one negative or several."""
 
+    metric_names = ("caption choice",)
     texts = ("caption", "negative_captions")
-
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        """The names of its metrics."""
-        return ("caption choice",)
-
-    def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
-        """The image with its caption and its negatives."""
-        return CHOICE_PAIRS
+    row_pairs = CHOICE_PAIRS
 
     def text_choice(self, items: BenchmarkData) -> CaptionChoice:
         """All of it."""
@@ -66,3 +74,167 @@ class CaptionChoice(ScoringProtocol):
             chances.append(1 / (1 + mask.sum(axis=1)))
         outcome = concatenated(outcomes)
         yield Measured("caption choice", outcome.correct, outcome.tie, np.concatenate(chances))
+
+
+@dataclass(frozen=True)
+class JointChoice(CaptionChoice):
+    """[`CaptionChoice`] of every row, and of the rows together that share a subset and the value of a column.
+
+    A model that prefers one caption whatever the image is right in one row of a set, and in no set.
+
+    Attributes:
+        groups: the columns, each with the number of rows of a group. One that lacks rows is not scored, and noted.
+    """
+
+    groups: tuple[tuple[str, int], ...] = (("pair", 2), ("set", 4))
+
+    def notes(self, items: BenchmarkData) -> Iterable[str]:
+        """How many groups lack rows."""
+        for column, size in self.groups:
+            short = sum(len(rows) != size for rows in _rows_of(items, column).values())
+            if short:
+                yield f"{column} accuracy leaves out {short:,} groups that do not have {size} rows"
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return (*super().metric_names, *(f"{column} accuracy" for column, _ in self.groups))
+
+    def score(self, scored: ScoredItems) -> Iterator[Measured]:
+        """The metric "caption choice", then for each column its name and "accuracy", an entry per group."""
+        for single in super().score(scored):
+            yield single
+            chance = np.broadcast_to(single.chance, len(single.value))
+            for column, size in self.groups:
+                groups = {name: rows for name, rows in _rows_of(scored.items, column).items() if len(rows) == size}
+                rows = np.array(list(groups.values()), dtype=np.intp).reshape(-1, size)
+                correct = single.value[rows].all(axis=1)
+                tie = (single.value | single.tie)[rows].all(axis=1) & ~correct
+                names = [name for _, name in groups]
+                yield Measured(
+                    f"{column} accuracy", correct, tie, chance[rows].prod(axis=1), rows=rows[:, 0], items=names
+                )
+
+
+def _rows_of(items: BenchmarkData, column: str) -> dict[tuple[str, str], list[int]]:
+    found: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for row, name in enumerate(zip(items.rows["subset"][:], items.rows[column][:], strict=True)):
+        found[name].append(row)
+    return found
+
+
+@dataclass(frozen=True)
+class KeywordRanking(ScoringProtocol):
+    """Columns `image`, `caption`, `negative_captions`, which hold the caption with all other keywords of its list.
+
+    Attributes:
+        metrics: which of "top-1" and "reciprocal rank" are reported.
+    """
+
+    texts = ("caption", "negative_captions")
+    row_pairs = CHOICE_PAIRS
+
+    metrics: tuple[str, ...] = ("top-1", "reciprocal rank")
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return self.metrics
+
+    def text_choice(self, items: BenchmarkData) -> KeywordRanking | None:
+        """The metric "top-1", where it is reported."""
+        return replace(self, metrics=("top-1",)) if "top-1" in self.metrics else None
+
+    def score(self, scored: ScoredItems) -> Iterator[Measured]:
+        """The metrics "top-1" and "reciprocal rank" (Rösch et al. 2024, section 3.3; the rank is our addition)."""
+        found = []
+        for rows in scored.parts():
+            true = scored.scores("image", "caption", rows)
+            found.append(keyword_ranking(true, *scored.list_scores("image", "negative_captions", rows)))
+        first = concatenated([part.first for part in found])
+        if "top-1" in self.metrics:
+            chance = np.concatenate([part.chance for part in found])
+            yield Measured("top-1", first.correct, first.tie, chance)
+        if "reciprocal rank" in self.metrics:
+            rank = np.concatenate([part.reciprocal_rank for part in found])
+            chance = np.concatenate([part.reciprocal_rank_chance for part in found])
+            yield Measured("reciprocal rank", rank, np.zeros(len(rank), dtype=bool), chance)
+
+
+METRICS = {"original": "original accuracy", "augmented": "augmented accuracy", "brittle": "brittleness"}
+"""Names in tables, those of Kamath et al. 2024, section 4.1; of brittleness alone, lower is better."""
+
+
+@dataclass(frozen=True)
+class Brittleness(ScoringProtocol):
+    """Columns `image`, `caption`, `positive_captions` (the first) and `negative_captions`.
+
+    As in the authors' script, the original accuracy compares the caption with its own false one, the first; the
+    other two metrics compare the caption and the rewording with that of the rewording, the last.
+    """
+
+    metric_names = tuple(METRICS.values())
+    texts = ("caption", "positive_captions", "negative_captions")
+    row_pairs = (*CHOICE_PAIRS[:1], ("image", "positive_captions"), *CHOICE_PAIRS[1:])
+
+    def score(self, scored: ScoredItems) -> Iterator[Measured]:
+        """[`hfcomp.metrics.brittleness.brittleness`] of every row."""
+        parts = [_outcome(scored, rows) for rows in scored.parts()]
+        for part, metric in METRICS.items():
+            outcome = concatenated([getattr(one, part) for one in parts])
+            yield Measured(metric, outcome.correct, outcome.tie, BRITTLENESS_CHANCE[part])
+
+
+def _outcome(scored: ScoredItems, rows: slice) -> BrittlenessOutcome:
+    own, reworded = (scored.scores("image", column, rows) for column in ("caption", "positive_captions"))
+    negatives, there = scored.list_scores("image", "negative_captions", rows)
+    item = np.arange(len(own))
+    first, last = there.argmax(axis=1), there.shape[1] - 1 - there[:, ::-1].argmax(axis=1)
+    outcome = brittleness(own, reworded, negatives[item, last])
+    return replace(outcome, original=brittleness(own, reworded, negatives[item, first]).original)
+
+
+@dataclass(frozen=True)
+class TwoPositiveChoice(ScoringProtocol):
+    """Columns `image`, `caption`, `positive_captions`, `negative_captions`, of the lists the first.
+
+    A row without an image is scored on its texts alone.
+    """
+
+    metric_names = ("image-to-text", "text only")
+    texts = ("caption", "positive_captions", "negative_captions")
+    row_pairs = (*CHOICE_PAIRS[:1], ("image", "positive_captions"), *CHOICE_PAIRS[1:])
+    needs_images = False
+    beyond_pairs = "text only"
+
+    def text_choice(self, items: BenchmarkData) -> ScoringProtocol:
+        """The metric "image-to-text"; the other one is about texts alone."""
+        return _ImageToText()
+
+    def score(self, scored: ScoredItems) -> Iterator[Measured]:
+        """Both comparisons of every row, strict as in `hfcomp.metrics.two_positive`; "text only" needs embeddings."""
+        seen = np.flatnonzero(scored.seen("image"))
+        if len(seen):
+            pairs = self.row_pairs
+            parts = [[scored.scores(*pair, rows) for pair in pairs] for rows in scored.parts()]
+            outcome = concatenated([two_positive.image_to_text(*part) for part in parts])
+            yield Measured("image-to-text", outcome.correct[seen], outcome.tie[seen], two_positive.CHANCE, rows=seen)
+        if isinstance(scored, EmbeddedItems):
+            parts = (map(partial(scored.text, rows=rows), self.texts) for rows in scored.parts())
+            outcome = concatenated([_text_only(*part) for part in parts])
+            yield Measured("text only", outcome.correct, outcome.tie, two_positive.CHANCE)
+
+
+def _text_only(
+    caption: NDArray[np.float32], paraphrase: NDArray[np.float32], negative: NDArray[np.float32]
+) -> ChoiceOutcome:
+    return two_positive.text_only(
+        pair_scores(caption, paraphrase), pair_scores(caption, negative), pair_scores(paraphrase, negative)
+    )
+
+
+class _ImageToText(TwoPositiveChoice):
+    """The metric of [`TwoPositiveChoice`] that has an image."""
+
+    def score(self, scored: ScoredItems) -> Iterator[Measured]:
+        yield from (one for one in super().score(scored) if one.metric == "image-to-text")

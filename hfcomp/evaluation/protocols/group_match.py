@@ -1,19 +1,18 @@
-"""Two images and their two captions: all four comparisons right? (Winoground)."""
+"""Several images beside their captions: is every comparison of a group, or of a set of images, right?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hfcomp.evaluation.encoding.embedded import ScoredItems
-from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
-from hfcomp.evaluation.protocols.parts import concatenated
-from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
+from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems
+from hfcomp.evaluation.protocols.caption_choice import CaptionChoice, concatenated
+from hfcomp.evaluation.spec import ROWS_AT_A_TIME, BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics import group
-
-CHANCE = group.CHANCE
+from hfcomp.metrics.choice import choose, pair_scores
 
 
 @dataclass(frozen=True)
@@ -26,6 +25,9 @@ class GroupMatch(ScoringProtocol):
 
     images = ("image", "negative_image")
     texts = ("caption", "negative_captions")
+    row_pairs = tuple(
+        (image, text) for text in ("caption", "negative_captions") for image in ("image", "negative_image")
+    )
 
     metrics: tuple[str, ...] = ("group", "text", "image")
 
@@ -34,21 +36,18 @@ class GroupMatch(ScoringProtocol):
         """The names of its metrics."""
         return self.metrics
 
-    def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
-        """Both images with both captions."""
-        return [(image, text) for text in self.texts for image in self.images]
-
     def text_choice(self, items: BenchmarkData) -> ScoringProtocol | None:
         """The metric "text", where it is reported: each caption is false of one image, so no blind rule solves it."""
         return replace(self, metrics=("text",)) if "text" in self.metrics else None
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
         """The strict comparisons of `hfcomp.metrics.group` of every row."""
-        pairs = self.pairs(scored.items)
-        parts = [group.group_score(*(scored.scores(*pair, rows) for pair in pairs)) for rows in scored.parts()]
+        parts = [
+            group.group_score(*(scored.scores(*pair, rows) for pair in self.row_pairs)) for rows in scored.parts()
+        ]
         for metric in self.metrics:
             outcome = concatenated([getattr(part, metric) for part in parts])
-            yield Measured(metric, outcome.correct, outcome.tie, CHANCE[metric])
+            yield Measured(metric, outcome.correct, outcome.tie, group.CHANCE[metric])
 
 
 @dataclass(frozen=True)
@@ -75,3 +74,43 @@ class GroupAndCaption(GroupMatch):
         for one in super().score(scored):
             yield replace(one, value=one.value[rows], tie=one.tie[rows], rows=rows)
         yield from CaptionChoice().score(scored)
+
+
+@dataclass(frozen=True)
+class ImageChoice(ScoringProtocol):
+    """Columns `image`, `candidates` and `caption`: the caption's own image against the others of its set.
+
+    The images of a set are those of the rows with the same name in `candidates`, each distinct one counted once. A row
+    without a caption is a candidate only.
+    """
+
+    metric_names = ("image choice",)
+    optional_texts = ("caption",)
+
+    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+        """The metric "image choice"; chance is 1/K among K images."""
+        found, columns = embedded.images["image"], embedded.items.rows
+        rivals = _rivals(columns["candidates"][:], found.index)
+        asked = np.array([bool(text) for text in columns["caption"]])
+        rows = np.flatnonzero(asked & (rivals >= 0).any(axis=1))
+        outcomes = []
+        for start in range(0, len(rows), ROWS_AT_A_TIME):
+            part = rows[start : start + ROWS_AT_A_TIME]
+            text, mask = embedded.text("caption", part), rivals[part] >= 0
+            other = found.vectors[np.where(mask, rivals[part], 0)]
+            outcomes.append(choose(pair_scores(text, embedded.image("image", part)), pair_scores(text, other), mask))
+        outcome = concatenated(outcomes)
+        chance = 1 / (1 + (rivals[rows] >= 0).sum(axis=1))
+        yield Measured("image choice", outcome.correct, outcome.tie, chance, rows=rows)
+
+
+def _rivals(names: list[str], image: NDArray[np.integer]) -> NDArray[np.integer]:
+    """`[n, K]`, the other images of each row's set; -1 where it has fewer than K."""
+    of_set = np.unique(np.asarray(names, dtype=object), return_inverse=True)[1]
+    # an image that several rows of a set show is one candidate
+    members = [np.unique(image[of_set == number]) for number in range(int(of_set.max(initial=-1)) + 1)]
+    found = np.full((len(names), max(1, *map(len, members))), -1)
+    for row, number in enumerate(of_set):
+        others = members[number][members[number] != image[row]]
+        found[row, : len(others)] = others
+    return found

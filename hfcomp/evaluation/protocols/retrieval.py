@@ -1,15 +1,130 @@
-"""Images by their captions and captions by their images, among those of the whole set."""
+"""Images found by captions and captions by images, and what two wordings or four levels of a caption find."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hfcomp.evaluation.encoding.embedded import EmbeddedItems
-from hfcomp.evaluation.spec import Measured, ScoringProtocol
+from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems
+from hfcomp.evaluation.protocols.caption_choice import CHANCE, CHOICE_PAIRS
+from hfcomp.evaluation.spec import ASPECTS, COMPOSITIONAL, GENERAL, BenchmarkData, Measured, ScoringProtocol
+from hfcomp.metrics.choice import all_higher
+from hfcomp.metrics.hierarchy import hierarchy
+from hfcomp.metrics.precision_at_r import map_at_r_chance, precision_at_r, r_precision_chance
 from hfcomp.metrics.retrieval import rank_bounds, recall_chance
+
+TEXT_TO_IMAGE, IMAGE_TO_TEXT = "text-to-image", "image-to-text"
+
+
+def same_image_or_caption(images: Sequence[str], captions: Sequence[str]) -> NDArray[np.bool_]:
+    """Which image is right for which caption, where rows share images or captions.
+
+    A caption is right for every image that has it in some row; so the rows that share an image or a caption are right
+    for each other, and a copy of a right image is never a wrong one.
+
+    Returns:
+        `[n, n]`: row i's caption for row j's image. It takes n * n bytes.
+    """
+    image = np.unique(np.asarray(images, dtype=object), return_inverse=True)[1]
+    caption = np.unique(np.asarray(captions, dtype=object), return_inverse=True)[1]
+    together = np.zeros((caption.max() + 1, image.max() + 1), dtype=bool)
+    together[caption, image] = True
+    return together[caption[:, None], image[None, :]]
+
+
+@dataclass(frozen=True)
+class PairRetrieval(ScoringProtocol):
+    """Columns `image` and `caption`, one pair per row; [`same_image_or_caption`] defines the positives, by `image_id`.
+
+    `Retrieval` is for images with all their captions in one row.
+
+    Attributes:
+        k: of recall@k.
+        directions: which of text-to-image and image-to-text.
+    """
+
+    texts = ("caption",)
+    all_pairs = True
+
+    k: tuple[int, ...] = (1,)
+    directions: tuple[str, ...] = (TEXT_TO_IMAGE, IMAGE_TO_TEXT)
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return tuple(f"{direction} recall@{k}" for direction in self.directions for k in self.k)
+
+    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+        """Recall@k in each direction; chance is that of a random order, the same for all rows."""
+        rows = embedded.items.rows
+        right = same_image_or_caption(rows["image_id"][:], rows["caption"][:])
+        image, text = embedded.image("image", slice(None)), embedded.text("caption", slice(None))
+        for direction in self.directions:
+            asked, keys, positive = (text, image, right) if direction == TEXT_TO_IMAGE else (image, text, right.T)
+            ranks = rank_bounds(asked, keys, positive)
+            for k in self.k:
+                found = ranks.within(k)
+                yield Measured(f"{direction} recall@{k}", found.correct, found.tie, _chance(positive, k))
+
+
+def _chance(positive: NDArray[np.bool_], k: int) -> float:
+    number = positive.sum(axis=1)
+    if k == 1 or (number == 1).all():
+        return k * int(number.sum()) / positive.size
+    return float(recall_chance(number, len(positive), k).mean())
+
+
+@dataclass(frozen=True)
+class PairsAndNegatives(PairRetrieval):
+    """[`PairRetrieval`], and in rows with `negative_captions` the choice of the caption against the first of them."""
+
+    optional_texts = ("negative_captions",)
+    beyond_pairs = "recall"
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return (*FirstNegative().metric_names, *super().metric_names)
+
+    def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
+        """Where there are negatives, the image with its caption and the first of them."""
+        return CHOICE_PAIRS if "negative_captions" in items.rows.column_names else ()
+
+    def text_choice(self, items: BenchmarkData) -> ScoringProtocol | None:
+        """The choice of the caption, where rows have a negative."""
+        return FirstNegative() if "negative_captions" in items.rows.column_names else None
+
+    def score(self, scored: ScoredItems) -> Iterator[Measured]:
+        """The metric "caption choice" as composition, and the recalls as general abilities; they need embeddings."""
+        yield from FirstNegative().score(scored)
+        if isinstance(scored, EmbeddedItems):
+            for measured in super().score(scored):
+                yield replace(measured, aspect=ASPECTS[GENERAL])
+
+
+@dataclass(frozen=True)
+class FirstNegative(ScoringProtocol):
+    """Columns `image`, `caption`, `negative_captions`, which a row may lack: the caption or the first of them?"""
+
+    metric_names = ("caption choice",)
+    texts = ("caption",)
+    optional_texts = ("negative_captions",)
+
+    def text_choice(self, items: BenchmarkData) -> FirstNegative:
+        """All of it."""
+        return self
+
+    def score(self, scored: ScoredItems) -> Iterator[Measured]:
+        """The metric "caption choice" of the rows that have a negative."""
+        column = scored.columns.get("negative_captions")
+        if column is not None:
+            rows = np.flatnonzero((column.ragged(slice(None)) >= 0).any(axis=1))
+            chosen = all_higher(tuple(scored.scores(*pair, rows) for pair in CHOICE_PAIRS))
+            yield Measured("caption choice", chosen.correct, chosen.tie, CHANCE, rows, aspect=ASPECTS[COMPOSITIONAL])
 
 
 @dataclass(frozen=True)
@@ -32,7 +147,7 @@ class Retrieval(ScoringProtocol):
     @property
     def metric_names(self) -> tuple[str, ...]:
         """The names of its metrics."""
-        return tuple(f"{way} recall@{k}" for way in ("text-to-image", "image-to-text") for k in self.k)
+        return tuple(f"{way} recall@{k}" for way in DIRECTIONS for k in self.k)
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """Recall@k in both directions, of each `k` that can be missed; chance is that of a random order."""
@@ -45,6 +160,7 @@ class Retrieval(ScoringProtocol):
         names = np.asarray(embedded.items.rows["item"][:], dtype=object)
         queries = [f"{names[row]}/{number}" for row, number in zip(owner, place[there], strict=True)]
 
+        # which keys are right is made block by block: for COCO's test images it is 25,000 x 5,000
         to_image = rank_bounds(text, image, lambda start, stop: owner[start:stop, None] == np.arange(len(image)))
         to_text = rank_bounds(image, text, lambda start, stop: np.arange(start, stop)[:, None] == owner)
         own = np.bincount(owner, minlength=len(image))
@@ -55,3 +171,141 @@ class Retrieval(ScoringProtocol):
         for k in [k for k in self.k if k <= len(text) - own.max()]:
             found = to_text.within(k)
             yield Measured(f"image-to-text recall@{k}", found.correct, found.tie, recall_chance(own, len(text), k))
+
+
+MAP_AT_R, R_PRECISION, FIRST = "mAP@R", "R-precision", "recall@1"
+DIRECTIONS = (TEXT_TO_IMAGE, IMAGE_TO_TEXT)
+
+
+@dataclass(frozen=True)
+class Queries:
+    """The queries of a direction and their right keys.
+
+    Attributes:
+        asked: numbers of the queries among the texts, or among the images.
+        right: of each, the numbers of the keys that are right and there, at least one.
+        missing: right keys, over all queries, that are not there.
+        dropped: queries of which none is.
+    """
+
+    asked: NDArray[np.intp]
+    right: list[NDArray[np.intp]]
+    missing: int
+    dropped: int
+
+
+def queries(wanted: Sequence[Sequence[str]], keys: Sequence[str]) -> Queries:
+    """The queries among texts or images."""
+    number = {name: place for place, name in enumerate(keys)}
+    there = [np.array([number[name] for name in names if name in number], dtype=np.intp) for names in wanted]
+    asked = [place for place, found in enumerate(there) if len(found)]
+    return Queries(
+        np.array(asked, dtype=np.intp),
+        [there[place] for place in asked],
+        missing=sum(len(names) - len(found) for names, found in zip(wanted, there, strict=True)),
+        dropped=sum(bool(len(names)) and not len(found) for names, found in zip(wanted, there, strict=True)),
+    )
+
+
+@dataclass(frozen=True)
+class RepairedRetrieval(ScoringProtocol):
+    """Columns `image`, `captions`, `caption_ids`, `right_captions` and `right_images`; a row is an image.
+
+    `right_captions` are ids of captions that are true of the image; `right_images` are, for each of its captions, the
+    items that it is true of. All images and captions are keys, those that have right keys are queries.
+    """
+
+    metric_names = tuple(f"{way} {metric}" for way in DIRECTIONS for metric in (MAP_AT_R, R_PRECISION, FIRST))
+    texts = ("captions",)
+
+    def notes(self, items: BenchmarkData) -> Iterable[str]:
+        """How many right keys are not in the data."""
+        rows = items.rows
+        captions = [name for names in rows["caption_ids"][:] for name in names]
+        wanted = [names for lists in rows["right_images"][:] for names in lists]
+        for keys, found in (
+            ("images", queries(wanted, rows["item"][:])),
+            ("captions", queries(rows["right_captions"][:], captions)),
+        ):
+            if found.missing:
+                yield f"{found.missing:,} right {keys} are missing; {found.dropped:,} queries have none left"
+
+    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+        """The metrics "mAP@R", "R-precision" and "recall@1" in both directions."""
+        rows, column = embedded.items.rows, embedded.columns["captions"]
+        there = column.index >= 0
+        owner = np.repeat(np.arange(len(rows)), np.diff(column.offsets))[there]
+        captions = _kept([name for names in rows["caption_ids"][:] for name in names], there)
+        wanted = _kept([names for lists in rows["right_images"][:] for names in lists], there)
+        image, text = embedded.image("image", slice(None)), embedded.text_vectors.take(column.index[there])
+        names = rows["item"][:]
+        to_image, to_text = queries(wanted, names), queries(rows["right_captions"][:], captions)
+        asked = [f"{names[owner[place]]}/{captions[place]}" for place in to_image.asked]
+        yield from _measured(TEXT_TO_IMAGE, to_image, text, image, owner[to_image.asked], asked)
+        yield from _measured(IMAGE_TO_TEXT, to_text, image, text, to_text.asked, None)
+
+
+def _kept(values: Sequence[Any], there: NDArray[np.bool_]) -> list[Any]:
+    return [value for value, kept in zip(values, there, strict=True) if kept]
+
+
+def _measured(
+    direction: str,
+    found: Queries,
+    vectors: NDArray[np.float32],
+    keys: NDArray[np.float32],
+    rows: NDArray[np.integer],
+    items: list[str] | None,
+) -> Iterator[Measured]:
+    outcome = precision_at_r(vectors[found.asked], keys, found.right)
+    number = np.array([len(right) for right in found.right], dtype=np.intp)
+    share, untied = r_precision_chance(number, len(keys)), np.zeros(len(number), dtype=bool)
+    for metric, value, tie, chance in (
+        (MAP_AT_R, outcome.map_at_r, untied, map_at_r_chance(number, len(keys))),
+        (R_PRECISION, outcome.r_precision, untied, share),
+        (FIRST, outcome.first.correct, outcome.first.tie, share),
+    ):
+        yield Measured(f"{direction} {metric}", value, tie, chance, rows=rows, items=items)
+
+
+@dataclass(frozen=True)
+class WordingAgreement(ScoringProtocol):
+    """Columns `image`, `caption` and `positive_captions`, the first of which is the other wording."""
+
+    metric_names = ("same image found",)
+    texts = ("caption", "positive_captions")
+    all_pairs = True
+
+    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+        """The metric "same image found": whether both wordings have the same best image, right or wrong."""
+        everyone = slice(None)
+        image = embedded.image("image", everyone)
+        first, other = ((embedded.text(name, everyone) @ image.T).argmax(axis=1) for name in self.texts)
+        yield Measured("same image found", first == other, np.zeros(len(image), dtype=bool), 1 / len(image))
+
+
+@dataclass(frozen=True)
+class Hierarchy(ScoringProtocol):
+    """Columns `image` and `captions`, four from the general to the specific; the root is the empty text."""
+
+    metric_names = ("precision", "recall", "rank correlation")
+    texts = ("captions",)
+
+    def prompts(self, items: BenchmarkData) -> list[str]:
+        """The empty text."""
+        return [""]
+
+    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+        """The authors' precision, recall and rank correlation, per image.
+
+        Within some radius a tie is shown; what it took from a fraction is not known, so that no rule of what ties
+        count adds to precision and recall, see `hfcomp.statistics.summarize`.
+        """
+        everyone = slice(None)
+        text, _ = embedded.texts("captions", everyone)
+        identity = embedded.columns["captions"].ragged(everyone)
+        outcome = hierarchy(embedded.image("image", everyone), text, embedded.prompts[0], identity)
+        yield Measured("precision", outcome.precision, outcome.tie, outcome.precision_chance)
+        yield Measured("recall", outcome.recall, outcome.tie, outcome.recall_chance)
+        untied = np.zeros(len(outcome.tie), dtype=bool)
+        yield Measured("rank correlation", outcome.rank_correlation, untied, 0.0)

@@ -12,9 +12,10 @@ from hfcomp.evaluation.spec import ALL_ITEMS, PART
 from hfcomp.metrics.units import unit_of
 from hfcomp.reporting.format import Estimate, decimal, interval
 from hfcomp.reporting.lines import KEYS, Line, distinct_labels
-from hfcomp.reporting.report import Lines, Section, Table
+from hfcomp.reporting.report import Lines, Report, Section, Table
 
 TITLE = "Published numbers"
+REPRODUCTION = (TITLE, "Data", "Models", "How it was made")
 TOLERANCE = 0.003
 """Largest difference of a faithful reproduction, 0.3 points: rounding, image resizing, mixed precision and ties."""
 CLOSE, OFF, DIFFERS = "close", "off", "differs"
@@ -85,9 +86,7 @@ class PublishedComparison:
 def matched_models(models: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """The models of results that have published numbers, and which published model each is.
 
-    Args:
-        models: name to facts, whose `path` is a Hub id or a folder. A Hub id decides; else the name that the user
-            gave, as in `NegCLIP=runs/negclip`.
+    A Hub id decides, which is the `path` of a model's facts; else the name that the user gave.
     """
     found = {name: published_model(facts.get("path"), name) for name, facts in models.items()}
     return {name: known for name, known in found.items() if known is not None}
@@ -96,12 +95,7 @@ def matched_models(models: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 def compare_with_published(
     lines: Sequence[Line], models: Mapping[str, Mapping[str, Any]]
 ) -> list[PublishedComparison]:
-    """Every published number of a model and line of the results, model by model in the order of lines.
-
-    Args:
-        lines: of `hfcomp.statistics.summarize`.
-        models: as in `matched_models`.
-    """
+    """Every published number of a model and line of the results, model by model in the order of lines."""
     found = []
     for name, known in matched_models(models).items():
         of_line: dict[tuple[str, ...], list[PublishedScore]] = {}
@@ -118,12 +112,7 @@ def compare_with_published(
 
 
 def published_section(lines: Sequence[Line], models: Mapping[str, Mapping[str, Any]]) -> Section:
-    """How many numbers agree, the tables of each model, the sources by number, and what has no published numbers.
-
-    Args:
-        lines: as in `compare_with_published`.
-        models: likewise, without blind scorers.
-    """
+    """How many numbers agree, the tables of each model, the sources by number, and what has no published numbers."""
     comparisons = compare_with_published(lines, models)
     places = list(dict.fromkeys(one.published.place for one in comparisons))
     counts, tables = [], []
@@ -135,6 +124,13 @@ def published_section(lines: Sequence[Line], models: Mapping[str, Mapping[str, A
             tables += [_table(name, part, places) for part in _parts(own)]
     remarks = [*_sources(comparisons, places), *_unmatched(comparisons, lines, models)]
     return Section(TITLE, [Lines(counts), *tables, Lines(remarks)])
+
+
+def reproduction_report(report: Report) -> Report:
+    """Of the report of an evaluation the published numbers, what was read, and how it was made."""
+    sections = [section for section in report.sections if section.title in REPRODUCTION]
+    legend = [line for line in report.legend if line == READING]  # none where nothing is compared
+    return replace(report, title="Reproduced numbers", sections=sections, legend=legend)
 
 
 def _counts(own: Sequence[PublishedComparison]) -> str:

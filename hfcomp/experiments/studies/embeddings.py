@@ -15,7 +15,7 @@ from hfcomp import __version__
 from hfcomp.analysis.embedding_distances import BASE_STEP, HeldOutRows, Tables, distances, select_rows
 from hfcomp.data.columns import require_columns
 from hfcomp.data.loading import load_training_set
-from hfcomp.data.several_captions import longest_caption
+from hfcomp.data.pair_table import choose_captions
 from hfcomp.distributed import first_process_first
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.experiments.arm import Arm, Checkpoints, Scoring
@@ -73,7 +73,7 @@ def _own_rows(recipe: Recipe, log: Log) -> Dataset:
     part = {"split": config.evaluation_split, "config": config.dataset_config}
     rows = load_training_set(source, **part, column_names=recipe.column_names)
     require_columns(rows, ("image", "caption", "negative_captions"), needed_by=f"embeddings, of {source},")
-    return longest_caption(rows, log)
+    return choose_captions(rows, "longest", log)
 
 
 def follow(arm: Arm, plan: EmbeddingPlan, rows: HeldOutRows, session: Session) -> Arm:

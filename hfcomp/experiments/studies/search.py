@@ -24,7 +24,7 @@ from hfcomp.experiments.studies.plans import Range
 from hfcomp.experiments.studies.search_report import SearchResults, Trial, publish_search, read_trials, trial_line
 from hfcomp.experiments.study import Study
 from hfcomp.statistics.measures import search_measure
-from hfcomp.statistics.score import Score, score
+from hfcomp.statistics.run import Score, score
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.stages import HISTORY_FILE, SUMMARY_FILE
 

@@ -21,7 +21,7 @@ from hfcomp.experiments.studies.plans import SearchPlan
 from hfcomp.reporting.report import Lines, Report, Section, Table
 from hfcomp.reporting.saving import publish
 from hfcomp.reporting.tables import made_table
-from hfcomp.statistics.score import Score
+from hfcomp.statistics.run import Score
 from hfcomp.writing import write_csv, write_text
 
 SCHEMA_VERSION = 1

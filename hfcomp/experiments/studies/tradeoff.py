@@ -96,7 +96,7 @@ def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: dict[str
 
 
 def _scoring(tradeoff: Tradeoff, concept: str, evaluate: dict[str, Evaluator], *, brief: bool) -> Scoring:
-    scored = evaluate[concept].of_titles(_main(tradeoff)) if brief else evaluate[concept]
+    scored = evaluate[concept].select_benchmarks(_main(tradeoff)) if brief else evaluate[concept]
     return evaluation_scoring(tradeoff.recipe, scored, concept=concept)
 
 

@@ -31,9 +31,9 @@ from hfcomp.data.built_sets import (
     step_folder,
 )
 from hfcomp.data.features import NEGATIVE_FEATURES
-from hfcomp.data.licenses import LICENSE
 from hfcomp.data.loading import load_training_set
-from hfcomp.data.negatives.columns import RATED_WORDS
+from hfcomp.data.negatives import RATED_WORDS
+from hfcomp.data.publishing import LICENSE
 from hfcomp.generation.chains import joined
 from hfcomp.generation.concretebatch.negative_captions import caption_stage
 from hfcomp.generation.concretebatch.options import CONFIGS, ConcreteBatchOptions

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from hfcomp.checksums import file_hash
-from hfcomp.data.negatives.columns import RATED_WORDS
+from hfcomp.data.negatives import RATED_WORDS
 from hfcomp.generation.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, Stage, this_run
 from hfcomp.generation.sources import model_facts
 from hfcomp.generation.text_negatives import DROPPED, FLAGGED, MADE

@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image
 
 from hfcomp.data.images import decode_image
-from hfcomp.evaluation.encoding.content import image_key
+from hfcomp.evaluation.cells import image_key
 from hfcomp.generation.images.checks import (
     BLANK,
     SAFETY_CHECKER,

@@ -10,8 +10,7 @@ from statistics import median
 import numpy as np
 
 from hfcomp.data.annotations.decisions import Entry
-from hfcomp.data.annotations.people import first_spellings
-from hfcomp.data.annotations.records import ACTIONS, AUTOMATIC, QUALITIES, Action, Quality
+from hfcomp.data.annotations.entries import ACTIONS, AUTOMATIC, QUALITIES, Action, Quality, first_spellings
 from hfcomp.metrics.units import Unit
 from hfcomp.statistics.bootstrap import ImageBootstrap
 from hfcomp.statistics.resampling import Kappa, percentile_interval, resample

@@ -6,8 +6,7 @@ from typing import Any
 
 from PIL import Image
 
-from hfcomp.data.annotations.composition import FEATHER, changed_outside, is_changed
-from hfcomp.data.annotations.masks import Mask, enlarge, read_mask
+from hfcomp.data.annotations.masks import FEATHER, Mask, changed_outside, enlarge, is_changed, read_mask
 from hfcomp.data.images import decode_image
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.generation.shards import BAD_IMAGE

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from hfcomp.data.annotations.decisions import Entry
-from hfcomp.data.annotations.records import AUTOMATIC, QUALITIES, Accepted, State
+from hfcomp.data.annotations.entries import AUTOMATIC, QUALITIES, Accepted, State
 from hfcomp.generation.inpaintcoco.agreement import KAPPA, rating_agreement, standing_decisions
 from hfcomp.metrics.units import PERCENT
 from hfcomp.reporting.format import with_interval

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from hfcomp.data.annotations.entries import Quality
 from hfcomp.data.annotations.project import DATABASE
-from hfcomp.data.annotations.records import Quality
 from hfcomp.generation.options import BuildOptions
 
 _OF_DATA_SETS = ("config", "columns")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hfcomp.data.annotations.people import first_spellings
-from hfcomp.data.annotations.records import AUTOMATIC
+from hfcomp.data.annotations.entries import AUTOMATIC, first_spellings
 
 
 def pseudonyms(names: Iterable[str | None]) -> dict[str, str]:

@@ -8,13 +8,13 @@ from typing import Any
 
 from datasets import Dataset, Features, Image, List, Value
 
-from hfcomp.data.annotations.composition import FEATHER, LEAST_CHANGE
 from hfcomp.data.annotations.decisions import Decisions
+from hfcomp.data.annotations.entries import QUALITIES, Accepted, Quality
+from hfcomp.data.annotations.masks import FEATHER, LEAST_CHANGE
 from hfcomp.data.annotations.project import DATABASE, project_models
 from hfcomp.data.annotations.project import IMAGES as IMAGE_FOLDER
-from hfcomp.data.annotations.records import QUALITIES, Accepted, Quality
 from hfcomp.data.image_ids import IMAGE_ID
-from hfcomp.data.licenses import LICENSE
+from hfcomp.data.publishing import LICENSE
 from hfcomp.generation.inpaintcoco.checks import (
     CHANGED_OUTSIDE,
     IMAGES,

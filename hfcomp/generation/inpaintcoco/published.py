@@ -7,11 +7,10 @@ from typing import Any
 
 from datasets import Dataset, List, Value
 
-from hfcomp.data.annotations.composition import FEATHER, LEAST_CHANGE
+from hfcomp.data.annotations.masks import FEATHER, LEAST_CHANGE
 from hfcomp.data.columns import require_columns
-from hfcomp.data.licenses import LICENSE
 from hfcomp.data.loading import load_training_set, undecoded
-from hfcomp.data.publishing import without_local_paths
+from hfcomp.data.publishing import LICENSE, without_local_paths
 from hfcomp.generation.inpaintcoco.checks import (
     CHANGED_OUTSIDE,
     FLAG,

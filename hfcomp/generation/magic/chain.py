@@ -39,8 +39,8 @@ from hfcomp.data.built_sets import (
 )
 from hfcomp.data.concepts.level_names import LEVELS
 from hfcomp.data.image_ids import IMAGE_ID
-from hfcomp.data.licenses import LICENSE
 from hfcomp.data.loading import load_training_set
+from hfcomp.data.publishing import LICENSE
 from hfcomp.data.views import View, write_views
 from hfcomp.generation.chains import beside
 from hfcomp.generation.licenses import license_stages

@@ -9,6 +9,7 @@ from datasets import Dataset, Features, List, Value
 from numpy.typing import NDArray
 
 from hfcomp.data.image_ids import IMAGE_ID, image_key, photographs_or_rows
+from hfcomp.data.pair_table import texts_of
 
 CAPTION = "caption"
 _FEATURES = Features({IMAGE_ID: Value("string"), CAPTION: List(Value("string"))})
@@ -49,8 +50,7 @@ def image_rows(source: Dataset) -> ImageRows:
             image = ids.setdefault(names[row], len(texts))
             if image == len(texts):
                 texts.append([])
-            found = [captions] if isinstance(captions, str) else captions or []
-            found = [text for text in found if text and text.strip()]
+            found = texts_of(captions)
             texts[image] += found
             image_of.append(image)
             number_of.append(len(found))

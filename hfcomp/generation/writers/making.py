@@ -28,11 +28,6 @@ Answer = TypeVar("Answer")
 
 RISE = 0.2
 """By which each further attempt at the same caption is warmer. Our choice: at 0 it would else repeat itself."""
-SETTINGS = (
-    *("writer", "base_url", "llm", "temperature", "concurrency", "retries", "llm_timeout", "thinking"),
-    *("plain_answers", "request_options", "answer_cache", "llm_batch_size"),
-)
-"""Of `WriterOptions`, those that `make_asker` takes."""
 
 
 @dataclass(frozen=True)

@@ -30,3 +30,12 @@ def module_path(name: str) -> Path:
     if name not in MODULES:
         raise ValueError(f"{name!r} is not a metric of hfcomp: expected one of {', '.join(MODULES)}.")
     return Path(__file__).resolve().parent / name
+
+
+def module_card(name: str) -> str:
+    """The text of a metric's card, without its front matter.
+
+    Args:
+        name: One of `MODULES`.
+    """
+    return (module_path(name) / "README.md").read_text(encoding="utf-8").split("---\n", 2)[2]

@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hfcomp.metrics.modules import module_card
+
 
 def page(module: Path, example: Mapping[str, Any]) -> Any:
     """A Gradio interface to a metric; `launch()` serves it.
 
     Args:
-        module: file of the metric, next to its `README.md`.
+        module: Script of the metric, named like it.
         example: columns and options of a first computation, by name: there is a box for each.
     """
     import evaluate
@@ -35,11 +37,10 @@ def page(module: Path, example: Mapping[str, Any]) -> Any:
         except (TypeError, ValueError) as error:
             raise gradio.Error(str(error)) from error
 
-    card = module.with_name("README.md").read_text(encoding="utf-8").split("---\n", 2)[2]
     return gradio.Interface(
         fn=compute,
         inputs=[gradio.Textbox(label=f"{name} (JSON)", value=json.dumps(value)) for name, value in example.items()],
         outputs=gradio.JSON(label="result"),
         title=module.stem.replace("_", " "),
-        article=card,
+        article=module_card(module.stem),
     )

@@ -17,8 +17,7 @@ from huggingface_hub.constants import EVAL_RESULTS_FOLDER
 from hfcomp.data.publishing import fenced
 from hfcomp.reading import read_yaml, shipped_folder
 from hfcomp.reporting.cards.metadata import SCORED_WITH
-from hfcomp.reporting.cards.methods import Method, known_method
-from hfcomp.reporting.cards.values import MEANINGS
+from hfcomp.reporting.cards.methods import MEANINGS, Method, known_method
 from hfcomp.reporting.report import Section, Table
 from hfcomp.reporting.saving import escaped, markdown_table, section_blocks
 from hfcomp.writing import write_text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData
@@ -108,14 +108,11 @@ def eval_files(
 
 def _hub_data(benchmarks: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, str | None]]:
     """Id and commit of the data of benchmarks that were read from the Hub, by their title."""
-    return dict(_read_from_hub(benchmarks))
-
-
-def _read_from_hub(benchmarks: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, tuple[str, str | None]]]:
-    for facts in benchmarks.values():
-        data = facts.get("data") or {}
-        if data.get("commit") and is_on_hub(data["place"]):
-            yield facts["title"], (data["place"], data["commit"])
+    return {
+        facts["title"]: (data["place"], data["commit"])
+        for facts in benchmarks.values()
+        if (data := facts.get("data") or {}).get("commit") and is_on_hub(data["place"])
+    }
 
 
 def _eval_result(line: Line, own: str | None, data: tuple[str, str | None] | None) -> EvalResult:

@@ -1,17 +1,39 @@
-"""What a card says of a method: its idea and the papers to cite, from `methods.yaml`."""
+"""What a card says of a training: the method's idea and papers, from `methods.yaml`, and whose each value is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import yaml
+
+from hfcomp.data.publishing import without_local_paths
 from hfcomp.reading import read_yaml
+from hfcomp.reporting.report import Table
 from hfcomp.schemas import Strict, parse
 
 COMMON_BASE = "CompositionalTrainer"
 FILE = Path(__file__).with_name("methods.yaml")
+SET, DEFAULT, UNSTATED = "set", "default", "not stated"
+ON_COMMAND_LINE = f"{SET}, on the command line"
+WHOSE = {"paper": "paper's", "code": "code's", "ours": "ours", SET: "user's", DEFAULT: DEFAULT}
+MEANINGS = (
+    "paper's: as the paper has it; code's: as its authors' code has it; ours: our choice, where neither says; "
+    "user's: set by whoever trained this model; default: left as hfcomp has it."
+)
+PLUMBING = frozenset(
+    (
+        *("method", "objective", "output_dir", "logging_steps", "dataloader_num_workers", "pixel_cache"),
+        *("save_strategy", "save_steps", "save_total_limit"),
+    )
+)
+"""Fields that say what a run is called, logs and keeps: nothing that it learns from."""
+_SOURCE = re.compile(rf"^({'|'.join(WHOSE)})(?:'s)?\b[,:;]?\s*(.*)$", re.DOTALL)
+_LONGEST = 120
 
 
 class Paper(Strict):
@@ -93,3 +115,61 @@ def _known() -> _File:
 def _method(name: str, entry: _Entry) -> Method:
     papers = _known().papers
     return Method(name, entry.idea, tuple(papers[key] for key in entry.papers))
+
+
+def values_table(
+    values: Mapping[str, Any],
+    *,
+    sources: Mapping[str, str],
+    defaults: Mapping[str, Any] | None = None,
+    default_sources: Mapping[str, str] | None = None,
+) -> Table:
+    """A row for each value: name, value, whose it is, and what is said of it.
+
+    Args:
+        values: what the recipe and the command line set.
+        sources: by field what its comment in the recipe says, `paper, section 3`, or `ON_COMMAND_LINE`.
+        defaults: fields that nobody set.
+        default_sources: by such a field where its default is from.
+    """
+    notes, kept = default_sources or {}, dict(defaults or {})
+    if (values.get("max_steps") or 0) > 0:
+        kept.pop("num_train_epochs", None)  # steps decide
+    stated = {name: f"{DEFAULT}, {notes.get(name, '')}" for name in kept} | dict(sources)
+    rows = [
+        [name, *_cells(value, stated.get(name, ""))]
+        for name, value in sorted({**kept, **values}.items())
+        if name not in PLUMBING and not is_secret(name)
+    ]
+    header = ["name", "value", "whose", "note"]
+    if not any(row[-1] for row in rows):
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    return Table("", header, rows, labels=len(header))
+
+
+def whose(source: str) -> tuple[str, str]:
+    """Whose a value is, and the rest of what its source says."""
+    found = _SOURCE.match(source)
+    return (WHOSE[found[1]], found[2]) if found else (UNSTATED, source)
+
+
+def is_secret(name: str) -> bool:
+    """Whether a field may hold a token, which no card has."""
+    return "token" in name
+
+
+def without_secrets(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values that others may read: without tokens, and with the last part alone of places on this machine."""
+    return without_local_paths({name: value for name, value in values.items() if not is_secret(name)})
+
+
+def _cells(value: Any, source: str) -> Iterator[str]:
+    yield spelled(value)
+    yield from whose(source)
+
+
+def spelled(value: Any) -> str:
+    """A value as YAML has it, in one line."""
+    text = yaml.safe_dump(without_local_paths(value), default_flow_style=True, width=10_000, allow_unicode=True)
+    text = text.removesuffix("...\n").strip()
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -23,8 +23,7 @@ from hfcomp.reporting.cards.card import (
     write_card,
 )
 from hfcomp.reporting.cards.metadata import card_metadata, eval_files, eval_results
-from hfcomp.reporting.cards.methods import find_method
-from hfcomp.reporting.cards.values import values_table, without_secrets
+from hfcomp.reporting.cards.methods import find_method, values_table, without_secrets
 from hfcomp.reporting.lines import Line, as_last, general_of, models_of, of_aspect, standing
 from hfcomp.reporting.report import Lines, Section, Table
 from hfcomp.run_folders import (

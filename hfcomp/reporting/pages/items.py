@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hfcomp.parsing.word_changes import word_changes
-from hfcomp.reporting.pages.page import FOLDER, fill
-from hfcomp.reporting.pages.thumbnails import Cell, Thumbnail, Thumbnails
+from hfcomp.reporting.pages.page import FOLDER, Cell, Thumbnail, Thumbnails, fill
 
 CAPTION, NEGATIVE, POSITIVE = "caption", "not", "also true"
 """What a text of an item is: a true one, a false one, and a further true one."""

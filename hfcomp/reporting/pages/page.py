@@ -1,32 +1,75 @@
-"""The frame of a page: one file with its own style, script and data, which loads nothing and sends nothing.
+"""A page: one file with its own style, script, pictures and data, which loads nothing and sends nothing.
 
-Texts of data sets and models get into a page through templates, which escape every value that is not `Markup`, or as
-JSON that the page's script puts in as text. The page's policy allows its own style and
-script, by their hashes, and images in the page, and nothing else.
+Texts of data sets and models get into a page through templates, which escape every value that is not `Markup` as
+`text_html` does, or as JSON that the page's script puts in as text. The page's policy allows its own style and script,
+by their hashes, and images in the page, and nothing else.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
+from PIL import Image, ImageChops, ImageFilter
 
+from hfcomp.parsing.word_changes import word_changes
 from hfcomp.reporting.format import visible
-from hfcomp.reporting.pages.markup import difference_html, table_html, text_html
+from hfcomp.reporting.report import Table
 
 FOLDER = Path(__file__).parent
 STYLE = FOLDER / "page.css"
 """What pages have in common."""
 LIST_STYLE, LIST_SCRIPT = FOLDER / "list.css", FOLDER / "list.js"
 """A list of items that is filtered, sorted, and drawn as one scrolls: pictures, texts and scores of each."""
+_TAGS = {"removed": "del", "added": "ins"}
+QUALITY = 75
+"""Of JPEG."""
+TINT = (255, 64, 32)
+TINT_ALPHA = 38
+"""Of a mask's area, 0 to 255: faint, since an edit may be a change of colour."""
+
+
+def text_html(text: str) -> str:
+    """A text as HTML: escaped, its control characters written out, and of a direction of its own.
+
+    A text of another direction, or one that turns it, so turns no word around it. ASCII needs no element for that.
+    """
+    shown = escape(visible(text))
+    return shown if text.isascii() else f"<bdi>{shown}</bdi>"
+
+
+def table_html(table: Table, *, kind: str = "") -> str:
+    """A table of a report, of the class `kind`; its cells have the class `name` or `number`."""
+
+    def row(cells: Iterable[str], kind: str) -> str:
+        shown = (
+            f'<{kind} class="{"name" if index < table.labels else "number"}">{text_html(str(cell))}</{kind}>'
+            for index, cell in enumerate(cells)
+        )
+        return f"<tr>{''.join(shown)}</tr>"
+
+    title = f"<caption>{text_html(table.title)}</caption>" if table.title else ""
+    body = "".join(row(cells, "td") for cells in table.rows)
+    own = f' class="{escape(kind)}"' if kind else ""
+    return f"<table{own}>{title}<thead>{row(table.header, 'th')}</thead><tbody>{body}</tbody></table>"
+
+
+def difference_html(before: str, after: str) -> str:
+    """The second text with its new words marked, and the words that are gone struck through."""
+    parts = []
+    for kind, text in word_changes(before, after):
+        tag = _TAGS.get(kind)
+        parts.append(f"<{tag}>{text_html(text)}</{tag}>" if tag else text_html(text))
+    return " ".join(parts)
 
 
 def render_page(
@@ -102,3 +145,84 @@ def _visible(value: Any) -> Any:
 
 def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+class Thumbnail(NamedTuple):
+    """A picture of a page.
+
+    Attributes:
+        uri: with its bytes inside.
+        width: in pixels.
+        height: likewise.
+    """
+
+    uri: str
+    width: int
+    height: int
+
+
+Cell = Thumbnail | str | None
+"""A picture, or why there is none, or None where an item has no image."""
+
+
+class Thumbnails:
+    """The distinct pictures of a page, each once.
+
+    Args:
+        distinct: receives them.
+    """
+
+    def __init__(self, distinct: list[Thumbnail]) -> None:
+        self.distinct = distinct
+        self._numbers: dict[str, int] = {}
+
+    def number(self, cell: Cell) -> int | str | None:
+        """The number of a picture among the distinct ones; what is none stays as it is."""
+        if not isinstance(cell, Thumbnail):
+            return cell
+        if cell.uri not in self._numbers:
+            self._numbers[cell.uri] = len(self.distinct)
+            self.distinct.append(cell)
+        return self._numbers[cell.uri]
+
+
+def thumbnail(image: Image.Image, side: int) -> Thumbnail:
+    """A picture whose longer side has at most `side` pixels; a smaller image keeps its size.
+
+    It is a JPEG, or a PNG where the image kept its size and that is shorter, as of a drawing.
+
+    Args:
+        image: RGB; it is not changed.
+        side: in pixels.
+    """
+    small = image.copy()
+    small.thumbnail((side, side), Image.Resampling.LANCZOS)
+    kinds = ("JPEG", "PNG") if small.size == image.size else ("JPEG",)
+    content, kind = min(((_encoded(small, kind), kind) for kind in kinds), key=lambda one: len(one[0]))
+    return _with_uri(content, kind, small)
+
+
+def mask_overlay(mask: Image.Image, size: tuple[int, int]) -> Thumbnail:
+    """A picture to lay over another: tinted where the mask is lighter than middle grey, with a line around it.
+
+    Args:
+        mask: of any mode and size.
+        size: width and height of the picture below it, in pixels.
+    """
+    area = mask.convert("L").resize(size, Image.Resampling.NEAREST).point(lambda value: 255 * (value > 127))
+    outline = ImageChops.subtract(area.filter(ImageFilter.MaxFilter(3)), area)
+    alpha = ImageChops.add(area.point(lambda value: TINT_ALPHA * (value > 0)), outline)
+    picture = Image.new("RGBA", size, (*TINT, 0))
+    picture.putalpha(alpha)
+    few = picture.quantize(4)
+    return _with_uri(_encoded(few, "PNG"), "PNG", few)
+
+
+def _encoded(image: Image.Image, kind: str) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, kind, quality=QUALITY, optimize=True)
+    return stream.getvalue()
+
+
+def _with_uri(content: bytes, kind: str, image: Image.Image) -> Thumbnail:
+    return Thumbnail(f"data:image/{kind.lower()};base64,{base64.b64encode(content).decode()}", *image.size)

@@ -8,8 +8,7 @@ from html import escape
 
 from hfcomp.reporting.figures import Figure
 from hfcomp.reporting.pages.items import ItemBrowser, items_html
-from hfcomp.reporting.pages.markup import table_html, text_html
-from hfcomp.reporting.pages.page import FOLDER, LIST_SCRIPT, LIST_STYLE, render_page
+from hfcomp.reporting.pages.page import FOLDER, LIST_SCRIPT, LIST_STYLE, render_page, table_html, text_html
 from hfcomp.reporting.report import Part, Picture, Report, Section, Table
 
 ITEMS = "items"

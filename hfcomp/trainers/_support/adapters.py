@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 
 from hfcomp.modeling.adapters import KINDS, add_adapter, lora_config
 from hfcomp.modeling.checkpoints import is_peft
-
-if TYPE_CHECKING:
-    from hfcomp.trainers.config import CompositionalConfig
 
 # Features that come out of each tower.
 FEATURES = {
@@ -22,8 +19,11 @@ FEATURES = {
 DEFAULTS = {"lora_rank": 16, "lora_alpha": None, "lora_dropout": 0.0, "lora_targets": None}
 
 
-def check_adapter_fields(args: CompositionalConfig) -> None:
+def check_adapter_fields(args: Any) -> None:
     """Refuses values of a config's fields for adapters.
+
+    Args:
+        args: a config of hfcomp.
 
     Raises:
         ValueError: for an unknown kind, values out of range, and fields that have no effect.
@@ -41,9 +41,7 @@ def check_adapter_fields(args: CompositionalConfig) -> None:
         raise ValueError(f"lora_dropout={args.lora_dropout}: expected at least 0 and below 1.")
 
 
-def with_adapter(
-    backbone: nn.Module, args: CompositionalConfig, peft_config: Any, required_features: Collection[str]
-) -> nn.Module:
+def with_adapter(backbone: nn.Module, args: Any, peft_config: Any, required_features: Collection[str]) -> nn.Module:
     """The model with the adapter of `args.peft` or `peft_config`; as it is where neither is set.
 
     Raises:

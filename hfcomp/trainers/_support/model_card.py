@@ -12,8 +12,7 @@ from hfcomp.data.loading import read_from_hub
 from hfcomp.data.publishing import is_on_hub, without_local_paths
 from hfcomp.reporting.cards.card import BASE_PLACE, PLACE, TERMS, Card, evaluate_command
 from hfcomp.reporting.cards.metadata import card_metadata
-from hfcomp.reporting.cards.methods import class_names, find_method
-from hfcomp.reporting.cards.values import SET, is_secret, values_table
+from hfcomp.reporting.cards.methods import SET, class_names, find_method, is_secret, values_table
 from hfcomp.reporting.report import Section, Table
 from hfcomp.statistics.results import versions
 from hfcomp.trainers.config import default_sources, field_default, objective_fields

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from transformers.utils.notebook import NotebookProgressCallback
 
-from hfcomp.trainers.progress import SHOWN
-
 LOSS, NOT_LOGGED = "Training Loss", "No log"
-COLUMNS = {**SHOWN, "loss": LOSS}
 
 
 class NotebookProgress(NotebookProgressCallback):
     """Shows the objective's metrics, and values of benchmarks that are scored between evaluations.
 
     transformers' own shows the loss alone where the trainer does not evaluate.
+
+    Args:
+        labels: Headings of the objective's metrics, by their key in the log.
     """
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        super().__init__()
+        self._labels = {**labels, "loss": LOSS}
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         """Writes a line, or adds to that of the same step."""
         tracker, logs = self.training_tracker, logs or {}
-        values = {label: logs[key] for key, label in COLUMNS.items() if key in logs}
+        values = {label: logs[key] for key, label in self._labels.items() if key in logs}
         values |= {
             key.removeprefix("eval_").replace("_", " "): value
             for key, value in logs.items()

@@ -9,9 +9,8 @@ from torch.utils.data import RandomSampler, Sampler, SequentialSampler
 from transformers.trainer_utils import has_length
 from transformers.utils import logging
 
-from hfcomp.data.draws.epochs import EpochOrder
-from hfcomp.data.draws.lengths import LengthGroupedOrder, text_lengths
-from hfcomp.data.draws.no_duplicates import NoDuplicatesOrder, RowKeys
+from hfcomp.data.epoch_draws import EpochOrder
+from hfcomp.data.epoch_order import LengthGroupedOrder, NoDuplicatesOrder, RowKeys, text_lengths
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.trainers.config import CompositionalConfig

@@ -9,11 +9,11 @@ from datasets import Dataset, IterableDataset
 from torch.utils.data import Sampler
 
 from hfcomp.data.columns import LEFT_OUT
-from hfcomp.data.draws.captions import DrawnCaptions, has_lists
-from hfcomp.data.draws.crops import DrawnCrops
+from hfcomp.data.epoch_draws import DrawnCaptions, DrawnCrops
 from hfcomp.data.formats.image_files import Folders, with_image_files
 from hfcomp.data.image_ids import IMAGE_ID, photographs
 from hfcomp.data.loading import TrainingRows
+from hfcomp.data.pair_table import has_lists
 from hfcomp.data.replay import (
     STREAMED,
     ReplayDraws,

@@ -7,11 +7,11 @@ from typing import Any
 from datasets import Dataset
 from transformers.utils import logging
 
-from hfcomp.data.draws.crops import CROP_BOX
+from hfcomp.data.epoch_draws import CROP_BOX
 from hfcomp.data.image_ids import IMAGE_ID, shared_rows
 from hfcomp.data.loading import TrainingRows, number_of_entries
+from hfcomp.data.row_values import rows_with_equal_texts
 from hfcomp.data.streaming import StreamedRows
-from hfcomp.data.text_ids import rows_with_equal_texts
 from hfcomp.fields import columns_of
 
 logger = logging.get_logger(__name__)
@@ -183,7 +183,7 @@ def check_text_ids(inputs: dict[str, Any], required: tuple[str, ...]) -> None:
     missing = "text_id" if "text_id" not in inputs else "negative_text_id"
     how = {
         "text_id": "hfcomp.data.row_values.row_fields(rows, names)",
-        "negative_text_id": "hfcomp.data.text_ids.text_key of each negative, a long tensor [B, K],",
+        "negative_text_id": "hfcomp.data.row_values.text_key of each negative, a long tensor [B, K],",
     }[missing]
     raise ValueError(
         f"the collator returned no {missing!r}: equal texts of a batch would be negatives of each other. Add {how} to "

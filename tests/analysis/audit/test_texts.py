@@ -24,7 +24,7 @@ from hfcomp.analysis.audit.texts import (
     same_words,
 )
 from hfcomp.analysis.pairs.similarity import word_edit_distance
-from hfcomp.evaluation.blind.bigrams import CountedCaptions, words_of_text
+from hfcomp.evaluation.blind.rules import CountedCaptions, words_of_text
 from tests.analysis.audit import sets
 
 

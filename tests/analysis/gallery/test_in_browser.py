@@ -16,7 +16,7 @@ from hfcomp.analysis.gallery.page import Pictures, gallery_page
 from hfcomp.analysis.gallery.rows import ShownRows, row_record
 from hfcomp.analysis.gallery.scores import ModelScores
 from hfcomp.data.loading import load_training_set
-from hfcomp.reporting.pages.thumbnails import Thumbnail
+from hfcomp.reporting.pages.page import Thumbnail
 from tests import tiny
 from tests.analysis.gallery.pages import HOSTILE, dataset, encoded, held, page, saved
 from tests.chromium import chromium, overflow, watched

@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from hfcomp.annotation.studio import Studio
+from hfcomp.data.annotations.entries import Item
 from hfcomp.data.annotations.project import Project
-from hfcomp.data.annotations.records import Item
 from hfcomp.generation.images.editor import Edit
 
 COLORS = {"red": (220, 40, 40), "blue": (40, 80, 220), "green": (40, 170, 70), "yellow": (240, 210, 40)}

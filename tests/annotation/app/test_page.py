@@ -12,8 +12,7 @@ from hfcomp.annotation.app.server import serving
 from hfcomp.annotation.models import Inpainter, Segmenter
 from hfcomp.annotation.people_file import SharedPassword
 from hfcomp.annotation.studio import Studio
-from hfcomp.data.annotations.composition import changed_outside
-from hfcomp.data.annotations.masks import read_mask
+from hfcomp.data.annotations.masks import changed_outside, read_mask
 from tests.annotation import models
 from tests.annotation.app import stand_ins
 from tests.annotation.app.browser import Visit

@@ -14,7 +14,7 @@ from hfcomp.annotation.app.server import bind, check_access, check_port
 from hfcomp.annotation.app.sessions import Session, acting_person
 from hfcomp.annotation.app.uploads import strokes
 from hfcomp.annotation.people_file import SharedPassword
-from hfcomp.data.annotations.records import Item
+from hfcomp.data.annotations.entries import Item
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])

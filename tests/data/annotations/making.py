@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hfcomp.data.annotations.records import Edit, Item
+from hfcomp.data.annotations.entries import Edit, Item
 
 
 def item(number: int = 0, *, concept: str = "color") -> Item:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hfcomp.data.annotations.composition import change, changed_outside, compose, is_changed
-from hfcomp.data.annotations.masks import enlarge
+from hfcomp.data.annotations.masks import change, changed_outside, compose, enlarge, is_changed
 
 
 def noise(rng: np.random.Generator, height: int, width: int) -> Image.Image:

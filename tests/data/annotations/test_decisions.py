@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from hfcomp.data.annotations.decisions import Decisions
+from hfcomp.data.annotations.entries import AUTOMATIC, STATES
 from hfcomp.data.annotations.leases import RESERVED_SECONDS
-from hfcomp.data.annotations.records import AUTOMATIC, STATES
 from tests.data.annotations.making import Clock, edit, item, items
 
 

@@ -7,10 +7,16 @@ from contextlib import closing
 import pytest
 
 from hfcomp.data.annotations import decisions
+from hfcomp.data.annotations.chain import Rows
 from hfcomp.data.annotations.decisions import Decisions
-from hfcomp.data.annotations.people import decider, first_spellings, is_same_person, person_key, person_name
-from hfcomp.data.annotations.records import AUTOMATIC
-from hfcomp.data.annotations.rows import Rows
+from hfcomp.data.annotations.entries import (
+    AUTOMATIC,
+    decider,
+    first_spellings,
+    is_same_person,
+    person_key,
+    person_name,
+)
 from tests.data.annotations.making import edit, items
 
 CYRILLIC_A = "\N{CYRILLIC SMALL LETTER A}"
@@ -78,7 +84,7 @@ def test_other_names_are_other_people(other):
     assert not is_same_person("Anna", other)
 
 
-@pytest.mark.follows("hfcomp/data/annotations/people.py", "Write the word in one alphabet.")
+@pytest.mark.follows("hfcomp/data/annotations/entries.py", "Write the word in one alphabet.")
 @pytest.mark.parametrize("name", [f"{CYRILLIC_A}nna", f"Lee {CYRILLIC_A}nna", "Ann\N{GREEK SMALL LETTER ALPHA}"])
 def test_a_word_of_two_alphabets_is_refused(name):
     with pytest.raises(ValueError, match=r"has letters of Latin and \w+, some of which look alike"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hfcomp.data.concepts.random_spans import random_spans
+from hfcomp.data.concepts.spans import random_spans
 
 CAPTION = "a red cube,  on the blue ball"
 PHRASES = ["a red cube", "ball", "the very big blue ball of a dog"]

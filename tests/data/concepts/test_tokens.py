@@ -8,9 +8,9 @@ import pytest
 import torch
 from datasets import Dataset, Features
 
-from hfcomp.data.concepts.tokens import Concept, tokens_of, with_spans, word_places
+from hfcomp.data.concepts.spans import Concept, tokens_of, with_spans, word_places
 from hfcomp.data.features import CONCEPT_FEATURES
-from hfcomp.data.text_ids import text_key
+from hfcomp.data.row_values import text_key
 from tests.data.test_collators import collator_for, row, tokenizer_of
 
 FOLDERS = ("clip", "metaclip2", "siglip", "siglip2")

@@ -159,7 +159,7 @@ def test_one_name_in_two_cases_is_named(tmp_path):
     check(load_training_set(str(tmp_path / "set.tar"), column_names=NAMES), 1)
 
 
-@pytest.mark.follows("hfcomp/data/formats/archive_builders.py", "Correct it and pack the archive again.")
+@pytest.mark.follows("hfcomp/data/formats/own_builders.py", "Correct it and pack the archive again.")
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -190,7 +190,7 @@ def test_a_damaged_header_ends_no_archive_early(tmp_path):
         load_source(str(tmp_path / "set.tar"))
 
 
-@pytest.mark.follows("hfcomp/data/formats/archive_builders.py", "has no samples: expected members such as 000.jpg")
+@pytest.mark.follows("hfcomp/data/formats/own_builders.py", "has no samples: expected members such as 000.jpg")
 def test_an_archive_without_samples_is_named(tmp_path):
     write_tar(tmp_path / "set.tar", {"README": b"x"})
     with pytest.raises(ValueError, match=r"set.tar has no samples: expected members such as 000.jpg"):
@@ -207,9 +207,7 @@ def test_a_stream_has_the_same_rows(name, tmp_path):
     assert all(row["image"]["bytes"] for row in rows)
 
 
-@pytest.mark.follows(
-    "hfcomp/data/formats/archive_builders.py", "Load the archive without streaming, which keeps both."
-)
+@pytest.mark.follows("hfcomp/data/formats/own_builders.py", "Load the archive without streaming, which keeps both.")
 def test_a_stream_says_what_it_leaves_out(tmp_path, caplog):
     write_tar(tmp_path / "set/0.tar", members(300) | {"299.cls": b"1", "299.text": b"other"})
     rows = load_training_stream(str(tmp_path / "set"))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.data.licenses import COCO_LICENSES, allows_adaptation
 from hfcomp.data.loading import load_training_set, load_training_stream
-from hfcomp.data.overlap.image_names import photograph_name
+from hfcomp.data.overlap.image_columns import photograph_name
+from hfcomp.data.publishing import COCO_LICENSES, allows_adaptation
 from tests.generation.builds import png
 
 LICENSES = [

@@ -10,7 +10,7 @@ from PIL import Image
 
 from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.overlap import ScoredImages, find_overlap, without_known_images, without_overlap
-from hfcomp.data.overlap.image_names import photograph_name
+from hfcomp.data.overlap.image_columns import photograph_name
 from hfcomp.sandbox import choice_set, levels_set, training_set
 from tests.data.photographs import encoded, resized, texture
 

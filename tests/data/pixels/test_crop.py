@@ -11,7 +11,7 @@ from PIL import Image
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from hfcomp.data.pixels import PixelBatch
-from hfcomp.data.pixels.crop import crop_and_scale
+from hfcomp.data.pixels.transform import crop_and_scale
 
 SIZE = (20, 28)
 # of 20 x 28 pixels: two whole ones, between pixels, at each border, and a whole image

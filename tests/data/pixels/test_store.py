@@ -17,9 +17,7 @@ from transformers import CLIPImageProcessorPil
 
 from hfcomp.checksums import with_checksum
 from hfcomp.data.pixels import PixelTransform
-from hfcomp.data.pixels.keys import ImageKeys
-from hfcomp.data.pixels.reading import ImageReader
-from hfcomp.data.pixels.store import KEY, PixelStore
+from hfcomp.data.pixels.store import KEY, ImageKeys, ImageReader, PixelStore
 from hfcomp.data.pixels.store_writer import StoreWriter
 
 SIZE = 12

@@ -12,7 +12,7 @@ import datasets
 import numpy as np
 
 from hfcomp.evaluation import hub
-from hfcomp.evaluation.encoding.cells import Fitted
+from hfcomp.evaluation.cells import Fitted
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.engine import Report, run_benchmark, validate
 from hfcomp.evaluation.sources import load_items

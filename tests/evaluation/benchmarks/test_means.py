@@ -11,8 +11,8 @@ import pytest
 
 import hfcomp
 from hfcomp.evaluation.benchmarks import benchmarks
-from hfcomp.evaluation.benchmarks.classification.vtab import VTAB
-from hfcomp.evaluation.benchmarks.composition.sugarcrepe_pp import SUBSETS
+from hfcomp.evaluation.benchmarks.classification.linear_probes import VTAB
+from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUBSETS_PP
 from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.experiments.program import run
@@ -20,8 +20,8 @@ from hfcomp.experiments.recipes import read_recipe
 from hfcomp.statistics.summary import summarize
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
-from tests.evaluation.benchmarks.classification.test_coco_labels import raw_folder
-from tests.evaluation.benchmarks.composition.test_winoground import raw
+from tests.evaluation.benchmarks.classification.test_linear_probes import raw_folder
+from tests.evaluation.benchmarks.composition.test_image_pairs import raw
 from tests.evaluation.benchmarks.retrieval.test_retrieval import FLICKR30K, karpathy
 from tests.evaluation.webdatasets import encoded, write_set
 
@@ -107,7 +107,7 @@ def of_sugarcrepe_pp(folder: Path) -> None:
     """Items about the photographs of the small SugarCrepe, more in each subset than in the last."""
     (folder / "sugarcrepe_pp").mkdir()
     captions, keys = tiny.captions(), ("caption", "caption2", "negative_caption")
-    for place, subset in enumerate(SUBSETS):
+    for place, subset in enumerate(SUBSETS_PP):
         found = []
         for row in range(3 + 4 * place):
             texts = [captions[(37 * row + place + shift) % len(captions)] for shift in (0, 7, 11)]

@@ -15,7 +15,7 @@ from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.encoding.embed import Embedder, Indexed
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.evaluator import Loaded
-from hfcomp.evaluation.protocols.pair_retrieval import same_image_or_caption
+from hfcomp.evaluation.protocols.retrieval import same_image_or_caption
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import BenchmarkData
 from tests import tiny

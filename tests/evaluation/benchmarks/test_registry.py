@@ -6,7 +6,7 @@ import pytest
 
 from hfcomp.evaluation import benchmarks as registry
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks, suite
-from hfcomp.evaluation.protocols.zero_shot import ZeroShot
+from hfcomp.evaluation.protocols.classification import ZeroShot
 from hfcomp.evaluation.spec import COMPOSITIONAL, GENERAL, Benchmark
 
 

@@ -13,12 +13,9 @@ from hfcomp.evaluation.blind.rules import BIGRAM, BIGRAM_SENTENCE, CONSTANT, FUL
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.engine import embed, run_benchmark, validate
 from hfcomp.evaluation.evaluator import Loaded
-from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
+from hfcomp.evaluation.protocols.caption_choice import CaptionChoice, KeywordRanking, TwoPositiveChoice
 from hfcomp.evaluation.protocols.group_match import GroupAndCaption, GroupMatch
-from hfcomp.evaluation.protocols.keyword_ranking import KeywordRanking
-from hfcomp.evaluation.protocols.pair_retrieval import PairsAndNegatives
-from hfcomp.evaluation.protocols.retrieval import Retrieval
-from hfcomp.evaluation.protocols.two_positive_choice import TwoPositiveChoice
+from hfcomp.evaluation.protocols.retrieval import PairsAndNegatives, Retrieval
 from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Folders, Origin
 from tests import tiny
 

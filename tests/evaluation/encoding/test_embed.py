@@ -9,8 +9,8 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModel, AutoProcessor
 
 from hfcomp.data.tokenizing import TextTokenizer
+from hfcomp.evaluation.cells import Crop, Fitted, Inset
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.cells import Crop, Fitted, Inset
 from hfcomp.evaluation.encoding.embed import Embedder
 from tests import tiny, tolerances
 

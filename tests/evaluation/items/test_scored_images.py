@@ -6,7 +6,7 @@ import datasets
 
 from hfcomp.data.overlap import without_overlap
 from hfcomp.evaluation.benchmarks import find_benchmarks
-from hfcomp.evaluation.encoding.cells import Crop, Fitted, Inset
+from hfcomp.evaluation.cells import Crop, Fitted, Inset
 from hfcomp.evaluation.engine import validate
 from hfcomp.evaluation.evaluator import Loaded
 from hfcomp.evaluation.items.scored_images import benchmark_images, scored_images

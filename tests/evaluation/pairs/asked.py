@@ -8,7 +8,7 @@ import datasets
 
 from hfcomp.evaluation.engine import validate
 from hfcomp.evaluation.pairs.items import PairList, list_pairs
-from hfcomp.evaluation.protocols.keyword_ranking import KeywordRanking
+from hfcomp.evaluation.protocols.caption_choice import KeywordRanking
 from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Origin
 from tests.evaluation.benchmarks import oracle
 

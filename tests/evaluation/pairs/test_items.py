@@ -11,17 +11,11 @@ from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.evaluator import Evaluator, Loaded
 from hfcomp.evaluation.pairs.items import PairScores, list_pairs
-from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
+from hfcomp.evaluation.protocols.caption_choice import CaptionChoice, KeywordRanking, TwoPositiveChoice
+from hfcomp.evaluation.protocols.classification import Probe, ZeroShot
 from hfcomp.evaluation.protocols.group_match import GroupAndCaption, GroupMatch
-from hfcomp.evaluation.protocols.keyword_ranking import KeywordRanking
-from hfcomp.evaluation.protocols.level_choice import LevelChoice
-from hfcomp.evaluation.protocols.linear_probe import Probe
-from hfcomp.evaluation.protocols.pair_retrieval import PairRetrieval, PairsAndNegatives
-from hfcomp.evaluation.protocols.retrieval import Retrieval
-from hfcomp.evaluation.protocols.rival_choice import RivalChoice
-from hfcomp.evaluation.protocols.two_positive_choice import TwoPositiveChoice
-from hfcomp.evaluation.protocols.wording_agreement import WordingAgreement
-from hfcomp.evaluation.protocols.zero_shot import ZeroShot
+from hfcomp.evaluation.protocols.level_choice import LevelChoice, RivalChoice
+from hfcomp.evaluation.protocols.retrieval import PairRetrieval, PairsAndNegatives, Retrieval, WordingAgreement
 from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Origin, Unavailable
 from hfcomp.metrics.choice import pair_scores
 from tests import tiny

@@ -15,7 +15,6 @@ from hfcomp.evaluation.benchmarks.sandbox import sandbox_benchmarks
 from hfcomp.evaluation.evaluation_results import evaluation_report, evaluation_to_json
 from hfcomp.evaluation.published import comparison
 from hfcomp.evaluation.published.comparison import PublishedComparison
-from hfcomp.evaluation.published.page import reproduction_report
 from hfcomp.evaluation.published.scores import PublishedScore
 from hfcomp.reporting.saving import render_markdown
 from hfcomp.sandbox.bases import base_folder
@@ -198,10 +197,13 @@ def test_a_part_of_a_benchmark_is_not_compared(three):
     joined = " ".join(str(part).split())
     assert "SugarCrepe (part) is not compared: published numbers are of the whole benchmark." in joined
     assert "no published number for a line" not in joined  # the part is why
-    for report in (evaluation_report(part, brief=True), reproduction_report(part)):
+    for report in (
+        evaluation_report(part, brief=True),
+        comparison.reproduction_report(evaluation_report(part, brief=False)),
+    ):
         assert comparison.READING not in report.legend
     assert comparison.READING in evaluation_report(results(), brief=True).legend
-    assert reproduction_report(results()).legend == [comparison.READING]
+    assert comparison.reproduction_report(evaluation_report(results(), brief=False)).legend == [comparison.READING]
 
 
 def test_a_published_model_without_numbers_of_what_was_scored_is_named(three):

@@ -26,7 +26,7 @@ from hfcomp.reading import read_yaml
 from hfcomp.reporting.terminal import render_terminal
 from hfcomp.sandbox.negatives import DRAWABILITY
 from hfcomp.statistics import sign_flip_test
-from hfcomp.statistics.score import score
+from hfcomp.statistics.run import score
 from hfcomp.statistics.summary import summarize
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.cost import StageSummary

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hfcomp.data.concepts.random_spans import RandomSpans
+from hfcomp.data.concepts.spans import RandomSpans
 from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.experiments.studies.plans import SweepPlan
 from hfcomp.experiments.studies.sweep_report import SweepResults, contrast_pair, publish_sweep

@@ -26,7 +26,7 @@ from hfcomp.analysis.pairs.items import named_sets
 from hfcomp.analysis.pairs.options import AnalyzeOptions
 from hfcomp.data.built_sets import SET_ASIDE_FILE, STEPS, UNFINISHED, step_folder
 from hfcomp.data.loading import load_training_set
-from hfcomp.data.negatives.columns import with_concreteness
+from hfcomp.data.negatives import with_concreteness
 from hfcomp.generation.build import build_set, verify_set
 from hfcomp.generation.concretebatch import chain
 from hfcomp.generation.concretebatch.chain import ConcreteBatchOptions, selection_table

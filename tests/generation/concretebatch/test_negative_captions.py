@@ -10,7 +10,7 @@ import pytest
 from datasets import Dataset, Features, List, Value
 
 from hfcomp.data.features import NEGATIVE_FEATURES
-from hfcomp.data.negatives.columns import RATED_WORDS
+from hfcomp.data.negatives import RATED_WORDS
 from hfcomp.generation.concretebatch.negative_captions import READS, caption_stage, make_negative_captions
 from hfcomp.generation.options import WriterOptions
 from hfcomp.generation.runner import run_stages

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset, Features, Image, List, Value, load_dataset
 
-from hfcomp.data.negatives.columns import with_concreteness
+from hfcomp.data.negatives import with_concreteness
 from hfcomp.generation.concretebatch.targets import TargetOptions, is_old, target_inputs
 from hfcomp.generation.concretebatch.text_targets import (
     KEYWORD_FEATURES,

@@ -12,10 +12,9 @@ from datasets import Dataset, Features, List, Value
 from datasets import Image as ImageFeature
 from PIL import Image
 
-from hfcomp.data.annotations.composition import compose
-from hfcomp.data.annotations.masks import Mask, mask_image
+from hfcomp.data.annotations.entries import Edit, Item, Quality
+from hfcomp.data.annotations.masks import Mask, compose, mask_image
 from hfcomp.data.annotations.project import Project
-from hfcomp.data.annotations.records import Edit, Item, Quality
 
 SIZE = (48, 40)
 ALLOWED = "Attribution License"

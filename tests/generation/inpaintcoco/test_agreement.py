@@ -10,7 +10,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from hfcomp.annotation.progress import agreement_report
 from hfcomp.data.annotations.decisions import Decisions
-from hfcomp.data.annotations.records import AUTOMATIC, QUALITIES
+from hfcomp.data.annotations.entries import AUTOMATIC, QUALITIES
 from hfcomp.generation.inpaintcoco.agreement import annotation_statistics
 from hfcomp.reporting.saving import render_markdown
 from tests.data.annotations.making import Clock, edit, items

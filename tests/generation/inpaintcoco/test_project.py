@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from datasets import load_dataset
 
-from hfcomp.data.annotations.composition import FEATHER, changed_outside, compose
-from hfcomp.data.annotations.masks import mask_image, read_mask
+from hfcomp.data.annotations.masks import FEATHER, changed_outside, compose, mask_image, read_mask
 from hfcomp.data.annotations.project import Project
 from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.generation.build import build_set, verify_set

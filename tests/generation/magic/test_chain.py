@@ -17,7 +17,7 @@ from hfcomp import cli
 from hfcomp.data.built_sets import SET_ASIDE_FILE
 from hfcomp.data.columns import rename_columns
 from hfcomp.data.concepts.level_names import level_columns
-from hfcomp.data.groups.order import Groups
+from hfcomp.data.groups import Groups
 from hfcomp.data.loading import load_training_set
 from hfcomp.generation.build import build_set, verify_set
 from hfcomp.generation.magic.graph.file import read_hierarchy

@@ -17,8 +17,8 @@ from transformers import (
 
 from hfcomp import cli
 from hfcomp.checksums import read_checked
-from hfcomp.evaluation.pairs.kinds import pair_model
-from hfcomp.evaluation.pairs.vqascore import VQAScorer
+from hfcomp.evaluation.models import pair_model
+from hfcomp.evaluation.pairs.models import VQAScorer
 from hfcomp.modeling.conversion import export_llava
 from tests import tiny
 from tests.evaluation.pairs import readers

@@ -13,7 +13,7 @@ from huggingface_hub import EvalResultEntry, ModelCardData
 from hfcomp.reading import shipped_folder
 from hfcomp.reporting.cards import card as cards
 from hfcomp.reporting.cards.card import OWN_MARK, Card, render_card, write_card
-from hfcomp.reporting.cards.values import values_table, whose, without_secrets
+from hfcomp.reporting.cards.methods import values_table, whose, without_secrets
 from hfcomp.reporting.report import Section, Table
 
 CARD = Card(

@@ -10,8 +10,8 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from hfcomp.reporting.pages.items import PageOptions
+from hfcomp.reporting.pages.page import thumbnail
 from hfcomp.reporting.pages.report import report_page
-from hfcomp.reporting.pages.thumbnails import thumbnail
 from hfcomp.reporting.report import Report, Section, Table
 from tests.chromium import chromium, overflow, watched
 from tests.reporting.pages.test_report import HOSTILE, browser, item, report

@@ -1,12 +1,13 @@
-"""Zero-shot classification sets (as in Radford et al. 2021 and CLIP_benchmark)."""
+"""Zero-shot classification: the usual sets (as in CLIP_benchmark), and ImageNet's classes in other pictures."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from hfcomp.evaluation.protocols.zero_shot import ZeroShot
+from hfcomp.evaluation.protocols.classification import ZeroShot
+from hfcomp.evaluation.sources import Adapted
 from hfcomp.evaluation.spec import GENERAL, Benchmark, Data
-from hfcomp.evaluation.webdataset import WebDatasetData
+from hfcomp.evaluation.webdataset import ANY, NUMBERS, WORDNET, ClassFolders, WebDatasetData, without_border
 
 NOT_STATED = "not stated"
 IMAGENET_REVISION = "b24c7a5a3ef12df09089055d1795e2ce7c7e7397"  # pinned by mteb, with its training split
@@ -56,4 +57,35 @@ ZERO_SHOT = tuple(
         licence=licence,
     )
     for name, title, repo, paper, licence, revision in SETS
+)
+
+
+V2 = "imagenetv2-matched-frequency-format-val"
+SHIFTED_SETS = (
+    ("imagenet_v2", "ImageNet-V2", "imagenetv2", V2, NUMBERS, "Recht et al. 2019, arXiv:1902.10811"),
+    ("imagenet_a", "ImageNet-A", "imagenet-a", "imagenet-a", WORDNET, "Hendrycks et al. 2021, arXiv:1907.07174"),
+    ("imagenet_r", "ImageNet-R", "imagenet-r", "imagenet-r", WORDNET, "Hendrycks et al. 2021, arXiv:2006.16241"),
+    ("imagenet_sketch", "ImageNet-Sketch", "imagenet_sketch", "sketch", WORDNET, "Wang et al. 2019, arXiv:1905.13549"),
+)
+"""Name, title, repository after `clip-benchmark/wds_`, folder of the authors' archive, its class folders, paper."""
+
+
+def _forms(repo: str, folder: str, pattern: str, mappings: str | None = None) -> tuple[WebDatasetData, ClassFolders]:
+    name = f"clip-benchmark/wds_{repo}"
+    return WebDatasetData(name), ClassFolders(name, folder, pattern, mappings)
+
+
+IMAGENETS = tuple(
+    zero_shot_benchmark(name, title, repo, _forms(repo, folder, pattern), paper=paper, licence="not stated")
+    for name, title, repo, folder, pattern, paper in SHIFTED_SETS
+)
+OBJECTNET_FORMS = _forms("objectnet", "objectnet-1.0/images", ANY, "objectnet-1.0/mappings")
+OBJECTNET = zero_shot_benchmark(
+    "objectnet",
+    "ObjectNet",
+    "objectnet",
+    tuple(Adapted(form, without_border) for form in OBJECTNET_FORMS),
+    paper="Barbu et al. 2019, NeurIPS",
+    licence="CC BY 4.0 with two clauses: never for tuning a model; single images only with their red border",
+    in_suites=False,
 )

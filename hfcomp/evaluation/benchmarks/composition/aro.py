@@ -1,14 +1,76 @@
-"""ARO's two sets of Visual Genome (Yuksekgonul et al. 2023): who does what to whom, and which thing is how?"""
+"""ARO (Yuksekgonul et al. 2023): who does what to whom, which thing is how, and in which order are the words?"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from hfcomp.evaluation.benchmarks.readers.sets.aro import boxed, rare, rows, symmetric
+from hfcomp.evaluation.benchmarks.readers.files import entries
+from hfcomp.evaluation.benchmarks.readers.pools import BOX, box_of, cropped
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.sources import Adapted, HubData, RawFiles
-from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
+from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkData, Folders, with_columns
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+# The list is in the notebook of github.com/mertyg/vision-language-models-are-bows (MIT) that makes the paper's number;
+# the package next to it does not have it.
+SYMMETRIC = frozenset(Path(__file__).with_name("aro_symmetric_relations.txt").read_text(encoding="utf-8").splitlines())
+SYMMETRIC_REASON = "relation that the authors leave out as symmetric"
+FEWEST = 25
+RARE_REASON = f"pair of attributes with fewer than {FEWEST} items, which the authors leave out"
+
+SHUFFLED = ("hard_text_1", "hard_text_2", "hard_text_3", "hard_text_4")
+
+
+def in_one_list(rows: Dataset) -> Dataset:
+    """Rows of a set of word order with their four shuffled captions in one list."""
+    lists = [list(texts) for texts in zip(*(rows[name] for name in SHUFFLED), strict=True)]
+    return with_columns(rows, {"negative_captions": lists}, drop=SHUFFLED)
+
+
+def symmetric(subsets: list[str]) -> list[str]:
+    """For each item of VG-Relation, why it is left out; empty where it is not."""
+    return [SYMMETRIC_REASON if name in SYMMETRIC else "" for name in subsets]
+
+
+def rare(subsets: list[str]) -> list[str]:
+    """For each item of VG-Attribution, why it is left out; empty where it is not."""
+    number = Counter(subsets)
+    return [RARE_REASON if number[name] < FEWEST else "" for name in subsets]
+
+
+def rows(folder: Path, *, file: str, subset: str) -> list[dict[str, Any]]:
+    """The items of one of the authors' two JSON files, as the copy on the Hub has them."""
+    return [
+        {
+            "image": str(folder / "images" / row["image_path"]),
+            "caption": row["true_caption"],
+            "negative_captions": row["false_caption"],
+            "subset": row[subset],
+            "box": box_of(row),
+        }
+        for _, row in entries(folder / file, ("image_path", "true_caption", "false_caption", subset, *BOX))
+    ]
+
+
+def boxed(
+    items: BenchmarkData, folders: Folders, beside: Path | None, *, left_out: Callable[[list[str]], list[str]]
+) -> BenchmarkData:
+    """Items with images cropped to the box around both objects, as the authors do; the files have whole images."""
+    subsets = [value if isinstance(value, str) else "_".join(value) for value in items.rows["subset"]]
+    columns = {
+        "subset": subsets,
+        "negative_captions": [[text] for text in items.rows["negative_captions"]],
+        "left_out": left_out(subsets),
+    }
+    return cropped(replace(items, rows=with_columns(items.rows, columns)))
+
 
 PAPER = "Yuksekgonul et al. 2023, arXiv:2210.01936"
 
@@ -37,3 +99,30 @@ def _benchmark(
 RELATION_AT, ATTRIBUTION_AT = "53c1115ab5871ab33b09d5bb8856236d46bdaf2d", "25fe9b460426ff67cdb0608a737c94f8f49a901e"
 ARO_RELATION = _benchmark("relation", "relation_name", "macro of relations", symmetric, RELATION_AT)
 ARO_ATTRIBUTION = _benchmark("attribution", "attributes", "macro of pairs", rare, ATTRIBUTION_AT)
+
+
+COLUMNS = {"image": "images", "caption": "correct_caption", **{column: column for column in SHUFFLED}}
+
+
+def _word_order(source: str, repo: str, revision: str, images: str) -> Benchmark:
+    return Benchmark(
+        name=f"aro_{source.lower()}_order",
+        title=f"ARO {source}-Order",
+        suite=COMPOSITIONAL,
+        protocol=CaptionChoice(),
+        # The authors shuffle while they load, with spaCy, nltk and the generators of the process, so their negatives
+        # are others on every machine. The copy holds one draw.
+        data=(HubData(repo, COLUMNS, reshape=in_one_list, revision=revision),),
+        paper=PAPER,
+        licence=f"MIT according to MTEB's copy; {images}",
+        obtain=f"It comes from the Hub ({repo}).",
+    )
+
+
+# the revisions are those that MTEB reads
+COCO_AT, FLICKR_AT = "53c20afc02a87fed8c0245dde2e00f054da4b861", "e5d7f3502345b2c398a6645b4d09b44e650287bf"
+TERMS = "images of Flickr30k, research and education only"
+ARO_ORDER = (
+    _word_order("COCO", "mteb/ARO-COCO-order", COCO_AT, "captions of COCO, CC BY 4.0"),
+    _word_order("Flickr", "mteb/ARO-Flickr-Order", FLICKR_AT, TERMS),
+)

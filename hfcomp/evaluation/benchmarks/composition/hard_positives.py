@@ -2,11 +2,58 @@
 
 from __future__ import annotations
 
-from hfcomp.evaluation.benchmarks.readers.sets.hard_positives import FILES, rows
-from hfcomp.evaluation.benchmarks.readers.visual_genome import VISUAL_GENOME, cropped
-from hfcomp.evaluation.protocols.brittleness import Brittleness
+from pathlib import Path
+from typing import Any
+
+from hfcomp.evaluation.benchmarks.readers.files import entries
+from hfcomp.evaluation.benchmarks.readers.pools import VISUAL_GENOME, box_of, cropped
+from hfcomp.evaluation.protocols.caption_choice import Brittleness
 from hfcomp.evaluation.sources import Adapted, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
+
+SUBSETS = {
+    "swap": "visual_genome_attribution.json",
+    "replace_att": "vl_checklist_attributes.json",
+    "replace_rel": "vl_checklist_relations.json",
+}
+"""Files by the names that the authors' script gives their data."""
+ORIGINAL, REWORDED = "data", "swapped_data"
+FILES = tuple(f"{folder}/{file}" for folder in (ORIGINAL, REWORDED) for file in SUBSETS.values())
+KEYS = ("image_path", "true_caption", "false_caption")
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """The items of the three files; those of `swap` have boxes."""
+    return [row for subset, file in SUBSETS.items() for row in _rows_of(folder, subset, file)]
+
+
+def _rows_of(folder: Path, subset: str, file: str) -> list[dict[str, Any]]:
+    first, second = (entries(folder / place / file, KEYS) for place in (ORIGINAL, REWORDED))
+    paths = [[Path(entry["image_path"]).name for _, entry in found] for found in (first, second)]
+    if paths[0] != paths[1]:
+        row = next((row for row, pair in enumerate(zip(*paths, strict=False)) if pair[0] != pair[1]), len(paths[1]))
+        raise ValueError(
+            f"{folder / REWORDED / file}: has {len(second)} entries and {folder / ORIGINAL / file} has {len(first)}; "
+            f"expected the same images in both, entry {row} is the first that differs. Download both again."
+        )
+    return [
+        {
+            "subset": subset,
+            "item": name,
+            "image": image,
+            "caption": caption["true_caption"],
+            "positive_captions": [reworded["true_caption"]],
+            "negative_captions": _negatives(caption["false_caption"], reworded["false_caption"]),
+            "box": box_of(caption),
+        }
+        for image, (name, caption), (_, reworded) in zip(paths[0], first, second, strict=True)
+    ]
+
+
+def _negatives(*texts: str) -> list[str]:
+    """The false texts of both files, one where they are equal, as in REPLACE; none where either is empty."""
+    return list(dict.fromkeys(texts)) if all(text.strip() for text in texts) else []
+
 
 HARD_POSITIVES = Benchmark(
     name="hard_positives",

@@ -3,13 +3,62 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
+from typing import Any
 
-from hfcomp.evaluation.benchmarks.readers.choices import listed_captions, question_rows
-from hfcomp.evaluation.benchmarks.readers.coco import COCO_VAL2017
+from hfcomp.evaluation.benchmarks.readers.files import csv_entries
+from hfcomp.evaluation.benchmarks.readers.pools import COCO_VAL2017
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.protocols.retrieval import Retrieval
 from hfcomp.evaluation.sources import Pool, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
+
+OPTIONS = ("caption_0", "caption_1", "caption_2", "caption_3")
+ANSWER, KIND = "correct_answer", "correct_answer_template"
+
+
+def question_rows(folder: Path, file: str) -> list[dict[str, Any]]:
+    """The items of a CSV file of multiple-choice questions, as NegBench has them.
+
+    Of the image's path only the file's name counts. The subset is the kind of question.
+
+    Raises:
+        ValueError: for a column that is missing, or an answer that is not the number of a caption.
+    """
+    found = []
+    for line, row in csv_entries(folder / file, (*OPTIONS, "image_path", ANSWER, KIND)):
+        if row[ANSWER] not in map(str, range(len(OPTIONS))):
+            raise ValueError(
+                f"{folder / file}, line {line}, column {ANSWER!r}: found {row[ANSWER]!r}, expected the number of the "
+                f"right caption, 0 to {len(OPTIONS) - 1}."
+            )
+        negatives = [row[option] for option in OPTIONS]
+        texts = {"caption": negatives.pop(int(row[ANSWER])), "negative_captions": negatives}
+        found.append({"subset": row[KIND], "item": line, "image": Path(row["image_path"]).name, **texts})
+    return found
+
+
+def listed_captions(folder: Path, file: str) -> list[dict[str, Any]]:
+    """The images of a CSV file, each with its captions as a list written in JSON or Python.
+
+    Of the image's path only the file's name counts.
+
+    Raises:
+        ValueError: for a column that is missing, or a text that is not a list of texts.
+    """
+    from hfcomp.data.formats.tables import read_list
+
+    found = []
+    for line, row in csv_entries(folder / file, ("filepath", "captions")):
+        texts, name = read_list(row["captions"]), Path(row["filepath"]).name
+        if texts is None or not all(isinstance(text, str) for text in texts):
+            raise ValueError(
+                f"{folder / file}, line {line}, column 'captions': found {row['captions'][:60]!r}, expected a list of "
+                "captions such as ['a dog', 'a cat']."
+            )
+        found.append({"item": name, "image": name, "captions": texts})
+    return found
+
 
 DRIVE = "https://drive.google.com/drive/folders/1kSEq0mkV1t1T8GuOAM65iz_iAA7e5gxB"
 VOC2007 = Pool("voc2007", obtain="Get VOCtest_06-Nov-2007.tar and pass its JPEGImages as --data voc2007=FOLDER.")

@@ -2,10 +2,96 @@
 
 from __future__ import annotations
 
-from hfcomp.evaluation.benchmarks.readers.queries import caption_rows, image_rows, query_files
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from os.path import normpath
+from pathlib import Path
+from typing import Any
+
+from hfcomp.evaluation.benchmarks.readers.files import ZippedFiles, entries, member
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
-from hfcomp.evaluation.protocols.image_choice import ImageChoice
+from hfcomp.evaluation.protocols.group_match import ImageChoice
+from hfcomp.evaluation.sources import RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
+
+KEYS = ("query", "keys", "label")
+
+
+def caption_rows(folder: Path, subsets: Sequence[str], file: str, archive: str | None = None) -> list[dict[str, Any]]:
+    """Images, each with texts to choose from; `archive` is a zip archive of the subsets, if they are in one."""
+    return [
+        {
+            "subset": subset,
+            "item": item,
+            "image": normpath(prefix + one["query"]),
+            "caption": one["keys"][one["label"]],
+            "negative_captions": [text for place, text in enumerate(one["keys"]) if place != one["label"]],
+        }
+        for subset, prefix, item, one in _questions(folder, subsets, file, archive)
+    ]
+
+
+def image_rows(folder: Path, subsets: Sequence[str], file: str, archive: str | None = None) -> list[dict[str, Any]]:
+    """Texts, each with images to choose from: a row per text, and one per image that is no text's own.
+
+    Questions with the same images are one set, and one cluster in intervals. The arguments are those of
+    `caption_rows`.
+    """
+    found: list[dict[str, Any]] = []
+    sets: dict[tuple[str, ...], str] = {}
+    shown: dict[str, dict[str, None]] = {}
+    for subset, prefix, item, one in _questions(folder, subsets, file, archive):
+        images = tuple(normpath(prefix + name) for name in one["keys"])
+        name = sets.setdefault(images, f"{subset}/{item}")
+        shown.setdefault(name, dict.fromkeys(images)).pop(images[one["label"]], None)
+        row = {"subset": subset, "item": item, "candidates": name, "image_id": name}
+        found.append({**row, "image": images[one["label"]], "caption": one["query"]})
+    for name, rest in shown.items():
+        subset = name.partition("/")[0]
+        for place, image in enumerate(rest):
+            row = {"subset": subset, "item": f"{name}, candidate {place}", "candidates": name, "image_id": name}
+            found.append({**row, "image": image, "caption": ""})
+    return found
+
+
+def query_files(
+    read: Callable[..., list[dict[str, Any]]],
+    subsets: Sequence[str],
+    file: str,
+    archive: str,
+    repo: str,
+    commit: str,
+) -> tuple[RawFiles, RawFiles]:
+    """A folder per subset, and all of them in a zip archive, which the Hub has; `read` is one of the above."""
+    read = partial(read, subsets=subsets, file=file)
+    layout = f"{archive} of {repo} on the Hub"
+    source = {"archive": archive, "repo": repo, "revision": commit}
+    return (
+        RawFiles(tuple(subsets), read, f"{layout}, unpacked"),
+        ZippedFiles((archive,), partial(read, archive=archive), layout, **source),
+    )
+
+
+def _questions(
+    folder: Path, subsets: Sequence[str], file: str, archive: str | None
+) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+    """Of each question the subset, what comes before the paths of its images, its place in the file, and itself."""
+    root: Path | zipfile.Path = folder
+    start = f"{folder}/"
+    if archive is not None:
+        root = member(folder / archive, f"{subsets[0]}/{file}").parent.parent
+        start = root.at
+    for subset in subsets:
+        place = root / subset / file
+        for item, one in entries(place, KEYS):
+            if not isinstance(one["label"], int) or not 0 <= one["label"] < len(one["keys"]):
+                raise ValueError(
+                    f"{place}, entry {item!r}: found the label {one['label']!r}, expected the place of the right key, "
+                    f"0 to {len(one['keys']) - 1}."
+                )
+            yield subset, f"{start}{subset}/", item, one
+
 
 REPO, REVISION = "wjpoom/SPEC", "694dfdc74fe72acdc932fd5fc919b6b0268f7a07"
 SUBSETS = ("absolute_size", "relative_size", "absolute_spatial", "relative_spatial", "existence", "count")

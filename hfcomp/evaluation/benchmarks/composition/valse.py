@@ -2,10 +2,73 @@
 
 from __future__ import annotations
 
-from hfcomp.evaluation.benchmarks.readers.sets.valse import COUNTING, INSTRUMENTS, POOLS, rows, with_photographs
+from pathlib import Path
+from typing import Any
+
+from hfcomp.evaluation.benchmarks.readers.files import entries
+from hfcomp.evaluation.benchmarks.readers.pools import COCO_TRAIN2014, COCO_VAL2014, COCO_VAL2017, SWIG, with_images_of
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
-from hfcomp.evaluation.sources import Adapted, RawFiles
-from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
+from hfcomp.evaluation.sources import Adapted, Pool, RawFiles
+from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkData, Folders
+
+COUNTING = ("counting-hard", "counting-small-quant", "counting-adversarial")
+COREFERENCE = ("coreference-standard", "coreference-hard")
+ACTIONS = ("action-replacement", "actant-swap")
+INSTRUMENTS = ("existence", "plurals", *COUNTING, "relations", *ACTIONS, *COREFERENCE, "foil-it")
+FEWEST_VOTES = 2
+NOT_VALID = f"not valid: fewer than {FEWEST_VOTES} of 3 annotators chose the caption alone"
+KEYS = ("image_file", "caption", "foil", "mturk")
+
+POOLS = (
+    COCO_VAL2017,
+    COCO_VAL2014,
+    COCO_TRAIN2014,
+    Pool("visual7w", obtain="Get Visual7W's images and pass their folder as --data visual7w=FOLDER."),
+    SWIG,
+    Pool("visdial_val2018", obtain="Get VisDial's val2018 images; pass the folder as --data visdial_val2018=FOLDER."),
+)
+
+
+def pool_of(file: str) -> str:
+    """The name of the pool that has an image: every source names its files in its own way."""
+    if Path(file).stem.isdigit():
+        return COCO_VAL2017.name
+    prefixes = {
+        "COCO_val2014_": "val2014",
+        "COCO_train2014_": "train2014",
+        "v7w_": "visual7w",
+        "VisualDialog_val2018_": "visdial_val2018",
+    }
+    return next((pool for prefix, pool in prefixes.items() if file.startswith(prefix)), "swig")
+
+
+def photograph(file: str) -> str:
+    """The same for a photograph of COCO in any of its releases, else the file's name."""
+    stem = Path(file).stem
+    return f"COCO {int(stem.split('_')[-1])}" if stem.isdigit() or file.startswith("COCO_") else file
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """The items of the authors' eleven JSON files, each file an instrument."""
+    return [
+        {
+            "subset": instrument,
+            "item": name,
+            "image": row["image_file"],
+            "image_id": photograph(row["image_file"]),
+            "caption": row["caption"],
+            "negative_captions": [row["foil"]],
+            "left_out": "" if row["mturk"]["caption"] >= FEWEST_VOTES else NOT_VALID,
+        }
+        for instrument in INSTRUMENTS
+        for name, row in entries(folder / f"{instrument}.json", KEYS)
+    ]
+
+
+def with_photographs(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
+    """Items with the images of every available pool."""
+    return with_images_of(items, POOLS, [pool_of(file) for file in items.rows["image"][:]], folders, beside)
+
 
 FILES = RawFiles(
     required_files=tuple(f"{instrument}.json" for instrument in INSTRUMENTS),

@@ -2,11 +2,70 @@
 
 from __future__ import annotations
 
-from hfcomp.evaluation.benchmarks.readers.sets.whatsup import COCO_SPATIAL, CONTROLLED_IMAGES, GQA_SPATIAL
-from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
-from hfcomp.evaluation.protocols.joint_choice import JointChoice
-from hfcomp.evaluation.sources import RawFiles
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hfcomp.evaluation.benchmarks.readers.files import entries, listed_entries
+from hfcomp.evaluation.benchmarks.readers.pools import COCO_VAL2017, VISUAL_GENOME
+from hfcomp.evaluation.protocols.caption_choice import CaptionChoice, JointChoice
+from hfcomp.evaluation.sources import Pool, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
+
+CONTROLLED = {
+    "A": ("controlled_images_dataset.json", "controlled_images"),
+    "B": ("controlled_clevr_dataset.json", "controlled_clevr"),
+}
+"""The file and folder of images of each part of the photographs that were taken for it."""
+
+
+def controlled_rows(folder: Path) -> list[dict[str, Any]]:
+    """The photographs of two objects in four places.
+
+    The four of the same two objects are a set, opposite places a pair. Names are such as `mug_left_of_plate.jpeg`.
+    """
+    found = []
+    for subset, (file, images) in CONTROLLED.items():
+        for _, entry in entries(folder / file, ("image_path", "caption_options")):
+            name = Path(entry["image_path"]).name
+            words = Path(name).stem.split("_")
+            caption, *negatives = entry["caption_options"]
+            row = {"subset": subset, "item": name, "image": str(folder / images / name), "caption": caption}
+            objects = f"{words[0]} {words[-1]}"
+            axis = "left and right" if words[1:2] in (["left"], ["right"]) else "the others"
+            # one photograph after another shows the same objects on the same ground: intervals draw the sets
+            groups = {"set": objects, "pair": f"{objects}, {axis}", "image_id": f"{subset} {objects}"}
+            found.append({**row, "negative_captions": negatives, **groups})
+    return found
+
+
+def spatial_rows(folder: Path, *, files: Mapping[str, str], name: str) -> list[dict[str, Any]]:
+    """The items of some files of an image's number, a true and a false caption."""
+    return [
+        {
+            "subset": subset,
+            "item": place,
+            "image": name.format(int(entry["image"])),
+            "caption": entry["caption"],
+            "negative_captions": [entry["negative"]],
+        }
+        for subset, file in files.items()
+        for place, entry in listed_entries(folder / file, ("image", "caption", "negative"))
+    ]
+
+
+def _spatial(source: str, pool: Pool, name: str) -> RawFiles:
+    files = {f"{number}_obj": f"{source}_qa_{number}_obj.json" for number in ("one", "two")}
+    layout = f"{' and '.join(files.values())} of github.com/amitakamath/whatsup_vlms and a folder {pool.name}/"
+    return RawFiles(tuple(files.values()), partial(spatial_rows, files=files, name=name), layout, pool)
+
+
+_PARTS = tuple(name for part in CONTROLLED.values() for name in part)
+CONTROLLED_IMAGES = RawFiles(_PARTS, controlled_rows, f"{', '.join(_PARTS)} of github.com/amitakamath/whatsup_vlms")
+COCO_SPATIAL = _spatial("coco", COCO_VAL2017, "{:012}.jpg")
+GQA_SPATIAL = _spatial("vg", VISUAL_GENOME, "{}.jpg")
+
 
 DRIVE = "https://drive.google.com/drive/u/3/folders/164q6X9hrvP-QYpi3ioSnfMuyHpG5oRkZ"
 

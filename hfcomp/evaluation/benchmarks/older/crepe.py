@@ -2,21 +2,99 @@
 
 from __future__ import annotations
 
-from hfcomp.evaluation.benchmarks.readers.older import regions
-from hfcomp.evaluation.benchmarks.readers.visual_genome import VISUAL_GENOME
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hfcomp.evaluation.benchmarks.readers.files import csv_entries, member
+from hfcomp.evaluation.benchmarks.readers.pools import VISUAL_GENOME, cropped
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
-from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
+from hfcomp.evaluation.sources import Adapted, RawFiles
+from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, Data
+
+NEGATIVES = ("atom", "swap", "negate")
+COMPLEXITIES = tuple(range(4, 13))
+"""Atoms of a caption; the harder, the more."""
+TRAINED_ON = {"cc12m": "CC12M", "yfcc": "YFCC15M", "laion": "LAION-400M"}
+"""What seen and unseen are relative to: CREPE's own name of a training set, and the usual one."""
+FOLDERS = ("prod_hard_negatives", "syst_hard_negatives")
+BOX = ("x", "y", "width", "height")
+
+
+def productivity(web: str) -> tuple[Data, ...]:
+    """Captions of 4 to 12 atoms: a subset for each kind of negatives and each number of atoms."""
+    files = {
+        f"{kind} {number}": (f"{kind}/prod_vg_hard_negs_{kind}_complexity_{number}.csv", "hard_negs")
+        for kind in NEGATIVES
+        for number in COMPLEXITIES
+    }
+    return _forms(FOLDERS[0], files, web)
+
+
+def systematicity(web: str, trained_on: str) -> tuple[Data, ...]:
+    """Captions whose pairs of atoms a training set has or lacks: a subset for each, and each kind of negatives."""
+    files = {
+        f"{split} {kind}": (
+            f"syst_vg_hard_negs_{split}_compounds_in_{trained_on}.csv",
+            f"valid_hard_negs_{kind}",
+        )
+        for split in ("seen", "unseen")
+        for kind in ("atom", "comp", "combined")
+    }
+    return _forms(FOLDERS[1], files, web)
+
+
+def _forms(folder: str, files: Mapping[str, tuple[str, str]], web: str) -> tuple[Data, ...]:
+    pool, archive = VISUAL_GENOME, f"{folder}.zip"
+    layout = f"{{}} of github.com/RAIVNLab/CREPE (data/) and {pool.name}/ with Visual Genome's images"
+    return (
+        Adapted(RawFiles((folder,), partial(rows, inside=folder, files=files), layout.format(folder), pool), cropped),
+        Adapted(
+            RawFiles((archive,), partial(rows, inside=archive, files=files), layout.format(archive), pool, web),
+            cropped,
+        ),
+    )
+
+
+def rows(folder: Path, *, inside: str, files: Mapping[str, tuple[str, str]]) -> list[dict[str, Any]]:
+    """The items of some files, in a folder or a zip archive.
+
+    Raises:
+        ValueError: for a box that is not four whole numbers, or negatives that are no list of texts.
+    """
+    from hfcomp.data.formats.tables import read_list
+
+    found = []
+    for subset, (file, column) in files.items():
+        place = folder / inside / file if (folder / inside).is_dir() else member(folder / inside, file)
+        for line, row in csv_entries(place, ("image_id", "caption", *BOX, column)):
+            negatives, box = read_list(row[column]), [_whole(row[side]) for side in BOX]
+            if negatives is None or not all(isinstance(text, str) for text in negatives) or None in box:
+                raise ValueError(
+                    f"{place}, line {line}: found {', '.join(row[side] for side in BOX)} and {row[column][:60]!r}, "
+                    f"expected whole numbers in {', '.join(BOX)} and a list of texts in {column!r}."
+                )
+            image = f"{row['image_id']}.jpg"
+            texts = {"caption": row["caption"], "negative_captions": negatives}
+            found.append(
+                {"subset": subset, "item": line, "image": image, **texts, "box": dict(zip("xywh", box, strict=True))}
+            )
+    return found
+
+
+def _whole(text: str) -> int | None:
+    try:
+        return int(float(text))
+    except ValueError:
+        return None
+
 
 WEB = "https://raw.githubusercontent.com/RAIVNLab/CREPE/1fa81c425f442396fe304f170c8eb6dc0747c814/data"
-BY_NEGATIVES = tuple(
-    Average(kind, (tuple(f"{kind} {number}" for number in regions.COMPLEXITIES),)) for kind in regions.NEGATIVES
-)
+BY_NEGATIVES = tuple(Average(kind, (tuple(f"{kind} {number}" for number in COMPLEXITIES),)) for kind in NEGATIVES)
 TASKS = (
-    ("productivity", "productivity", regions.productivity(WEB), BY_NEGATIVES),
-    *(
-        (f"systematicity_{key}", f"systematicity {of}", regions.systematicity(WEB, key), ())
-        for key, of in regions.TRAINED_ON.items()
-    ),
+    ("productivity", "productivity", productivity(WEB), BY_NEGATIVES),
+    *((f"systematicity_{key}", f"systematicity {of}", systematicity(WEB, key), ()) for key, of in TRAINED_ON.items()),
 )
 
 CREPE = tuple(

@@ -2,9 +2,99 @@
 
 from __future__ import annotations
 
-from hfcomp.evaluation.benchmarks.readers.older.frames import FULL, SUBSET, frame_files
+from collections import defaultdict
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hfcomp.evaluation.benchmarks.composition.image_pairs import BOTH
+from hfcomp.evaluation.benchmarks.readers.files import entries
+from hfcomp.evaluation.cells import map_cells
 from hfcomp.evaluation.protocols.group_match import GroupMatch
-from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
+from hfcomp.evaluation.sources import Adapted, RawFiles
+from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkData, Folders
+
+FULL, SUBSET = "ann_json_finegrained_random.json", "eqben_subset_10percent_final.json"
+IMAGES = ("image", "image_jpg", "image_subset")
+"""What the authors' archives call their folder: of the full set, of its light form, and of the subset."""
+FIRST, SECOND = "c0i0", "c1i1"
+
+
+def frame_files(file: str) -> Adapted:
+    """One of the two files beside its frames."""
+    read = shuffled_rows if file == FULL else listed_rows
+    layout = f"{file} of github.com/Wangt-CN/EqBen and a folder {' or '.join(IMAGES)}"
+    return Adapted(RawFiles((file,), partial(read, file=file), layout), _with_frames)
+
+
+def listed_rows(folder: Path, file: str) -> list[dict[str, Any]]:
+    """The groups of the subset, in its order; the frames of one folder are a cluster."""
+    locate = partial(_located, _root(folder))
+    return [
+        {
+            "item": name,
+            "image_id": one["image0"].rpartition("/")[0] or name,
+            "image": locate(one["image0"]),
+            "negative_image": locate(one["image1"]),
+            "caption": one["caption0"],
+            "negative_captions": [one["caption1"]],
+        }
+        for name, one in entries(folder / file, ("image0", "image1", "caption0", "caption1"))
+    ]
+
+
+def shuffled_rows(folder: Path, file: str) -> list[dict[str, Any]]:
+    """The groups of the full set, put together again; the frames of one folder are a cluster.
+
+    The file has the four combinations of each group at random places.
+
+    Raises:
+        ValueError: for a group without one of its two true pairs.
+    """
+    groups: dict[tuple[str, int], dict[str, dict[str, Any]]] = defaultdict(dict)
+    for _, one in entries(folder / file, ("image", "caption", "private_info")):
+        about = one["private_info"]
+        if about["name"] in (FIRST, SECOND):
+            groups[about["dataset"], about["sample_cnt"]][about["name"]] = one
+    locate, found = partial(_located, _root(folder)), []
+    for (subset, number), pair in sorted(groups.items()):
+        if len(pair) < 2:
+            raise ValueError(
+                f"{folder / file}: the group {number} of {subset} has only {', '.join(pair)}, expected {FIRST} and "
+                f"{SECOND}. Download the file again."
+            )
+        first, second = pair[FIRST], pair[SECOND]
+        images = {"image": locate(first["image"]), "negative_image": locate(second["image"])}
+        texts = {"caption": first["caption"], "negative_captions": [second["caption"]]}
+        place = {"subset": subset, "item": str(number), "image_id": first["image"].rpartition("/")[0] or str(number)}
+        found.append(place | images | texts)
+    return found
+
+
+def _with_frames(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
+    """Items whose frames in `.npy` files, of YouCook2, are read as images."""
+    images = {column: map_cells(items.rows[column][:], _frame) for column in BOTH}
+    return replace(items, rows=items.rows.remove_columns(list(BOTH)), images=images)
+
+
+def _frame(path: str, row: int) -> Any:
+    """A path, or the pixels of a frame that OpenCV wrote with blue first."""
+    return np.load(path)[:, :, ::-1] if path.endswith(".npy") else path
+
+
+def _root(folder: Path) -> Path:
+    return next((folder / name for name in IMAGES if (folder / name).is_dir()), folder)
+
+
+def _located(root: Path, name: str) -> str:
+    """Where an image is; in the light form PNG files became JPEG, and the names in the list did not."""
+    path = root / name
+    light = path.with_suffix(".jpg")
+    return str(light if path.suffix == ".png" and not path.is_file() and light.is_file() else path)
+
 
 KUBRIC = ("eqbenkubric_loc", "eqbenkubric_attr", "eqbenkubric_cnt")
 OTHERS = ("eqbenag", "eqbenyoucook2", "eqbengebc", "eqbensd")

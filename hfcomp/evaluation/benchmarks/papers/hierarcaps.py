@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hfcomp.evaluation.benchmarks.readers.coco import COCO_VAL2017
-from hfcomp.evaluation.encoding.cells import Fitted, MappedImages
+from hfcomp.evaluation.benchmarks.readers.pools import COCO_VAL2017
+from hfcomp.evaluation.cells import Fitted, map_cells
 from hfcomp.evaluation.protocols import level_choice as level
-from hfcomp.evaluation.protocols.hierarchy import Hierarchy
+from hfcomp.evaluation.protocols.retrieval import Hierarchy
 from hfcomp.evaluation.sources import Adapted, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Folders
 from hfcomp.metrics.hierarchy import LEVELS
@@ -52,7 +52,7 @@ def rows_beside_images(folder: Path) -> list[dict[str, Any]]:
 
 def fitted(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
     """The same items with COCO's images as in the authors' own copies: whole, in a white square of 256 pixels."""
-    images = MappedImages(items.images["image"], lambda cell, row: Fitted(cell, SIDE))
+    images = map_cells(items.images["image"], lambda cell, row: Fitted(cell, SIDE))
     return replace(items, images={"image": images})
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hfcomp.evaluation.protocols.group_match import GroupMatch
 from hfcomp.evaluation.sources import HubData
-from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkData, Folders, Origin
+from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkData, Folders, Origin, with_columns
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -24,10 +24,7 @@ def stripped(rows: Dataset) -> Dataset:
     }
     if "image_id" in rows.column_names:
         added["image_id"] = [None if details is None else str(details["id"]) for details in rows["image_id"]]
-    rows = rows.remove_columns(list(added))
-    for name, values in added.items():
-        rows = rows.add_column(name, values)
-    return rows
+    return with_columns(rows, added)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hfcomp.data.image_ids import photograph_ids
-from hfcomp.evaluation.benchmarks.readers.coco import COCO2017_CAPTIONS
-from hfcomp.evaluation.benchmarks.readers.flickr30k import ALL_CAPTIONS
-from hfcomp.evaluation.encoding.cells import PooledImages, is_missing
-from hfcomp.evaluation.protocols.keyword_ranking import KeywordRanking
+from hfcomp.evaluation.benchmarks.readers.pools import COCO2017_CAPTIONS
+from hfcomp.evaluation.benchmarks.retrieval.retrieval import ALL_CAPTIONS
+from hfcomp.evaluation.cells import is_missing, pick_cells
+from hfcomp.evaluation.protocols.caption_choice import KeywordRanking
 from hfcomp.evaluation.sources import Adapted, HubData, Pool, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, EMPTY_CAPTION, NO_IMAGE, Benchmark, BenchmarkData, Data, Folders
 from hfcomp.negatives.keywords import all_keyword_permutations
@@ -147,7 +147,7 @@ class KeywordItems:
                 f"{pairs.origin.place}: no caption holds a keyword of {', '.join(self.concepts)} "
                 "(hfcomp.negatives.find_keywords)."
             )
-        images = {"image": PooledImages(cells, places)}
+        images = {"image": pick_cells(cells, places)}
         return BenchmarkData(concatenate_datasets(tables), pairs.origin, images, left_out)
 
     def _captions_by_concept(self, pairs: BenchmarkData) -> tuple[dict[str, list[_Caption]], int]:

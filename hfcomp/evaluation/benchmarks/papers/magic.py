@@ -10,14 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hfcomp.evaluation.benchmarks.readers.entries import entries
+from hfcomp.evaluation.benchmarks.readers.files import entries
 from hfcomp.evaluation.protocols.level_choice import GROUPS, LEVELS, LevelChoice
 from hfcomp.evaluation.sources import RawFiles, require
-from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Folders, Origin, Unavailable
+from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Data, Folders, Origin, Unavailable
+
+
+class _Unreleased(Data):
+    def remote(self, folders: Folders) -> BenchmarkData:
+        raise Unavailable("MAGIC is not released.", "")
 
 
 @dataclass(frozen=True)
-class BuiltLevels:
+class BuiltLevels(_Unreleased):
     """The test rows of a set of `hfcomp build magic`; `caption` is their generalised one.
 
     Attributes:
@@ -48,17 +53,9 @@ class BuiltLevels:
         columns = dict.fromkeys(("image", "image_id", *self.texts, "caption", *GROUPS))
         return BenchmarkData(rows.select_columns(list(columns)), Origin(f"{folder}, test rows of {self.view}"))
 
-    def remote(self, folders: Folders) -> BenchmarkData:
-        """Nowhere.
-
-        Raises:
-            Unavailable: always.
-        """
-        raise Unavailable("MAGIC is not released.", "")
-
 
 @dataclass(frozen=True)
-class OwnLevels:
+class OwnLevels(_Unreleased):
     """Parquet files in the column contract, as you write them.
 
     Attributes:
@@ -82,7 +79,7 @@ class OwnLevels:
             return None
         from datasets import load_dataset
 
-        from hfcomp.data.formats.literal_paths import literal_files
+        from hfcomp.data.formats.tables import literal_files
         from hfcomp.data.loading import undecoded
 
         rows = undecoded(load_dataset("parquet", data_files={"train": literal_files(files)}, split="train"))
@@ -90,14 +87,6 @@ class OwnLevels:
         require(rows, columns, str(folder))
         known = [name for name in self.optional if name in rows.column_names]
         return BenchmarkData(rows.select_columns([*columns, *known]), Origin(str(folder)))
-
-    def remote(self, folders: Folders) -> BenchmarkData:
-        """Nowhere.
-
-        Raises:
-            Unavailable: always.
-        """
-        raise Unavailable("MAGIC is not released.", "")
 
 
 def concepts(folder: Path) -> list[dict[str, Any]]:

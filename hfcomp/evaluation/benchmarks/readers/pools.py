@@ -1,30 +1,19 @@
-"""Images that are in several pools, of which some may be missing."""
+"""Sets of photographs that several benchmarks share: COCO, Visual Genome and SWiG."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hfcomp.evaluation.sources import Pool
-from hfcomp.evaluation.spec import BenchmarkData, Folders, Unavailable
+from hfcomp.evaluation.benchmarks.readers.files import entries
+from hfcomp.evaluation.cells import Crop, LazyCells, map_cells
+from hfcomp.evaluation.sources import HubData, Pool, RawFiles, with_images
+from hfcomp.evaluation.spec import BenchmarkData, Folders, Unavailable, with_columns
 
 SWIG = Pool("swig", obtain="Get images_512 of github.com/allenai/swig and pass the folder as --data swig=FOLDER.")
-
-
-class Joined(Sequence[Any]):
-    """Cells of several columns; `None` where a row has none."""
-
-    def __init__(self, places: Sequence[tuple[Sequence[Any], int] | None]) -> None:
-        self._places = places
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __getitem__(self, row: Any) -> Any:
-        place = self._places[row]
-        return None if place is None else place[0][place[1]]
 
 
 def with_images_of(
@@ -32,12 +21,7 @@ def with_images_of(
 ) -> BenchmarkData:
     """Items with the images of every available pool; those of the others are left out, with the pool's name.
 
-    Args:
-        items: with file names in `image`, and maybe reasons in `left_out`.
-        pools: that the files are in.
-        names: of the pool of each row.
-        folders: local data folders.
-        beside: the benchmark's own folder.
+    `names` are the pools that the rows' files are in.
 
     Raises:
         Unavailable: when no pool is available.
@@ -59,13 +43,96 @@ def with_images_of(
         origins.append(origin)
         for place, row in enumerate(own):
             places[row] = (cells, place)
+
+    def read(row: int) -> Any:
+        place = places[row]
+        return None if place is None else place[0][place[1]]
+
     if not origins:
         raise Unavailable(" ".join(error.reason for error in missing), " ".join(error.how_to_fix for error in missing))
-    rows = rows.remove_columns([name for name in ("image", "left_out") if name in rows.column_names])
     return replace(
         items,
-        rows=rows.add_column("left_out", reasons),
+        rows=with_columns(rows, {"left_out": reasons}, drop=("image",)),
         origin=replace(items.origin, pools=tuple(origins)),
-        images={"image": Joined(places)},
+        images={"image": LazyCells(len(places), read)},
         notes=tuple(map(str, missing)),
     )
+
+
+_OBTAIN = "Get http://images.cocodataset.org/zips/{0}.zip and pass its folder as --data {0}=FOLDER."
+
+COCO_VAL2017 = Pool(
+    name="val2017",
+    repo="lmms-lab/COCO-Caption2017",
+    split="val",
+    key="question_id",  # "000000397133.jpg", as lmms-eval's users join it
+    data_files="data/val-*",  # without the test split, which is eight times as large
+    obtain=_OBTAIN.format("val2017"),
+)
+COCO_VAL2014 = Pool(name="val2014", obtain=_OBTAIN.format("val2014"))
+COCO_TRAIN2014 = Pool(name="train2014", obtain=_OBTAIN.format("train2014"))
+
+
+def coco_captions(folder: Path) -> list[dict[str, Any]]:
+    """COCO's images, each with its captions in the order of `captions_val2017.json`."""
+    file = folder / "captions_val2017.json"
+    captions: dict[int, list[str]] = defaultdict(list)
+    for _, one in entries(file, ("image_id", "caption"), inside="annotations"):
+        captions[one["image_id"]].append(one["caption"])
+    return [
+        {"item": one["file_name"], "image": one["file_name"], "captions": captions[one["id"]]}
+        for _, one in entries(file, ("id", "file_name"), inside="images")
+    ]
+
+
+COCO2017_CAPTIONS = (
+    RawFiles(
+        required_files=("captions_val2017.json",),
+        read=coco_captions,
+        layout="captions_val2017.json of COCO's annotations and a folder val2017/ with its images",
+        pool=COCO_VAL2017,
+    ),
+    HubData(
+        "lmms-lab/COCO-Caption2017",
+        {"image": "image", "captions": "answer", "item": "question_id"},
+        {"all": {"split": "val", "data_files": {"val": "data/val-*"}}},
+    ),
+)
+"""The 5,000 images of val2017 with all their captions; none of them is in train2017."""
+
+
+NO_AREA = "box without an area"
+BOX = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
+"""The keys of a box in ARO's files: left and upper edge, width and height, in pixels."""
+
+VISUAL_GENOME = Pool(
+    name="visual_genome",
+    parts=("VG_100K", "VG_100K_2"),
+    obtain="Get https://cs.stanford.edu/people/rak248/VG_100K_2/images.zip and images2.zip, and pass the folder with "
+    "VG_100K and VG_100K_2 as --data visual_genome=FOLDER.",
+)
+
+
+def box_of(entry: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The box of an entry of a JSON file, as MTEB's copies of ARO have it; `None` where it has none."""
+    return {key[-1]: entry[key] for key in BOX} if all(key in entry for key in BOX) else None
+
+
+def cropped(items: BenchmarkData, folders: Folders | None = None, beside: Path | None = None) -> BenchmarkData:
+    """Items with images cut to the column `box`, where a row has one; without an area it is left out, and counted."""
+    given = items.rows["left_out"][:] if "left_out" in items.rows.column_names else [""] * len(items.rows)
+    edges, reasons = [], []
+    for box, reason in zip(items.rows["box"][:], given, strict=True):
+        # a row without a box has a whole image, which is any box with an area
+        left, upper, width, height = (0, 0, 1, 1) if box is None else (int(box[side]) for side in "xywh")
+        edges.append(None if box is None else (left, upper, left + width, upper + height))
+        reasons.append(NO_AREA if min(width, height) < 1 else reason)
+    cells = items.images["image"] if "image" in items.images else items.rows["image"]
+    images = map_cells(cells, lambda cell, row: cell if edges[row] is None else Crop(cell, edges[row]))
+    rows = with_columns(items.rows, {"left_out": reasons}, drop=("box",))
+    return replace(items, rows=rows, images={"image": images})
+
+
+def both_photographs(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
+    """Items whose `image` and `negative_image` name files of Visual Genome."""
+    return with_images(items, VISUAL_GENOME, folders, beside, ("image", "negative_image"))

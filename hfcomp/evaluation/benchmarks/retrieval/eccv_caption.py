@@ -2,23 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from hfcomp.evaluation.benchmarks.readers.coco import COCO_VAL2014
-from hfcomp.evaluation.benchmarks.readers.sets import eccv
-from hfcomp.evaluation.protocols.repaired_retrieval import RepairedRetrieval
+from hfcomp.evaluation.benchmarks.readers.files import entries, object_in
+from hfcomp.evaluation.benchmarks.readers.pools import COCO_VAL2014
+from hfcomp.evaluation.protocols.retrieval import RepairedRetrieval
 from hfcomp.evaluation.sources import RawFiles
 from hfcomp.evaluation.spec import GENERAL, Benchmark
 
-FILES = (eccv.GALLERY, eccv.IMAGES_OF, eccv.CAPTIONS_OF)
+GALLERY, IMAGES_OF, CAPTIONS_OF = (
+    "original_image_to_caption.json",
+    "eccv_caption_to_image.json",
+    "eccv_image_to_caption.json",
+)
+"""All images with their own captions; the right images of some captions; the right captions of some images."""
+COCO, KARPATHY = "captions_val2014.json", "dataset_coco.json"
+
+
+def coco_texts(folder: Path) -> dict[str, str]:
+    """COCO's captions by number, from its own annotations."""
+    found = entries(folder / COCO, ("id", "caption"), inside="annotations")
+    return {str(entry["id"]): entry["caption"] for _, entry in found}
+
+
+def karpathy_texts(folder: Path) -> dict[str, str]:
+    """COCO's captions by number, from Karpathy's file."""
+    images = entries(folder / KARPATHY, ("sentences",), inside="images")
+    return {str(one["sentid"]): one["raw"] for _, image in images for one in image["sentences"]}
+
+
+def rows(folder: Path, *, texts: Callable[[Path], Mapping[str, str]]) -> list[dict[str, Any]]:
+    """The 5,000 images, each with its five captions, and what is right for those that are queries.
+
+    Raises:
+        ValueError: for a caption of the gallery that is not among them.
+    """
+    written = texts(folder)
+    images_of, captions_of = (_numbers(folder / file) for file in (IMAGES_OF, CAPTIONS_OF))
+    found = []
+    for image, captions in _numbers(folder / GALLERY).items():
+        absent = [caption for caption in captions if caption not in written]
+        if absent:
+            raise ValueError(
+                f"{folder / GALLERY}, image {image}: the file with COCO's captions has no caption {absent[0]}. It has "
+                "to be that of COCO 2014's validation images, or Karpathy's of all of COCO."
+            )
+        found.append(
+            {
+                "item": image,
+                "image": f"COCO_val2014_{int(image):012}.jpg",
+                "captions": [written[caption] for caption in captions],
+                "caption_ids": captions,
+                "right_captions": captions_of.get(image, []),
+                "right_images": [images_of.get(caption, []) for caption in captions],
+            }
+        )
+    return found
+
+
+def _numbers(file: Path) -> dict[str, list[str]]:
+    return {name: list(map(str, numbers)) for name, numbers in object_in(file, ()).items()}
+
+
+REPAIRED = (GALLERY, IMAGES_OF, CAPTIONS_OF)
 WEB = "https://github.com/naver-ai/eccv-caption/tree/b51f56cfd1a5f530a04c8f54eba880d302ccd7a5/eccv_caption/data"
 
 
 def _form(file: str, texts: Callable[[Path], dict[str, str]]) -> RawFiles:
-    layout = f"{', '.join(FILES)} of {WEB}, {file} and a folder val2014/"
-    return RawFiles((*FILES, file), partial(eccv.rows, texts=texts), layout, COCO_VAL2014)
+    layout = f"{', '.join(REPAIRED)} of {WEB}, {file} and a folder val2014/"
+    return RawFiles((*REPAIRED, file), partial(rows, texts=texts), layout, COCO_VAL2014)
 
 
 ECCV_CAPTION = Benchmark(
@@ -26,7 +81,7 @@ ECCV_CAPTION = Benchmark(
     title="ECCV Caption",
     suite=GENERAL,
     protocol=RepairedRetrieval(),
-    data=(_form(eccv.COCO, eccv.coco_texts), _form(eccv.KARPATHY, eccv.karpathy_texts)),
+    data=(_form(COCO, coco_texts), _form(KARPATHY, karpathy_texts)),
     paper="Chun et al. 2022, arXiv:2204.03359",
     licence="MIT; parts of Crisscrossed Captions, Apache-2.0; captions of COCO, CC BY 4.0",
     obtain="Get the three files of the authors' repository, COCO's annotations_trainval2014.zip (or Karpathy's "

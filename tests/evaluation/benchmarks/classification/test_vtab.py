@@ -9,7 +9,7 @@ import pytest
 
 from hfcomp.evaluation import hub
 from hfcomp.evaluation.benchmarks import find_benchmarks
-from hfcomp.evaluation.benchmarks.classification.vtab import GROUPS, HELD_OUT, VTAB, VTAB_1K
+from hfcomp.evaluation.benchmarks.classification.linear_probes import GROUPS, HELD_OUT, VTAB, VTAB_1K
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.sources import load_items

@@ -1,9 +1,11 @@
-"""Zero-shot sets end to end, from the repositories' layout to the metrics."""
+"""Zero-shot classification, and ImageNet's classes in other pictures."""
 
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,14 +14,25 @@ from PIL import Image
 from transformers import AutoModel, AutoProcessor
 
 from hfcomp.evaluation import hub
-from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
-from hfcomp.evaluation.benchmarks.classification.zero_shot_sets import ZERO_SHOT
+from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks, suite
+from hfcomp.evaluation.benchmarks.classification.zero_shot_sets import IMAGENETS, OBJECTNET, ZERO_SHOT
+from hfcomp.evaluation.cells import decoded
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
-from hfcomp.evaluation.protocols.zero_shot import ZeroShot
+from hfcomp.evaluation.protocols.classification import ZeroShot
 from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import GENERAL
-from tests.evaluation.webdatasets import CLASS_NAMES, check_known_encoders, class_encoders, means, write_set
+from hfcomp.evaluation.spec import GENERAL, Folders, Unavailable
+from hfcomp.evaluation.webdataset import OTHER_CLASS
+from tests import tolerances
+from tests.evaluation.webdatasets import (
+    CLASS_NAMES,
+    FirstPixelEncoder,
+    check_known_encoders,
+    class_encoders,
+    encoded,
+    means,
+    write_set,
+)
 
 VTAB_COPIES = ["cifar10", "cifar100", "dtd", "pets", "caltech101", "flowers"]
 NAMES = ["imagenet1k", "food101", "sun397", "cars", "fgvc_aircraft", *VTAB_COPIES]
@@ -97,3 +110,151 @@ def test_without_templates_the_error_says_where_to_get_them(benchmark, tmp_path)
     (write_set(tmp_path, UNEVEN) / "zeroshot_classification_templates.txt").unlink()
     with pytest.raises(ValueError, match=r"templates.txt is missing.*huggingface.co/clip-benchmark"):
         means(benchmark, tmp_path, class_encoders()["perfect"])
+
+
+BY_NAME = {one.name: one for one in (*IMAGENETS, OBJECTNET)}
+FOLDERS = {
+    "imagenet_v2": ("imagenetv2-matched-frequency-format-val", ["0", "2", "10", "100"]),  # in the order of numbers
+    "imagenet_a": ("imagenet-a", ["n01498041", "n01531178", "n07749582", "n12267677"]),
+    "imagenet_r": ("imagenet-r", ["n01443537", "n01484850", "n01494475", "n07749582"]),
+    "imagenet_sketch": ("sketch", ["n01440764", "n01443537", "n01484850", "n01491361"]),
+    "objectnet": ("objectnet-1.0/images", ["air_freshener", "alarm_clock", "t-shirt", "bench"]),
+}
+OBJECTNET_LABELS = {
+    "alarm_clock": "Alarm clock",
+    "bench": "Bench",
+    "t-shirt": "T-shirt",
+    "weight": "Weight (exercise)",
+}
+
+
+def bordered(content: bytes) -> bytes:
+    """An image with a red border of one pixel, and one more of its own."""
+    inner = Image.open(io.BytesIO(content))
+    image = Image.new("RGB", (inner.width + 4, inner.height + 4), (255, 0, 0))
+    image.paste(inner, (2, 2))
+    stream = io.BytesIO()
+    image.save(stream, "PNG")
+    return stream.getvalue()
+
+
+def class_folders(name: str, folder: Path, images: int = 3) -> Path:
+    """As the authors' archive unpacks, beside the names and prompts."""
+    place, classes = FOLDERS[name]
+    if name == "objectnet":
+        classes = sorted(OBJECTNET_LABELS)
+        write_mappings(folder)
+        other = folder / place / "air_freshener"
+        other.mkdir(parents=True)
+        (other / "0.png").write_bytes(bordered(encoded(0, 99)))
+    for label, one in enumerate(classes):
+        (folder / place / one).mkdir(parents=True)
+        for number in range(images):
+            content = encoded(label, 10 * label + number)
+            content = bordered(content) if name == "objectnet" else content
+            (folder / place / one / f"{number}.{'JPEG' if name == 'imagenet_sketch' else 'png'}").write_bytes(content)
+    (folder / place / "README.txt").write_text("about the set")
+    (folder / "classnames.txt").write_text("".join(f"{name}\n" for name in CLASS_NAMES))
+    (folder / "zeroshot_classification_templates.txt").write_text("a {c} here\none {c}\n")
+    return folder
+
+
+def write_mappings(folder: Path) -> None:
+    place = folder / "objectnet-1.0" / "mappings"
+    place.mkdir(parents=True)
+    labels = OBJECTNET_LABELS | {"air_freshener": "Air freshener"}
+    (place / "folder_to_objectnet_label.json").write_text(json.dumps(labels))
+    (place / "objectnet_to_imagenet_1k.json").write_text(json.dumps(dict.fromkeys(OBJECTNET_LABELS.values(), "one")))
+
+
+def loaded(name: str, folder: Path):
+    return validate(BY_NAME[name], load_items(BY_NAME[name], Folders(own={name: folder})))
+
+
+def seeing_inset(encoder: FirstPixelEncoder) -> FirstPixelEncoder:
+    """The same encoder for images that are cut when they are read."""
+    index = encoder.index_images
+
+    def cut(cells, **how):
+        streams = []
+        for cell in cells:
+            streams.append(io.BytesIO())
+            decoded(cell, "image").save(streams[-1], "PNG")
+        return index([stream.getvalue() for stream in streams], **how)
+
+    encoder.index_images = cut
+    return encoder
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_known_encoders_on_folders_of_classes(tmp_path, name):
+    """A label that is off by one, or a border that stays, would cost the perfect encoder everything."""
+    folder = class_folders(name, tmp_path)
+    items = loaded(name, folder)
+    assert (items.rows["label"][:], items.classes) == ([0] * 3 + [1] * 3 + [2] * 3 + [3] * 3, CLASS_NAMES)
+    found = {
+        kind: run_benchmark(BY_NAME[name], items, seeing_inset(encoder)).items.groupby("metric")["value"].mean()
+        for kind, encoder in class_encoders().items()
+    }
+    assert found["perfect"].to_dict() == {"accuracy": 1, "mean per class": 1}
+    assert found["inverted"]["accuracy"] == found["constant"]["accuracy"] == 0
+
+
+@pytest.mark.parametrize("name", ["imagenet_v2", "imagenet_r"])
+def test_known_encoders_on_the_layout_of_the_hub(tmp_path, name):
+    colors = ("red", "blue", "green", "white", "black", "grey", "pink", "teal")
+    folder = write_set(tmp_path, [row % 8 for row in range(160)], classes=colors)
+    found = {kind: means(BY_NAME[name], folder, encoder) for kind, encoder in class_encoders(colors).items()}
+    assert set(found["perfect"].values()) == {1.0} and set(found["constant"].values()) == {0.0}
+    assert found["inverted"]["accuracy"] == 0
+    assert found["random"]["accuracy"] == pytest.approx(1 / 8, abs=0.1)
+
+
+def test_the_border_of_objectnet_goes_in_both_layouts(tmp_path, clip):
+    """A tiny CLIP sees the image as if the border had never been there."""
+    raw = class_folders("objectnet", tmp_path / "raw")
+    items = loaded("objectnet", raw)
+    assert items.left_out == {OTHER_CLASS: 1}
+    pixels = [np.asarray(decoded(cell, "image")) for cell in items.images["image"]]
+    expected = [np.asarray(Image.open(io.BytesIO(encoded(n // 3, 10 * (n // 3) + n % 3)))) for n in range(12)]
+    assert all((one == other).all() for one, other in zip(pixels, expected, strict=True))
+    packed = loaded("objectnet", write_set(tmp_path / "packed", [0, 1]))
+    with pytest.raises(ValueError, match="4 x 4 pixels are all within 2 of an edge"):
+        decoded(packed.images["image"][0], "image")
+    seen = Embedder(clip, device="cpu").images([items.images["image"][0], items.images["image"][0].cell, expected[0]])
+    np.testing.assert_allclose(seen[0], seen[2], atol=tolerances.embedding())
+    assert not np.allclose(seen[0], seen[1], atol=1e-3)
+
+
+def test_names_and_prompts_come_from_the_hub_where_the_folder_lacks_them(tmp_path, monkeypatch):
+    folder = class_folders("imagenet_a", tmp_path / "own") / "imagenet-a"
+    names = write_set(tmp_path / "hub", [0])
+    asked = []
+    monkeypatch.setattr(hub, "repository", lambda repo, patterns, revision: asked.append((repo, patterns)) or names)
+    # the authors' own folder, which holds neither file
+    assert loaded("imagenet_a", folder).classes == CLASS_NAMES
+    files = ["classnames.txt", "zeroshot_classification_templates.txt"]
+    assert asked == [("clip-benchmark/wds_imagenet-a", files)]
+
+    def offline(repo, patterns, revision):
+        raise Unavailable(f"{repo} cannot be read (ConnectionError).", "")
+
+    monkeypatch.setattr(hub, "repository", offline)
+    with pytest.raises(Unavailable, match=r"has no classnames.txt .*Copy both files from https://huggingface.co/data"):
+        loaded("imagenet_a", folder)
+
+
+def test_a_class_that_is_missing_would_shift_all_labels_and_is_an_error(tmp_path):
+    folder = class_folders("imagenet_r", tmp_path)
+    (folder / "imagenet-r" / "n01484850").rename(tmp_path / "away")
+    with pytest.raises(ValueError, match="found 3 class folders, expected 4, one for each line of .*classnames.txt"):
+        loaded("imagenet_r", folder)
+    (folder / "imagenet-r" / "n01484850").mkdir()
+    with pytest.raises(ValueError, match="n01484850 has no images; expected files that end in webp, jpg"):
+        loaded("imagenet_r", folder)
+
+
+def test_the_suite_has_what_can_be_fetched():
+    general = {one.name for one in suite("general")}
+    assert {"imagenet_v2", "imagenet_a", "imagenet_r", "imagenet_sketch"} <= general and "objectnet" not in general
+    assert {one.name for one in find_benchmarks(["imagenet"])} == {one.name for one in IMAGENETS}

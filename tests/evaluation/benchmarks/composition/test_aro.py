@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.evaluation.benchmarks.composition.aro import ARO_ATTRIBUTION, ARO_RELATION
-from hfcomp.evaluation.benchmarks.composition.aro_order import ARO_ORDER
-from hfcomp.evaluation.benchmarks.readers.sets.aro import RARE_REASON, SYMMETRIC, SYMMETRIC_REASON
-from hfcomp.evaluation.benchmarks.readers.visual_genome import NO_AREA
+from hfcomp.evaluation.benchmarks.composition.aro import (
+    ARO_ATTRIBUTION,
+    ARO_ORDER,
+    ARO_RELATION,
+    RARE_REASON,
+    SYMMETRIC,
+    SYMMETRIC_REASON,
+)
+from hfcomp.evaluation.benchmarks.readers.pools import NO_AREA
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
 from hfcomp.evaluation.sources import load_items

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.evaluation.benchmarks.composition.hard_positives import HARD_POSITIVES
-from hfcomp.evaluation.benchmarks.readers.sets.hard_positives import FILES, SUBSETS
-from hfcomp.evaluation.benchmarks.readers.visual_genome import NO_AREA
+from hfcomp.evaluation.benchmarks.composition.hard_positives import FILES, HARD_POSITIVES, SUBSETS
+from hfcomp.evaluation.benchmarks.readers.pools import NO_AREA
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Unavailable

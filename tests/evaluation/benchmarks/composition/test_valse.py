@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.evaluation.benchmarks.composition.valse import VALSE
-from hfcomp.evaluation.benchmarks.readers.sets.valse import INSTRUMENTS, NOT_VALID
+from hfcomp.evaluation.benchmarks.composition.valse import INSTRUMENTS, NOT_VALID, VALSE
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
 from hfcomp.evaluation.sources import load_items

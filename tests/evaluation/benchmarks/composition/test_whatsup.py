@@ -8,8 +8,7 @@ from pathlib import Path
 import datasets
 import pytest
 
-from hfcomp.evaluation.benchmarks.composition.whatsup import WHATSUP
-from hfcomp.evaluation.benchmarks.readers.sets.whatsup import CONTROLLED
+from hfcomp.evaluation.benchmarks.composition.whatsup import CONTROLLED, WHATSUP
 from hfcomp.evaluation.engine import NO_IMAGE, run_benchmark, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import BenchmarkData, Origin, Unavailable

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from hfcomp.evaluation.benchmarks import find_benchmarks
-from hfcomp.evaluation.benchmarks.older.crepe import CREPE, WEB
-from hfcomp.evaluation.benchmarks.readers.older.regions import COMPLEXITIES, NEGATIVES, TRAINED_ON
-from hfcomp.evaluation.benchmarks.readers.visual_genome import NO_AREA
+from hfcomp.evaluation.benchmarks.older.crepe import COMPLEXITIES, CREPE, NEGATIVES, TRAINED_ON, WEB
+from hfcomp.evaluation.benchmarks.readers.pools import NO_AREA
 from hfcomp.evaluation.engine import run_benchmark
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.evaluation.benchmarks.older.vl_checklist import COMMIT, VL_CHECKLIST
-from hfcomp.evaluation.benchmarks.readers.older.checklist import ATTRIBUTES, OBJECTS, RELATIONS, TESTS
+from hfcomp.evaluation.benchmarks.older.vl_checklist import ATTRIBUTES, COMMIT, OBJECTS, RELATIONS, TESTS, VL_CHECKLIST
 from hfcomp.evaluation.engine import run_benchmark
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import NO_IMAGE, Unavailable

@@ -10,7 +10,7 @@ from PIL import Image
 
 from hfcomp.evaluation import hub
 from hfcomp.evaluation.benchmarks.papers.hierarcaps import FILE, HIERARCAPS, HIERARCAPS_LEVELS, rows
-from hfcomp.evaluation.encoding.content import decoded
+from hfcomp.evaluation.cells import decoded
 from hfcomp.evaluation.engine import NO_IMAGE, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders

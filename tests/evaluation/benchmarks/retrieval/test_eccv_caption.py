@@ -8,8 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.evaluation.benchmarks.readers.sets.eccv import CAPTIONS_OF, COCO, GALLERY, IMAGES_OF, KARPATHY
-from hfcomp.evaluation.benchmarks.retrieval.eccv_caption import ECCV_CAPTION
+from hfcomp.evaluation.benchmarks.retrieval.eccv_caption import (
+    CAPTIONS_OF,
+    COCO,
+    ECCV_CAPTION,
+    GALLERY,
+    IMAGES_OF,
+    KARPATHY,
+)
 from hfcomp.evaluation.engine import NO_IMAGE, run_benchmark
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Unavailable

@@ -1,4 +1,4 @@
-"""Retrieval sets in every layout that they come in (about 4 s)."""
+"""Retrieval among photographs with five captions each."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from pathlib import Path
 import pytest
 
 from hfcomp.evaluation.benchmarks import find_benchmarks, suite
-from hfcomp.evaluation.benchmarks.readers.descriptions import sentences
-from hfcomp.evaluation.benchmarks.retrieval.docci import DOCCI
-from hfcomp.evaluation.benchmarks.retrieval.imageinwords import IMAGEINWORDS, IMAGEINWORDS_400
-from hfcomp.evaluation.benchmarks.retrieval.retrieval import COCO2017_RETRIEVAL, COCO_RETRIEVAL, FLICKR8K, FLICKR30K
+from hfcomp.evaluation.benchmarks.retrieval.descriptions import DOCCI, IMAGEINWORDS, IMAGEINWORDS_400, sentences
+from hfcomp.evaluation.benchmarks.retrieval.retrieval import (
+    COCO2017_RETRIEVAL,
+    COCO_CAPTION_CHOICE,
+    COCO_RETRIEVAL,
+    FLICKR8K,
+    FLICKR30K,
+    FLICKR30K_ALL,
+)
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, validate
 from hfcomp.evaluation.sources import load_items
@@ -297,3 +302,88 @@ def test_a_model_on_real_photographs(tmp_path, clip):
     assert chance["text-to-image recall@5"] == 5 / 64
     for metric, mean in report.items.groupby("metric")["value"].mean().items():
         assert mean == pytest.approx(chance[metric], abs=0.2)  # untrained
+
+
+FLICKR30K_ALL_TRUTH = {number: [f"caption {place} of {number}" for place in range(5)] for number in range(24)}
+
+
+def raw(folder: Path) -> Path:
+    (folder / "flickr30k-images").mkdir(parents=True)
+    for number in FLICKR30K_ALL_TRUTH:
+        (folder / "flickr30k-images" / f"{number}.jpg").write_bytes(photo(number))
+    lines = [
+        f"{number}.jpg#{place}\t{text}"
+        for number, texts in FLICKR30K_ALL_TRUTH.items()
+        for place, text in enumerate(texts)
+    ]
+    (folder / "results_20130124.token").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def on_hub(folder: Path) -> Path:
+    columns = {
+        "image": [photo(number) for number in FLICKR30K_ALL_TRUTH],
+        "caption": list(FLICKR30K_ALL_TRUTH.values()),
+    }
+    names = {"filename": [f"{number}.jpg" for number in FLICKR30K_ALL_TRUTH], "split": ["train"] * 23 + ["test"]}
+    return parquet(folder, "test-00000-of-00001", columns | names, images="image")
+
+
+@pytest.mark.parametrize("layout", [raw, on_hub])
+def test_known_scorers_on_images_of_every_split(tmp_path, layout):
+    folder = layout(tmp_path / "flickr30k_all")
+    scorers = (knowing(FLICKR30K_ALL_TRUTH), knowing(FLICKR30K_ALL_TRUTH, 0, 1), constant(24))
+    perfect, inverted, ties = (means(run(FLICKR30K_ALL, folder, scorer)) for scorer in scorers)
+    assert len(perfect) == 6 and set(perfect.values()) == {1}
+    assert set(inverted.values()) == set(ties.values()) == {0}
+    chance = run(FLICKR30K_ALL, folder, random(24)).items.groupby("metric")[["value", "chance"]].mean()
+    assert chance["value"].to_numpy() == pytest.approx(chance["chance"].to_numpy(), abs=0.2)
+
+
+def test_from_the_hub_all_images_are_its_test_split(tmp_path, monkeypatch):
+    found = HubOnDisk(monkeypatch, **{"lmms-lab/flickr30k": on_hub(tmp_path / "f")})
+    assert len(run(FLICKR30K_ALL, None, knowing(FLICKR30K_ALL_TRUTH)).items) == 3 * 24 + 3 * 120
+    assert found.asked == [("lmms-lab/flickr30k", {"split": "test", "revision": None})]
+
+
+def test_the_suite_has_the_test_images_only():
+    assert FLICKR30K in suite("general") and FLICKR30K_ALL not in suite("general")
+
+
+COCO_CAPTION_CHOICE_IMAGES = 40
+COCO_CAPTION_CHOICE_METRICS = ["caption image choice of 2", "caption image choice of 10"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "val2017").mkdir()
+    for number in range(COCO_CAPTION_CHOICE_IMAGES):
+        (tmp_path / "val2017" / f"{number}.jpg").write_bytes(photo(number))
+    images = [{"id": number, "file_name": f"{number}.jpg"} for number in range(COCO_CAPTION_CHOICE_IMAGES)]
+    captions = [
+        {"image_id": n, "caption": f"{which} {n}"}
+        for n in range(COCO_CAPTION_CHOICE_IMAGES)
+        for which in ("first", "second")
+    ]
+    (tmp_path / "captions_val2017.json").write_text(json.dumps({"images": images, "annotations": captions}))
+    return tmp_path
+
+
+def test_scorers_against_chance_coco_caption_choice(folder):
+    first = {number: [f"first {number}"] for number in range(COCO_CAPTION_CHOICE_IMAGES)}
+    perfect = run(COCO_CAPTION_CHOICE, folder, knowing(first))
+    assert means(perfect) == {("all", metric): 1.0 for metric in COCO_CAPTION_CHOICE_METRICS}
+    assert perfect.items.groupby("metric")["chance"].first().to_dict() == dict(
+        zip(COCO_CAPTION_CHOICE_METRICS, (0.5, 0.1), strict=True)
+    )
+    inverted = run(COCO_CAPTION_CHOICE, folder, knowing(first, right=0.0, wrong=1.0))
+    same = run(COCO_CAPTION_CHOICE, folder, constant(COCO_CAPTION_CHOICE_IMAGES))
+    assert set(means(inverted).values()) == set(means(same).values()) == {0.0} and same.items["tie"].all()
+    second = {number: [f"second {number}"] for number in range(COCO_CAPTION_CHOICE_IMAGES)}
+    assert set(means(run(COCO_CAPTION_CHOICE, folder, knowing(second))).values()) == {0.0}
+    drawn = run(COCO_CAPTION_CHOICE, folder, random(COCO_CAPTION_CHOICE_IMAGES)).items
+    for metric, chance in zip(COCO_CAPTION_CHOICE_METRICS, (0.5, 0.1), strict=True):
+        values = drawn.loc[drawn["metric"] == metric, "value"]
+        assert values.mean() == pytest.approx(
+            chance, abs=4 * (chance * (1 - chance) / COCO_CAPTION_CHOICE_IMAGES) ** 0.5
+        )

@@ -1,0 +1,220 @@
+"""Orders of rows: batches without a text or an image twice, and batches of texts of like length."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from hfcomp.data.epoch_draws import EpochSampler
+from hfcomp.data.image_ids import image_key
+from hfcomp.data.row_values import text_key
+from hfcomp.data.tokenizing import TextTokenizer
+
+_Key = tuple[str, int]
+
+
+class RowKeys(NamedTuple):
+    """What of a row may be in a batch once, as far as another row has it too."""
+
+    true: tuple[_Key, ...]  # its captions and its image
+    false: tuple[_Key, ...]  # its negative captions, which may not be the caption of another row
+
+    @classmethod
+    def of_rows(
+        cls,
+        captions: Sequence[Any],
+        image_ids: Sequence[Any] | None = None,
+        negative_captions: Sequence[Any] | None = None,
+    ) -> list[RowKeys]:
+        """From the columns of a training set.
+
+        Args:
+            captions: a text for each row, or a list of which one is drawn: then all of them count.
+            image_ids: the column `image_id`, where there is one.
+            negative_captions: lists of texts, where they are read.
+        """
+        true = [_text_keys(caption) for caption in captions]
+        if image_ids is not None:
+            for row, value in enumerate(image_ids):
+                true[row].add(("image", image_key(value, row)))
+        false = [_text_keys(texts) for texts in negative_captions or [None] * len(true)]
+        # a key for each row that has it; negatives may share theirs
+        number = Counter(key for keys in true for key in keys)
+        number.update(set().union(*false))
+        nothing = cls((), ())  # most rows share nothing
+        kept = (
+            cls(*(tuple(sorted(key for key in keys if number[key] > 1)) for keys in row))
+            for row in zip(true, false, strict=True)
+        )
+        return [keys if keys != nothing else nothing for keys in kept]
+
+
+def _text_keys(texts: Any) -> set[_Key]:
+    """Of a text, or of all in a list, also of lists; of what is missing none."""
+    if isinstance(texts, list | tuple):
+        return set().union(*map(_text_keys, texts))
+    return {("text", text_key(texts))} if isinstance(texts, str) and texts.strip() else set()
+
+
+class NoDuplicatesOrder(EpochSampler):
+    """An order of rows in which those of a global batch have different captions and show different images.
+
+    A row that shares something with a batch waits for a later one. What is still waiting when all rows were taken is
+    left out of the epoch where no batch is left for it; other rows are repeated in the places that are free then. The
+    order depends on `seed`, the epoch and the order of rows alone; if no two rows share anything it is that order.
+
+    Attributes:
+        left_out: rows that the last epoch planned has not.
+        repeated: rows that it has twice or more often.
+    """
+
+    def __init__(
+        self, order: torch.utils.data.Sampler[int], keys: Sequence[RowKeys], *, batch_size: int, seed: int
+    ) -> None:
+        self.order, self.keys, self.batch_size, self.seed = order, keys, batch_size, seed
+        self.left_out = self.repeated = 0
+        self._planned: tuple[int, list[int]] = (-1, [])
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.plan(self.epoch))
+
+    def plan(self, epoch: int) -> list[int]:
+        """The rows of an epoch.
+
+        Raises:
+            ValueError: when no whole batch without duplicates can be made of the rows.
+        """
+        if self._planned[0] == epoch:
+            return self._planned[1]
+        if hasattr(self.order, "set_epoch"):
+            self.order.set_epoch(epoch)
+        rows, waiting = iter(self.order), dict[_Key, deque[int]]()
+        draw = random.Random(f"no duplicates {self.seed} {epoch}")
+        planned: list[int] = []
+        while len(planned) < len(self):
+            size = min(self.batch_size, len(self) - len(planned))
+            batch = _Batch(self.keys, size)
+            # first those that wait: a frequent caption would otherwise be put off to the end of the epoch
+            batch.take_waiting(waiting)
+            while not batch.is_full and (row := next(rows, None)) is not None:
+                blocked = batch.add(row)
+                # a queue for each key, of which only the head is tried: a batch looks at few of the rows that wait
+                if blocked is not None:
+                    waiting.setdefault(blocked, deque()).append(row)
+            if not batch.is_full:
+                self._repeat(batch, draw)
+            planned += batch.rows
+        number = Counter(planned)
+        self.left_out, self.repeated = len(self) - len(number), sum(count - 1 for count in number.values())
+        self._planned = epoch, planned
+        return planned
+
+    def _repeat(self, batch: _Batch, draw: random.Random) -> None:
+        """Fills a batch up with rows that were taken before."""
+        there = set(batch.rows)
+        for row in self._any_order(draw):
+            if row not in there and batch.add(row) is None:
+                there.add(row)
+            if batch.is_full:
+                return
+        raise ValueError(
+            f"no_duplicates: of {len(self.keys):,} rows a batch of {self.batch_size} with different captions and "
+            f"images could not be made, but {len(batch.rows)} rows of one. Lower per_device_train_batch_size."
+        )
+
+    def _any_order(self, draw: random.Random) -> Iterator[int]:
+        """Some rows at random, and then, where these do not do, all of them."""
+        yield from (draw.randrange(len(self.keys)) for _ in range(20 * self.batch_size))
+        yield from draw.sample(range(len(self.keys)), len(self.keys))
+
+
+class _Batch:
+    """Rows of a batch that share nothing."""
+
+    def __init__(self, keys: Sequence[RowKeys], size: int) -> None:
+        self.keys, self.size = keys, size
+        self.rows: list[int] = []
+        self._true, self._false = set[_Key](), set[_Key]()
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.rows) >= self.size
+
+    def add(self, row: int) -> _Key | None:
+        """Takes a row, or names what of it the batch has."""
+        true, false = self.keys[row]
+        for key in self._shared(true, false):
+            return key
+        self.rows.append(row)
+        self._true.update(true)
+        self._false.update(false)
+        return None
+
+    def _shared(self, true: Iterable[_Key], false: Iterable[_Key]) -> Iterator[_Key]:
+        yield from (key for key in true if key in self._true or key in self._false)
+        yield from (key for key in false if key in self._true)
+
+    def take_waiting(self, waiting: dict[_Key, deque[int]]) -> None:
+        """Takes the first of the rows that wait for each key, as far as they fit."""
+        for key in list(waiting):
+            if self.is_full:
+                return
+            if self.add(waiting[key][0]) is None:
+                waiting[key].popleft()
+            if not waiting[key]:
+                del waiting[key]
+
+
+GROUPED_BATCHES = 16
+"""Batches that are sorted together."""
+
+
+class LengthGroupedOrder(EpochSampler):
+    """An order of rows in which batches hold texts of like length, and are as random as that allows.
+
+    Rows are shuffled; those of 16 batches at a time are sorted by length and cut into batches, and all batches of the
+    epoch are shuffled. A row meets others of about its length, drawn anew in each epoch. Which rows make no whole
+    batch is random too: they come last. The order depends on seed and epoch alone.
+    """
+
+    def __init__(self, lengths: Sequence[int], *, batch_size: int, seed: int) -> None:
+        self.lengths = torch.as_tensor(lengths)
+        self.batch_size = batch_size
+        self.seed = seed
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(self.seed + self.epoch)
+        rows = torch.randperm(len(self), generator=generator)
+        # sorted inside a window of batches: sorting all rows would give every epoch the same batches
+        whole = len(rows) - len(rows) % self.batch_size
+        parts = rows[:whole].split(GROUPED_BATCHES * self.batch_size)
+        batches = [
+            batch for part in parts for batch in part[self.lengths[part].argsort(stable=True)].split(self.batch_size)
+        ]
+        for index in torch.randperm(len(batches), generator=generator).tolist():
+            yield from batches[index].tolist()
+        yield from rows[whole:].tolist()
+
+
+def text_lengths(rows: Any, tokenizer: TextTokenizer, *, num_negatives: int) -> list[int]:
+    """The tokens of each row's longest text, at least 1."""
+    longest = [len(ids) for ids in _tokens(rows.column("caption"), tokenizer)]
+    if num_negatives:
+        for row, texts in enumerate(rows.column("negative_captions")):
+            ids = _tokens(texts[:num_negatives], tokenizer)
+            longest[row] = max(longest[row], *(len(one) for one in ids))
+    return longest
+
+
+def _tokens(texts: Sequence[str | None], tokenizer: TextTokenizer) -> list[list[int]]:
+    return tokenizer([text or "" for text in texts])[0]

@@ -1,0 +1,156 @@
+"""Negatives that are made when rows are loaded: by keyword, with ratings, or those of another row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from datasets import Dataset, Image
+from numpy.typing import NDArray
+
+from hfcomp.data.epoch_draws import columns_by_caption
+from hfcomp.data.features import NEGATIVE_FEATURES
+from hfcomp.data.loading import TrainingRows
+from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS
+from hfcomp.fields import FIELDS, columns_of
+from hfcomp.negatives.concreteness import ConcretenessRatings, concreteness_column
+from hfcomp.negatives.keywords import PAPER, PAPER_TABLE, KeywordTable, Matching, negative_columns
+from hfcomp.parsing.captions import caption_problem
+
+RATINGS = "negative_concreteness"
+RATED_WORDS, KEYWORDS = "negative_rated_words", "negative_keywords"
+
+
+def with_keyword_negatives(
+    dataset: Dataset,
+    concepts: Sequence[str],
+    *,
+    num_negatives: int = 1,
+    seed: int = 0,
+    matching: Matching = PAPER,
+    table: KeywordTable = PAPER_TABLE,
+    others: str = "take part without",
+    log: Callable[[str], None],
+) -> Dataset:
+    """The rows with keyword negatives; the negatives they had are removed with all columns that describe them.
+
+    Raises:
+        ValueError: as `negative_columns`.
+    """
+    captions = [caption or "" for caption in dataset["caption"]]
+    problems = {row: problem for row, caption in enumerate(captions) if (problem := caption_problem(caption))}
+    for row in problems:
+        captions[row] = ""
+    columns = negative_columns(
+        captions, concepts=concepts, num_negatives=num_negatives, seed=seed, matching=matching, table=table
+    )
+    replaced = [name for name in dataset.column_names if name.startswith("negative_")]
+    if replaced and "mask" in dataset.column_names:
+        replaced.append("mask")  # of the negative image
+    if replaced:
+        log(f"keyword negatives take the place of the data set's own, with its columns {', '.join(replaced)}")
+        dataset = dataset.remove_columns(replaced)
+    for name, values in columns.items():
+        dataset = dataset.add_column(name, values, feature=NEGATIVE_FEATURES[name])
+    made = sum(bool(texts[0]) for texts in columns["negative_captions"])
+    without = sum(caption is not None for caption in dataset["caption"]) - made
+    log(f"{made:,} captions have a keyword and got a negative; {without:,} {others}")
+    if problems:
+        first = min(problems)
+        log(f"in {len(problems):,} of these keywords are not looked for; the first is row {first}: {problems[first]}")
+    return dataset.add_column("negative_image", [None] * len(dataset), feature=Image())
+
+
+def with_concreteness(dataset: Dataset, path: str, log: Callable[[str], None]) -> Dataset:
+    """The rows with the concreteness of their negatives' keywords as `negative_concreteness`.
+
+    Raises:
+        ValueError: for rows without keywords, or a file of ratings that cannot be read.
+    """
+    column = rated_column(dataset.column_names)
+    values, coverage = concreteness_column(dataset[column], ConcretenessRatings.from_file(path), column=column)
+    if RATINGS in dataset.column_names:
+        dataset = dataset.remove_columns(RATINGS)
+    log(f"concreteness of negatives' {'rated words' if column == RATED_WORDS else 'keywords'}: {coverage}")
+    return dataset.add_column(RATINGS, values, feature=NEGATIVE_FEATURES[RATINGS])
+
+
+def rated_column(names: Sequence[str]) -> str:
+    """The column whose words are looked up in the ratings: `negative_rated_words` where it is there, else keywords.
+
+    Raises:
+        ValueError: where neither is there.
+    """
+    for name in (RATED_WORDS, KEYWORDS):
+        if name in names:
+            return name
+    raise ValueError(
+        f"concreteness_ratings are joined to the column {KEYWORDS!r}, which the data set does not have; it has: "
+        f"{', '.join(names)}. Set keyword_negatives (object, color, location, size), map the column with "
+        "column_names, or leave concreteness_ratings out."
+    )
+
+
+def derangement(photographs: Sequence[Any], seed: int) -> NDArray[np.int64]:
+    """A random permutation of rows that gives each the number of another row, of another photograph if possible.
+
+    If one photograph has more than half of the rows, some of them get rows of their own photograph.
+    """
+    order = np.random.default_rng(seed).permutation(len(photographs))
+    places: dict[Any, int] = {}
+    group = np.array([places.setdefault(photographs[row], len(places)) for row in order])
+    order = order[np.argsort(group, kind="stable")]
+    # rows of a photograph now stand together: a shift by the most that one has leaves each of them
+    most = min(int(np.bincount(group).max()), len(order) - 1)
+    partners = np.empty(len(order), dtype=np.int64)
+    partners[order] = np.roll(order, most)
+    return partners
+
+
+def is_negative(column: str) -> bool:
+    """Whether a column describes negatives or neighbours; the mask is of the negative image."""
+    return column.startswith("negative_") or column in ("mask", "neighbour_ids")
+
+
+class ShuffledNegatives(TrainingRows):
+    """Training rows whose negatives are another row's, missing ones too; nothing is copied."""
+
+    def __init__(self, dataset: Dataset, partners: NDArray[np.int64]) -> None:
+        columns = [*dict.fromkeys((*columns_of(FIELDS), *NEIGHBOUR_COLUMNS))]
+        super().__init__(dataset, [name for name in columns if not is_negative(name)])
+        self.negatives = TrainingRows(dataset, [name for name in columns if is_negative(name)])
+        self.partners = partners
+        self.by_caption = columns_by_caption(self.negatives.features)
+
+    @property
+    def features(self) -> dict[str, Any]:
+        """The type of each column."""
+        return {**super().features, **self.negatives.features}
+
+    def column(self, name: str) -> list[Any]:
+        """A column of all rows, of the partners where it is of negatives."""
+        if not is_negative(name):
+            return super().column(name)
+        values = self.negatives.column(name)
+        shuffled = [values[partner] for partner in self.partners]
+        if name not in self.by_caption:
+            return shuffled
+        return [_fitted(one, captions) for one, captions in zip(shuffled, super().column("caption"), strict=True)]
+
+    def number_of_entries(self, name: str) -> int:
+        """How many rows have something in a column: as many as their partners."""
+        return self.negatives.number_of_entries(name) if is_negative(name) else super().number_of_entries(name)
+
+    def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
+        """Rows by index, each with the negatives of its partner."""
+        own = super().__getitems__(indices)
+        others = self.negatives.__getitems__(self.partners[indices].tolist())
+        for row, other in zip(own, others, strict=True):
+            other |= {name: _fitted(other[name], row["caption"]) for name in self.by_caption}
+        return [{**other, **row} for row, other in zip(own, others, strict=True)]
+
+
+def _fitted(values: list[Any] | None, captions: list[str]) -> list[Any] | None:
+    """Negatives of each caption of the partner, for as many captions as the row has: repeated where it has more."""
+    return [values[place % len(values)] for place in range(len(captions))] if values else values

@@ -1,1 +1,0 @@
-"""Negatives of a training set: joined as columns on loading, sampled in every epoch."""

@@ -1,1 +1,0 @@
-"""What the older benchmarks read with."""

@@ -1,1 +1,0 @@
-"""The files of single benchmarks, as their authors lay them out."""

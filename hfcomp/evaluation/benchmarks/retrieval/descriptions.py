@@ -1,0 +1,245 @@
+"""Images with long descriptions, by single sentences or whole: DOCCI, ImageInWords, DCI and Urban1k."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from hfcomp.evaluation.benchmarks.readers.files import ZippedFiles, entries, line_entries, object_in, open_archive
+from hfcomp.evaluation.protocols.retrieval import Retrieval
+from hfcomp.evaluation.sources import HubData, RawFiles
+from hfcomp.evaluation.spec import GENERAL, Benchmark, Data
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+_SHORTEST = 3
+"""Characters. FLAIR's file of ImageInWords lacks shorter pieces, such as the end of a quotation."""
+Captions = Callable[[str], list[str]]
+
+
+def sentences(description: str) -> list[str]:
+    """A description cut at each full stop and line, as FLAIR does (Xiao et al. 2025, arXiv:2412.03561).
+
+    Gives exactly the 6,204 texts of FLAIR's file of ImageInWords. "3.5" and "St. Paul" are cut too.
+    """
+    return [part for part in _pieces(description) if len(part) >= _SHORTEST]
+
+
+def whole(description: str) -> list[str]:
+    """A description as it is written."""
+    return [description.strip()]
+
+
+def rejoined(description: str) -> list[str]:
+    """A whole description, its pieces between full stops and lines joined by ". ", as LoTLIP and FLAIR read it."""
+    return [". ".join(filter(None, _pieces(description)))]
+
+
+def _pieces(description: str) -> list[str]:
+    return [part.strip() for part in re.split(r"\n|</s>|[.]", description)]
+
+
+def annotated(folder: Path, file: str, images: str = "", only: str = "") -> list[dict[str, Any]]:
+    """Images and sentences of one of FLAIR's `test_annotations.json`."""
+    captions: dict[str, list[str]] = defaultdict(list)
+    for _, one in entries(folder / file, ("image", "caption"), inside="annotations"):
+        if one["image"].startswith(only):
+            captions[one["image"]].append(one["caption"])
+    return [
+        {"item": name, "image": str(folder / images / name), "image_id": name, "captions": texts}
+        for name, texts in captions.items()
+    ]
+
+
+def _benchmark(name: str, title: str, *data: Data, **facts: Any) -> Benchmark:
+    return Benchmark(name, title, GENERAL, Retrieval(), data, **facts)
+
+
+# DOCCI (Onoe et al. 2024). The copy on the Hub is pinned by a public reader that found its descriptions equal to
+# Google's.
+DOCCI_FILE, DOCCI_FLAIR = "docci_descriptions.jsonlines", "annotations/test_annotations.json"
+DOCCI_REPO, DOCCI_AT = "nicolollo/docci", "d25e433474a72db3853da8e208d564e9b98795e6"
+
+
+def docci(folder: Path, *, captions: Captions) -> list[dict[str, Any]]:
+    """The test images of DOCCI's table."""
+    keys = ("example_id", "split", "image_file", "description")
+    return [
+        {
+            "item": row["example_id"],
+            "image": str(folder / "images" / row["image_file"]),
+            "captions": captions(row["description"]),
+        }
+        for _, row in line_entries(folder / DOCCI_FILE, keys)
+        if row["split"] == "test"
+    ]
+
+
+def in_captions(rows: Dataset, *, captions: Captions) -> Dataset:
+    """Descriptions in `captions` as lists of captions."""
+    lists = [captions(text) for text in rows["captions"]]
+    return rows.remove_columns("captions").add_column("captions", lists)
+
+
+def _docci(name: str, title: str, captions: Captions, *forms: RawFiles, version: int) -> Benchmark:
+    copy = HubData(
+        DOCCI_REPO,
+        {"image": "image_file", "captions": "description"},
+        {"all": {"split": "test", "data_files": {"test": "data/test-*"}}},
+        reshape=partial(in_captions, captions=captions),
+        revision=DOCCI_AT,
+    )
+    return _benchmark(
+        name,
+        title,
+        RawFiles(
+            (DOCCI_FILE,), partial(docci, captions=captions), f"{DOCCI_FILE} and images/ of google.github.io/docci"
+        ),
+        *forms,
+        copy,
+        paper="Onoe et al. 2024, arXiv:2404.19753",
+        licence="CC BY 4.0",
+        obtain="A copy is downloaded from the Hub; the authors' files are at https://google.github.io/docci.",
+        folder="docci",
+        version=version,
+    )
+
+
+DOCCI_CUT = RawFiles(
+    (DOCCI_FLAIR,),
+    partial(annotated, file=DOCCI_FLAIR, images="images"),
+    f"{DOCCI_FLAIR} of github.com/ExplainableML/flair and images/",
+)
+DOCCI = _docci("docci", "DOCCI retrieval", sentences, DOCCI_CUT, version=2)
+DOCCI_FULL = _docci("docci_full", "DOCCI full-text retrieval", whole, version=1)
+
+# ImageInWords (Garg et al. 2024), written by people
+PARTS = {
+    "DOCCI_Test": ("image", "docci/{}.jpg"),
+    "IIW-400": ("image/key", "docci_aar/{}.jpg"),
+    "DCI_Test": ("image", "dci/{}"),
+}
+"""By part of ImageInWords: the field with the image's name, and the image's folder."""
+IIW_FLAIR = "test_annotations.json"
+
+
+def imageinwords(folder: Path, *, parts: Sequence[str], captions: Captions) -> list[dict[str, Any]]:
+    """The images of some parts of ImageInWords, with what people wrote."""
+    found = []
+    for part in parts:
+        field, place = PARTS[part]
+        for _, row in line_entries(folder / part / "data.jsonl", (field, "IIW")):
+            name = place.format(row[field])
+            texts = captions(row["IIW"])
+            found.append({"item": name, "image": str(folder / name), "image_id": name, "captions": texts})
+    return found
+
+
+def _imageinwords(name: str, title: str, parts: tuple[str, ...], captions: Captions = sentences) -> Benchmark:
+    folders = ", ".join(PARTS[part][1].partition("/")[0] for part in parts)
+    files, read = tuple(f"{part}/data.jsonl" for part in parts), partial(imageinwords, parts=parts, captions=captions)
+    layout = f"{', '.join(parts)} of datasets/ of github.com/google/imageinwords, with folders of images {folders}"
+    cut = partial(annotated, file=IIW_FLAIR, only="" if len(parts) > 1 else f"{folders}/")
+    layout_cut = f"{IIW_FLAIR} of github.com/ExplainableML/flair with folders of images {folders}"
+    return _benchmark(
+        name,
+        title,
+        RawFiles(files, read, layout),
+        *((RawFiles((IIW_FLAIR,), cut, layout_cut),) if captions is sentences else ()),
+        paper="Garg et al. 2024, arXiv:2405.02793",
+        licence="CC BY 4.0; images of DCI under SA-1B's licence" if "dci" in folders else "CC BY 4.0",
+        obtain="The images are in docci_images_aar.tar.gz (IIW-400), docci_images.tar.gz (DOCCI_Test), both at "
+        "https://google.github.io/docci, and in Meta's SA-1B, for which one registers (DCI_Test). Pass a folder "
+        f"with them and the texts as --data {name.removesuffix('_full')}=FOLDER.",
+        folder=name.removesuffix("_full"),
+        version=2 if captions is sentences else 1,
+    )
+
+
+IMAGEINWORDS = _imageinwords("imageinwords", "ImageInWords retrieval", tuple(PARTS))
+IMAGEINWORDS_400 = _imageinwords("imageinwords_400", "ImageInWords-400 retrieval", ("IIW-400",))
+IMAGEINWORDS_FULL = _imageinwords("imageinwords_full", "ImageInWords full-text retrieval", tuple(PARTS), rejoined)
+
+
+# DCI (Urbanek et al. 2024)
+def dci(folder: Path, *, captions: Captions) -> list[dict[str, Any]]:
+    """The images of all three splits of DCI, with the short caption and the long one as one description."""
+    splits: Mapping[str, Sequence[str]] = object_in(folder / "splits.json", ())
+    found = []
+    for name in (name for names in splits.values() for name in names):
+        entry = object_in(folder / "annotations" / name, ("image", "short_caption", "extra_caption"))
+        texts = captions(f"{entry['short_caption']}\n{entry['extra_caption']}")
+        found.append({"item": name, "image": str(folder / "photos" / entry["image"]), "captions": texts})
+    return found
+
+
+DCI = _benchmark(
+    "dci",
+    "DCI full-text retrieval",
+    RawFiles(
+        required_files=("splits.json", "annotations"),
+        read=partial(dci, captions=rejoined),
+        layout="splits.json and annotations/ of dci.tar.gz (github.com/facebookresearch/DCI) and a folder photos/",
+    ),
+    paper="Urbanek et al. 2024, arXiv:2312.08578; asked as in Wu et al. 2024, LoTLIP, arXiv:2410.05249",
+    licence="CC BY-NC; images under SA-1B's licence",
+    obtain="Get https://dl.fbaipublicfiles.com/densely_captioned_images/dci.tar.gz and, after accepting the licence "
+    "of SA-1B, sa_000138.tar, whose images go into photos/.",
+)
+
+# Urban1k (Zhang et al. 2024, Long-CLIP): similar street scenes, captions of a hundred words
+URBAN1K_REPO = "BeichenZhang/Urban1k"
+ARCHIVE, IMAGES, CAPTIONS = "Urban1k.zip", "image", "caption"
+
+
+def unpacked(folder: Path) -> list[dict[str, Any]]:
+    """The items of the folders of images and captions, which name the two files of an item alike."""
+    files = {path.stem: path for path in sorted((folder / CAPTIONS).glob("*.txt"))}
+    return _rows(files, lambda path: path.read_bytes(), lambda stem: str(folder / IMAGES / f"{stem}.jpg"))
+
+
+def packed(folder: Path) -> list[dict[str, Any]]:
+    """The items of the archive, whose images are named by its members."""
+    with open_archive(folder / ARCHIVE) as archive:
+        members = [PurePosixPath(name) for name in archive.namelist()]
+        captions = {path.stem: path for path in members if path.parent.name == CAPTIONS and path.suffix == ".txt"}
+        images = {path.stem: str(path) for path in members if path.parent.name == IMAGES}
+        return _rows(captions, lambda path: archive.read(str(path)), images.get)
+
+
+def _rows(
+    captions: Mapping[str, Any], read: Callable[[Any], bytes], image: Callable[[str], str | None]
+) -> list[dict[str, Any]]:
+    found = []
+    for stem, path in captions.items():
+        try:
+            lines = read(path).decode("utf-8-sig").strip().splitlines()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: found bytes that are not UTF-8 ({error}). Download it again.") from error
+        found.append({"item": stem, "image": image(stem), "image_id": stem, "captions": lines[:1]})
+    return found
+
+
+URBAN1K = _benchmark(
+    "urban1k",
+    "Urban1k full-text retrieval",
+    RawFiles(
+        (IMAGES, CAPTIONS), unpacked, f"{ARCHIVE} of {URBAN1K_REPO} on the Hub unpacked into {IMAGES}/, {CAPTIONS}/"
+    ),
+    ZippedFiles(
+        (ARCHIVE,),
+        packed,
+        f"{ARCHIVE} as it is",
+        archive=ARCHIVE,
+        repo=URBAN1K_REPO,
+        revision="953fcf1d1a3bde031d9424a91a0154e594b5a586",  # pinned by a public reader
+    ),
+    paper="Zhang et al. 2024, arXiv:2403.15378",
+    licence="not confirmed",
+    obtain=f"It comes from the Hub ({URBAN1K_REPO}, {ARCHIVE}, 81 MB).",
+)

@@ -1,0 +1,309 @@
+"""The items that the page of an evaluation shows: which they are, with texts, scores, outcomes and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from hfcomp.data.images import Unreadable
+from hfcomp.data.urls import is_url
+from hfcomp.evaluation.cells import Crop, Fitted, decoded, is_missing
+from hfcomp.evaluation.item_scores import CLASS
+from hfcomp.metrics.units import HEADLINE_METRIC
+from hfcomp.reporting.pages.items import (
+    CAPTION,
+    DEFAULT_PAGE,
+    NEGATIVE,
+    POSITIVE,
+    ItemBrowser,
+    ItemOutcome,
+    ItemText,
+    PageOptions,
+    ShownItem,
+)
+from hfcomp.reporting.pages.page import Cell, thumbnail
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from hfcomp.evaluation.evaluator import Loaded
+
+ENTRY = ["benchmark", "subset", "item"]
+Entry = tuple[str, str, str]
+"""Benchmark, subset and item."""
+ROLES = {
+    "caption": CAPTION,
+    "captions": CAPTION,
+    "negative_captions": NEGATIVE,
+    "positive_captions": POSITIVE,
+}
+MOST_TEXTS = 8
+"""Texts of one column that are shown of an item, those with the highest scores."""
+THREADS = 8
+BY_URL = "named by a URL, which is not fetched again for this page"
+
+
+class ItemImages:
+    """The images of loaded benchmarks, found by the names of their items.
+
+    Args:
+        loaded: the benchmarks with their data.
+    """
+
+    def __init__(self, loaded: Iterable[Loaded]) -> None:
+        self._rows: dict[Entry, tuple[Loaded, int]] = {}
+        for one in loaded:
+            names = zip(one.data.names["subset"], one.data.names["item"], strict=True)
+            for row, name in enumerate(names):
+                for title in {one.title, one.benchmark.title}:  # a recipe does not say that images are missing
+                    self._rows[title, *name] = one, row
+        self._names = _Names(self._rows)
+
+    def cells(self, entry: Entry) -> dict[str, Any]:
+        """The images of an item, by column; none of an item that is not there."""
+        found = self._names.find(entry)
+        if found is None:
+            return {}
+        loaded, row = self._rows[found.entry]
+        data = loaded.data
+        columns = loaded.benchmark.protocol.images
+        return {name: data.images[name][row] if name in data.images else data.rows[row][name] for name in columns}
+
+
+class _Found(NamedTuple):
+    entry: Entry  # of a benchmark's row
+    place: int | None  # the text that is asked, where a row has an entry for each of its texts
+
+
+class _Names:
+    """Rows of benchmarks by the names of outcomes, which may have a subset of their own or be of one text."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._entries = set(entries)
+        self._any: dict[tuple[str, str], Entry | None] = {}
+        for benchmark, subset, item in self._entries:
+            key = benchmark, item
+            self._any[key] = None if key in self._any else (benchmark, subset, item)
+
+    def find(self, entry: Entry) -> _Found | None:
+        benchmark, subset, item = entry
+        row, _, place = item.rpartition("/")
+        names = [(item, None), *([(row, int(place))] if row and place.isdecimal() else [])]
+        for name, number in names:
+            own = benchmark, subset, name
+            found = own if own in self._entries else self._any.get((benchmark, name))
+            if found is not None:
+                return _Found(found, number)
+        return None
+
+
+def item_browser(
+    outcomes: pd.DataFrame,
+    scores: pa.Table | None,
+    images: ItemImages | None,
+    *,
+    models: Sequence[str],
+    pair: tuple[str, str],
+    blind: Sequence[str] = (),
+    tie: str = "wrong",
+    options: PageOptions = DEFAULT_PAGE,
+) -> ItemBrowser | None:
+    """The items of a page: first those on which models differ, then a sample of each subset; none without outcomes.
+
+    Args:
+        outcomes: with the columns of `Outcomes`.
+        scores: of `item_scores`, with the column `arm`; without them items have no texts.
+        images: of the benchmarks; without them items have no pictures.
+        models: in the order of columns.
+        pair: the two that are shown first, the reference before the other.
+        blind: those of `models` whose differences choose no item.
+        tie: what a tie counts.
+        options: of the page.
+    """
+    if not options.items or not len(outcomes):
+        return None
+    chosen, about = choose_items(outcomes, [name for name in models if name not in blind], pair, options.items)
+    kept = outcomes.merge(chosen, on=ENTRY)
+    entries = [tuple(entry) for entry in chosen.itertuples(index=False)]
+    texts = _Texts(scores, entries)
+    pictures, notes = _pictures(images, entries, options) if options.thumbnails else ({}, [])
+    if scores is None:
+        notes.append("Texts and scores were not stored with these outcomes.")
+    if options.thumbnails and images is None:
+        notes.append("Pictures are on the page of hfcomp evaluate alone: no image was read here.")
+    found = []
+    for entry, (image, results) in _outcomes_of(kept).items():
+        shown = pictures.get(entry) or [(name, None) for name in texts.images(entry)]
+        found.append(ShownItem(*entry, image, results, shown, *texts.of(entry, [name for name, _ in shown])))
+    return ItemBrowser(list(models), pair, _metrics(kept), found, about, notes, tie, options)
+
+
+def choose_items(
+    outcomes: pd.DataFrame, models: Sequence[str], pair: tuple[str, str], most: int, seed: int = 0
+) -> tuple[pd.DataFrame, str]:
+    """At most so many items, in their order, and a sentence on how many of how many they are.
+
+    Items on which the pair differs come first, then those on which other models do, then all others; of each kind as
+    many of every subset as there are, as far as there is room.
+    """
+    entries = outcomes[ENTRY].drop_duplicates(ignore_index=True)
+    total = len(entries)
+    if total <= most:
+        return entries, f"All {total:,} items."
+    by_pair, by_any = (_differ(outcomes, names, entries) for names in (pair, models))
+    kind = np.where(by_pair, 0, np.where(by_any, 1, 2))
+    drawn = pd.Series(np.random.default_rng(seed).permutation(total))
+    # sorted by their rank within a subset, items are taken from all subsets in turn
+    place = drawn.groupby([entries["benchmark"], entries["subset"], kind]).rank()
+    order = np.lexsort((drawn, place, kind))[:most]
+    about = f"{most:,} of {total:,} items"
+    changed = int((kind[order] < 2).sum())
+    if (kind < 2).any():
+        every = int((kind < 2).sum())
+        about += f": {changed:,} of the {every:,} that models score differently"
+        about += f", and {most - changed:,} others drawn at random" if changed < most else ", drawn at random"
+    else:
+        about += " drawn at random"
+    return entries.iloc[
+        np.sort(order)
+    ], f"{about}, as many of each subset as possible. Numbers in the tables are of all."
+
+
+def _differ(outcomes: pd.DataFrame, models: Iterable[str], entries: pd.DataFrame) -> np.ndarray:
+    """`[n]`: whether some of these models have different values of an item in any metric."""
+    own = outcomes[outcomes["arm"].isin(set(models))]
+    if own["arm"].nunique() < 2:
+        return np.zeros(len(entries), dtype=bool)
+    spread = own.groupby([*ENTRY, "metric"], sort=False)["value"].agg(["min", "max"])
+    found = spread[spread["min"] != spread["max"]].reset_index()[ENTRY].drop_duplicates()
+    marked = entries.merge(found, on=ENTRY, how="left", indicator=True)
+    return (marked["_merge"] == "both").to_numpy()
+
+
+def _outcomes_of(kept: pd.DataFrame) -> dict[Entry, tuple[str, dict[str, dict[str, ItemOutcome]]]]:
+    found: dict[Entry, tuple[str, dict[str, dict[str, ItemOutcome]]]] = {}
+    columns = (*ENTRY, "image_id", "metric", "arm", "value", "tie")
+    for *entry, image, metric, arm, value, tie in zip(*(kept[name] for name in columns), strict=True):
+        _, outcomes = found.setdefault(tuple(entry), (image, {}))
+        outcomes.setdefault(metric, {})[arm] = ItemOutcome(float(value), bool(tie))
+    return found
+
+
+def _metrics(kept: pd.DataFrame) -> dict[str, list[str]]:
+    """The metrics of each benchmark, the strictest one first."""
+    found = {}
+    for title, own in kept.groupby("benchmark", sort=False):
+        found[str(title)] = sorted(own["metric"].unique(), key=lambda metric: metric != HEADLINE_METRIC)
+    return found
+
+
+class _Texts:
+    """The texts of chosen items and their scores, from the table of all."""
+
+    def __init__(self, scores: pa.Table | None, entries: Sequence[Entry]) -> None:
+        self._texts: dict[Entry, dict[str, list[str]]] = {}
+        self._images: dict[Entry, list[str]] = {}
+        self._cosines: dict[tuple[Entry, str, str], dict[str, list[float]]] = {}
+        for row in [] if scores is None else _rows_of(scores, entries):
+            entry = row["benchmark"], row["subset"], row["item"]
+            self._texts.setdefault(entry, {})[row["texts_of"]] = row["texts"]
+            image = row["image_of"].replace("_", " ")
+            if image not in self._images.setdefault(entry, []):
+                self._images[entry].append(image)
+            if row["cosines"] is not None:
+                own = self._cosines.setdefault((entry, row["texts_of"], image), {})
+                own[row["arm"]] = row["cosines"]
+        self._names = _Names(self._texts)
+
+    def images(self, entry: Entry) -> list[str]:
+        """The names of an item's images."""
+        found = self._names.find(entry)
+        return self._images.get(found.entry, ["image"]) if found is not None else ["image"]
+
+    def of(self, entry: Entry, images: Sequence[str]) -> tuple[list[ItemText], int]:
+        """The texts of an item with their scores with each of the images, and how many more it has."""
+        found = self._names.find(entry)
+        if found is None:
+            return [], 0
+        texts, hidden = [], 0
+        for column, own in self._texts[found.entry].items():
+            role = ROLES.get(column, CLASS if column == CLASS else column.replace("_", " "))
+            of_column = [
+                ItemText(role, text, self._scores(found.entry, column, images, place))
+                for place, text in enumerate(own)
+                if text and found.place in (None, place)
+            ]
+            shown = sorted(range(len(of_column)), key=lambda place: -_highest(of_column[place]))[:MOST_TEXTS]
+            texts += [of_column[place] for place in sorted(shown)]
+            hidden += len(of_column) - len(shown)
+        return texts, hidden
+
+    def _scores(self, entry: Entry, column: str, images: Sequence[str], place: int) -> dict[str, list[float | None]]:
+        by_image = [self._cosines.get((entry, column, image), {}) for image in images]
+        arms = dict.fromkeys(arm for own in by_image for arm in own)
+        return {arm: [_known(own[arm][place]) if arm in own else None for own in by_image] for arm in arms}
+
+
+def _rows_of(scores: pa.Table, entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
+    """The rows of a table of scores that may be of these items, whatever their subset."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    names = {item for _, _, item in entries} | {item.rpartition("/")[0] for _, _, item in entries}
+    kept = scores.filter(pc.is_in(scores["item"], value_set=pa.array(sorted(names), pa.string())))
+    yield from kept.to_pylist()
+
+
+def _known(cosine: float) -> float | None:
+    return None if np.isnan(cosine) else cosine
+
+
+def _highest(text: ItemText) -> float:
+    return max((score for own in text.scores.values() for score in own if score is not None), default=-2.0)
+
+
+def _pictures(
+    images: ItemImages | None, entries: Sequence[Entry], options: PageOptions
+) -> tuple[dict[Entry, list[tuple[str, Cell]]], list[str]]:
+    """The pictures of items, and a note on those that cannot be read."""
+    if images is None:
+        return {}, []
+    cells = {entry: images.cells(entry) for entry in entries}
+    distinct = {_identity(cell): cell for own in cells.values() for cell in own.values()}
+    with ThreadPoolExecutor(THREADS) as pool:
+        made = dict(zip(distinct, pool.map(lambda cell: _picture(cell, options.side), distinct.values()), strict=True))
+    bad = [reason for reason in made.values() if isinstance(reason, str)]
+    notes = [f"{len(bad):,} images are not shown; the first: {bad[0]}"] if bad else []
+    shown = {
+        entry: [(name.replace("_", " "), made[_identity(cell)]) for name, cell in own.items()]
+        for entry, own in cells.items()
+    }
+    return shown, notes
+
+
+def _picture(cell: Any, side: int) -> Cell:
+    if is_missing(cell):
+        return None
+    inner = cell.cell if isinstance(cell, Crop | Fitted) else cell
+    path = inner.get("path") if isinstance(inner, Mapping) and inner.get("bytes") is None else inner
+    if isinstance(path, str) and is_url(path):
+        return BY_URL
+    try:
+        return thumbnail(decoded(cell, "image"), side)
+    except Unreadable as error:
+        return str(error)
+
+
+def _identity(cell: Any) -> Any:
+    """Equal for cells of one image: files by their paths, others by the bytes or the object itself."""
+    if isinstance(cell, Crop):
+        return (_identity(cell.cell), cell.box)
+    if isinstance(cell, Fitted):
+        return (_identity(cell.cell), cell.side)
+    if isinstance(cell, Mapping):
+        return cell.get("path") if cell.get("bytes") is None else cell["bytes"]
+    return cell if isinstance(cell, str | bytes | None) else id(cell)

@@ -1,0 +1,159 @@
+"""Models as users give them: their kinds and names, and the encoders that score them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig
+from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.evaluation.encoding.embedded import Encoder
+from hfcomp.evaluation.encoding.identity import identity
+from hfcomp.evaluation.pairs.items import PairScorer
+from hfcomp.evaluation.pairs.models import BlipMatcher, PairModel, VQAScorer
+from hfcomp.modeling import base_of_adapter
+from hfcomp.reading import check_place
+
+_MATCHER = "BlipForImageTextRetrieval"
+
+
+def pair_model(place: str | Path) -> type[PairModel] | None:
+    """What scores the model of a Hub id or folder pair by pair; `None` for any other, such as a dual encoder.
+
+    Only the configuration is read: `architectures`, and where it names none `model_type`. Remote code is never run.
+    """
+    folder = Path(place)
+    if (folder.is_dir() and not (folder / "config.json").is_file()) or base_of_adapter(place) is not None:
+        return None
+    return kind_of(AutoConfig.from_pretrained(place, trust_remote_code=False))
+
+
+def kind_of(config: Any) -> type[PairModel] | None:
+    """As `pair_model`, of a configuration."""
+    names = set(getattr(config, "architectures", None) or ())
+    known = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    if _MATCHER in names:
+        return BlipMatcher
+    if names & set(known.values()) or (not names and known.get(getattr(config, "model_type", "")) is not None):
+        return VQAScorer
+    return None
+
+
+def named_models(given: Sequence[Any] | Mapping[str, Any], *, taken: Collection[str] = ()) -> dict[str, Any]:
+    """Models by name, of Hub ids, folders, `name=PLACE`, or objects; or by name already.
+
+    Without a name, a place is called by its last part with as many before it as are needed, an object by where it was
+    loaded from, else by its class. Names that are `taken` no model may have.
+    """
+    if not given:
+        raise ValueError("name at least one model: a Hub id such as openai/clip-vit-base-patch32, or a folder.")
+    pairs = list(given.items()) if isinstance(given, Mapping) else [_name_and_model(one) for one in given]
+    places = [place_of(model) for _, model in pairs]
+    found: dict[str, Any] = {}
+    for (own_name, model), place in zip(pairs, places, strict=True):
+        name = own_name or _short(place, places)
+        if name in found or name in taken:
+            hint = f"second={place}" if isinstance(model, str) else f'{{"second": {place}}}'
+            raise ValueError(f"two models are called {name!r}. Name them, as in {hint}.")
+        found[name] = model
+    return found
+
+
+def place_of(model: Any) -> str:
+    """The Hub id or folder of a model; of a module where it was loaded from, of another object its class."""
+    if isinstance(model, str | Path):
+        return str(model)
+    model = model[0] if isinstance(model, tuple) else model
+    return str(getattr(model, "name_or_path", "") or type(model).__name__)
+
+
+def _name_and_model(given: Any) -> tuple[str, Any]:
+    """The name, empty where none is given, and the model; a folder that is there may have `=` in its path."""
+    if not isinstance(given, str) or "=" not in given or os.path.exists(given):
+        return "", given
+    ends = [at for at, letter in enumerate(given) if letter == "="]
+    end = next((at for at in ends if os.path.exists(given[at + 1 :])), ends[-1])
+    return given[:end], given[end + 1 :]
+
+
+def _short(place: str, places: Sequence[str]) -> str:
+    """The last part of a path or id, with as many before it as distinguish it from the others."""
+    whole = [os.path.abspath(one) if os.path.exists(one) else one for one in (place, *places)]
+    parts = [part for part in whole[0].split("/") if part]
+    for count in range(1, len(parts) + 1):
+        tail = "/".join(parts[-count:])
+        if sum(f"/{other}".endswith(f"/{tail}") for other in whole[1:]) == 1:
+            return tail
+    return parts[-1] if parts else place
+
+
+def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encoder | PairScorer:
+    """What scores with a model: a Hub id or folder, a module alone or paired with its processor, or an encoder.
+
+    A dual encoder becomes an `Embedder`, a model that reads image and text together a `PairModel`, by its
+    configuration. An encoder is used as it is; what is stored of a module, whose weights may change, is kept in memory
+    only. `settings` are those of `Embedder`.
+    """
+    if isinstance(model, str | Path):
+        return _open(model, pair_model, cache=cache, **settings)
+    if hasattr(model, "index_images") or hasattr(model, "score_pairs"):
+        return model
+    module, processor = model if isinstance(model, tuple) else (model, None)
+    if not isinstance(module, nn.Module):
+        raise ValueError(
+            f"models: found a {type(module).__name__}, expected a Hub id, a folder, a model of transformers, a pair "
+            "of a model and its processor, or an encoder with index_images and index_texts, or with score_pairs."
+        )
+    kind = kind_of(getattr(module, "config", None)) or Embedder
+    return kind(module, processor, cache=EmbeddingCache(), **settings)
+
+
+def open_embedder(place: str | Path, **settings: Any) -> Embedder:
+    """An `Embedder` of a Hub id or folder that a user named.
+
+    Raises ValueError for a place without a model, a model that is not a supported dual encoder, or a device that is
+    not there.
+    """
+    return _open(place, lambda _: None, **settings)
+
+
+def _open(place: str | Path, kind: Callable[[str | Path], type[PairModel] | None], **settings: Any) -> Any:
+    check_device(settings.get("device"))
+    check_place(place)
+    try:
+        return (kind(place) or Embedder)(place, **settings)
+    except OSError as error:  # transformers' own words on what is not on the Hub, gated or no model's folder
+        where = "" if os.path.isdir(place) else "is not a local folder, and as a Hub id: "
+        raise ValueError(f"{place} {where}{error}") from error
+
+
+def describe_model(model: Any, encoder: Any) -> dict[str, Any]:
+    """What `results.json` says of a model: where it is, its weights, and how it reads texts or scores pairs."""
+    weights = identity(model) if isinstance(model, str | Path) else f"of a {type(model).__name__} in memory"
+    tokenizer = getattr(encoder, "tokenizer", None)
+    texts = {} if tokenizer is None else {"texts": tokenizer.preparation}
+    return {"path": place_of(model), "weights": weights, **texts, **getattr(encoder, "facts", {})}
+
+
+def text_notes(encoders: Mapping[str, Any]) -> list[str]:
+    """How texts are prepared, with the models of each way."""
+    names: dict[str, list[str]] = {}
+    for name, encoder in encoders.items():
+        if isinstance(encoder, Embedder):
+            names.setdefault(encoder.tokenizer.preparation, []).append(name)
+    return [f"texts are {preparation}: {', '.join(own)}" for preparation, own in names.items()]
+
+
+def check_device(device: Any) -> None:
+    """Raises ValueError for a device that is not there."""
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device: {device!r} cannot be used here: {str(error).splitlines()[0]}") from error

@@ -1,0 +1,344 @@
+"""Models that read an image and a text together: BLIP's matching head, and VQAScore with image-text-to-text models."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any, ClassVar
+
+import numpy as np
+import PIL
+import torch
+import transformers
+from numpy.typing import NDArray
+from PIL import Image
+from torch import nn
+from tqdm.auto import tqdm
+from transformers import AutoModelForImageTextToText, BlipForImageTextRetrieval
+
+from hfcomp.data.images import is_tiny
+from hfcomp.evaluation.cells import decoded, digest, distinct, text_key
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, loaded_ahead, processor_facts, workers
+from hfcomp.evaluation.pairs.items import MOST_PAIRS, PairList, PairScores
+from hfcomp.modeling import load_processor
+from hfcomp.modeling.weight_checks import damage_named, no_report, refuse
+
+SCORING_VERSION = 1
+"""Raised when the same model and pair would get another score; older cached scores are then not read."""
+_DECODED = 16  # images that are kept: pairs of one image follow each other
+
+
+class PairModel(EvaluatedModel, ABC):
+    """A model whose score of a pair is the probability that the text fits the image.
+
+    Scores are kept as logarithms in fp32, which is exact enough near 0 and near 1.
+
+    Args:
+        model: Hub id, folder or module. A module is left unchanged, see `hfcomp.Embedder`.
+        processor: the model's processor; loaded from `model`, or from where a module came from, when it is left out.
+        batch_size: what `hfcomp.Embedder` calls so; `share` of it are pairs at a time.
+        device: where to run; by default a module's own place, else a GPU when there is one.
+        cache: stored scores. By default each call scores again.
+        split: whether the processes of `torchrun` or `accelerate launch` share the work.
+
+    Attributes:
+        scored_pairs: pairs that were scored by this process so far.
+
+    Raises:
+        ValueError: for a model or processor that is not of this kind, or a module with a cache on disk.
+    """
+
+    most_pairs = MOST_PAIRS
+    share: ClassVar[float] = 1.0
+    auto_class: ClassVar[Any]
+
+    def __init__(
+        self,
+        model: str | Path | nn.Module,
+        processor: Any = None,
+        *,
+        batch_size: int = 128,
+        device: str | torch.device | None = None,
+        cache: EmbeddingCache | None = None,
+        split: bool = False,
+    ) -> None:
+        size = max(1, int(batch_size * self.share))
+        super().__init__(model, device=device, batch_size=size, cache=cache, split=split)
+        self.processor = processor or _processor(model)
+        for part in ("image_processor", "tokenizer"):
+            if getattr(self.processor, part, None) is None:
+                kind = type(self.processor).__name__
+                raise ValueError(f"{model}: its processor, a {kind}, has no {part}. Pass the model's own processor.")
+        self.scored_pairs = 0
+
+    @cached_property
+    def config(self) -> Any:
+        """The model's configuration."""
+        if self._backbone is not None:
+            return self._backbone.config
+        return transformers.AutoConfig.from_pretrained(self._model, trust_remote_code=False)
+
+    @property
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """How it scores, for `results.json`; scores are stored apart for what differs in them."""
+
+    @abstractmethod
+    def log_probabilities(self, images: Sequence[Image.Image], texts: Sequence[str]) -> torch.Tensor:
+        """`[b]` fp32, the logarithm of the probability that each text fits its image.
+
+        Args:
+            images: `b` of them; those of one image are the same object.
+            texts: `b` of them.
+        """
+
+    def truncated(self, texts: Sequence[str]) -> int:
+        """How many of some texts are longer than the model reads; by default none is cut."""
+        return 0
+
+    def dtype(self) -> torch.dtype | str:
+        """The precision that weights are loaded in."""
+        return torch.float32
+
+    def load(self) -> nn.Module:
+        """The model of an id or folder, with all of its weights.
+
+        Raises:
+            ValueError: for weights that are damaged, missing or of another shape, naming them.
+        """
+        with damage_named(self._model), no_report():
+            backbone, info = self.auto_class.from_pretrained(
+                self._model,
+                dtype=self.dtype(),
+                trust_remote_code=False,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+            )
+        refuse(self._model, missing=info["missing_keys"], shapes=info["mismatched_keys"])
+        return backbone
+
+    def score_pairs(self, pairs: PairList, *, progress: bool = False) -> PairScores:
+        """The probability of each pair."""
+        if self.cache is not None and not self._fingerprints:
+            self._fingerprints = {"pairs": self._fingerprint()}
+        with self.together():
+            return self._score(pairs, progress)
+
+    def _score(self, pairs: PairList, progress: bool) -> PairScores:
+        keys, index, first = distinct(
+            digest(pairs.keys[image] + text_key(pairs.texts[text], text))
+            for image, text in zip(pairs.image, pairs.text, strict=True)
+        )
+
+        locks = [Lock() for _ in range(_DECODED)]
+
+        @lru_cache(maxsize=_DECODED)
+        def decode(number: int) -> Image.Image:
+            return decoded(pairs.cell(number), str(pairs.first[number]))
+
+        def image_of(number: int) -> Image.Image:
+            with locks[number % _DECODED]:  # threads that want one image get one object
+                return decode(number)
+
+        def load(number: int) -> tuple[tuple[Image.Image, str], bool]:
+            pair = first[number]
+            image = image_of(int(pairs.image[pair]))
+            return (image, pairs.texts[pairs.text[pair]]), is_tiny(image)
+
+        def score(loaded: list[tuple[tuple[Image.Image, str], bool]]) -> NDArray[np.float32]:
+            self.scored_pairs += len(loaded)
+            images, texts = zip(*(pair for pair, _ in loaded), strict=True)
+            return self.log_probabilities(images, texts).float().cpu().numpy()[:, None]
+
+        store, found, missing = self.look_up("pairs", keys, 1, unit=False)
+        # the pairs of one image follow each other, so that it is decoded once, and short texts are padded little
+        missing.sort(key=lambda number: (pairs.image[first[number]], len(pairs.texts[pairs.text[first[number]]])))
+        bar = tqdm(total=len(missing), desc="pairs", disable=not progress or not missing, leave=False, unit="pair")
+        with bar, ThreadPoolExecutor(max_workers=workers()) as pool:
+            self.fill(store, found, missing, loaded_ahead(pool, load, self.own_batches(missing)), score, bar)
+        tiny = len({pairs.keys[pairs.image[first[number]]] for number in np.flatnonzero(found.flags)})
+        values = np.exp(found.vectors[index, 0].astype(np.float64))
+        return PairScores(values, len(missing), tiny, self.truncated([pairs.texts[one] for one in set(pairs.text)]))
+
+    def _fingerprint(self) -> dict[str, Any]:
+        precision = self.dtype() if self._backbone is None else self._backbone.dtype
+        shared = {"weights": self.weights, "device": self.device.type, "dtype": str(precision), **self.facts}
+        versions = {"torch": torch.__version__, "transformers": transformers.__version__, "pillow": PIL.__version__}
+        return {**shared, **versions, "scoring": SCORING_VERSION, **processor_facts(self.processor)}
+
+
+def _processor(model: str | Path | nn.Module) -> Any:
+    try:
+        return load_processor(model, argument="processor")
+    except ImportError as error:  # the processors of some models need torchvision
+        needed = " ".join(str(error).split())
+        raise ValueError(f"{model}: its processor cannot be loaded: {needed}") from error
+
+
+class BlipMatcher(PairModel):
+    """Scores pairs with the matching head of a BLIP (Li et al. 2022, arXiv:2201.12086).
+
+    Each image of a batch is encoded once, whatever the number of its texts. The arguments are those of `PairModel`.
+    """
+
+    share = 1 / 4  # images are in memory as they are decoded, of this batch and the next
+    auto_class = BlipForImageTextRetrieval
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The score's name."""
+        return {"score": "image-text matching"}
+
+    def truncated(self, texts: Sequence[str]) -> int:
+        """How many of some texts are longer than the text encoder."""
+        return sum(
+            len(ids) > self.config.text_config.max_position_embeddings
+            for ids in self.processor.tokenizer(list(texts))["input_ids"]
+        )
+
+    def log_probabilities(self, images: Sequence[Image.Image], texts: Sequence[str]) -> torch.Tensor:
+        """`[b]` fp32, the logarithm of the probability of a match."""
+        shown = {id(image): image for image in images}
+        number = {key: place for place, key in enumerate(shown)}
+        pixels = self.processor.image_processor(list(shown.values()), return_tensors="pt")["pixel_values"]
+        tokens = self.processor.tokenizer(
+            list(texts),
+            padding=True,
+            truncation=True,
+            max_length=self.config.text_config.max_position_embeddings,
+            return_tensors="pt",
+        ).to(self.device)
+        seen = self.backbone.vision_model(pixels.to(self.device, self.backbone.dtype)).last_hidden_state
+        seen = seen[[number[id(image)] for image in images]]
+        read = self.backbone.text_encoder(
+            input_ids=tokens["input_ids"],
+            attention_mask=tokens["attention_mask"],
+            encoder_hidden_states=seen,
+            encoder_attention_mask=torch.ones(seen.shape[:-1], dtype=torch.long, device=self.device),
+        ).last_hidden_state
+        return self.backbone.itm_head(read[:, 0]).float().log_softmax(dim=-1)[:, 1]
+
+
+QUESTION = 'Does this figure show "{text}"? Please answer yes or no.'
+"""Of Lin et al. 2024 (arXiv:2404.01291)."""
+ANSWERS = "Yes", " Yes"
+"""The answer; which of the two a tokenizer's own word begins with depends on what the prompt ends with."""
+
+
+class VQAScorer(PairModel):
+    """Scores pairs with an image-text-to-text model, such as LLaVA or Qwen2-VL (Lin et al. 2024, arXiv:2404.01291).
+
+    The question goes through the processor's chat template where it has one; otherwise it follows the image token. The
+    score is the probability of "Yes" as the next token, summed over the tokens that are this word after the prompt.
+
+    On a CPU weights run in fp32, elsewhere in the precision of their file. The arguments are those of `PairModel`.
+
+    Raises:
+        ValueError: as `PairModel`, or where no single token of the tokenizer is "Yes".
+    """
+
+    share = 1 / 8  # an image is hundreds of tokens
+    auto_class = AutoModelForImageTextToText
+
+    def __init__(self, model: str | Path | nn.Module, processor: Any = None, **settings: Any) -> None:
+        super().__init__(model, processor, **settings)
+        if self.processor.tokenizer.pad_token is None:  # it is masked, so any token will do
+            self.processor = copy.deepcopy(self.processor)
+            self.processor.tokenizer.pad_token = self.processor.tokenizer.eos_token
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The score's name, the prompt around a text `{text}`, and the tokens that are "Yes"."""
+        tokens = self.processor.tokenizer.convert_ids_to_tokens(self.yes_tokens)
+        return {"score": "VQAScore", "prompt": self.prompt("{text}"), "yes": ", ".join(map(repr, tokens))}
+
+    def dtype(self) -> torch.dtype | str:
+        """Precision of the weights: fp32 on a CPU, elsewhere that of their file."""
+        return torch.float32 if self.device.type == "cpu" else "auto"
+
+    def prompt(self, text: str) -> str:
+        """The prompt for a text, with the mark of the image."""
+        question = QUESTION.replace("{text}", text)
+        if self._has_template:
+            content = [{"type": "image"}, {"type": "text", "text": question}]
+            chat = [{"role": "user", "content": content}]
+            return self.processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+        return f"{self._mark}\n{question}".strip()
+
+    @cached_property
+    def yes_tokens(self) -> list[int]:
+        """Ids of the tokens that are "Yes" after the prompt.
+
+        Raises:
+            ValueError: where there is none.
+        """
+        tokenizer = self.processor.tokenizer
+
+        def ids(text: str) -> list[int]:
+            return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+        prompt = self.prompt("a cat")
+        before = ids(prompt)
+        after = [ids(prompt + answer) for answer in ANSWERS] if not self._answers_apart else []
+        found = {own[-1] for own in after if len(own) == len(before) + 1 and own[:-1] == before}
+        alone = [ids(answer) for answer in ANSWERS]
+        found = found or {own[0] for own in alone if len(own) == 1}
+        if not found or tokenizer.unk_token_id in found:
+            raise ValueError(
+                f"{self._model}: no single token of its tokenizer is 'Yes' ({alone[0]} are its tokens), so that "
+                "VQAScore is not defined. Choose another model."
+            )
+        return sorted(found)
+
+    @property
+    def _has_template(self) -> bool:
+        return getattr(self.processor, "chat_template", None) is not None
+
+    @cached_property
+    def _mark(self) -> str:
+        """What a prompt without a template begins with: the image token, unless the processor puts it there itself."""
+        token = str(getattr(self.processor, "image_token", None) or "")
+        blank = Image.new("RGB", (224, 224))
+        try:
+            ids = self.processor(images=[blank], text=["a cat"], return_tensors="pt")["input_ids"]
+        except ValueError:  # it counts the tokens in the text, and there is none
+            return token
+        return "" if (ids == self.processor.tokenizer.convert_tokens_to_ids(token)).any() else token
+
+    @property
+    def _answers_apart(self) -> bool:
+        """Whether answers are written by a decoder that does not continue the prompt."""
+        decoder = getattr(self.config, "use_decoder_only_language_model", None)
+        return bool(self.config.is_encoder_decoder) or decoder is False
+
+    def log_probabilities(self, images: Sequence[Image.Image], texts: Sequence[str]) -> torch.Tensor:
+        """`[b]` fp32, the logarithm of the probability of "Yes" after each prompt."""
+        prompts = [self.prompt(text) for text in texts]
+        tokenizer = self.processor.tokenizer
+        begun = tokenizer.bos_token is not None and prompts[0].startswith(tokenizer.bos_token)
+        inputs = self.processor(
+            images=[[image] for image in images] if self._has_template else list(images),
+            text=prompts,
+            padding=True,
+            padding_side="right" if self._answers_apart else "left",  # the next token follows a decoder's last one
+            return_tensors="pt",
+            **({"add_special_tokens": False} if begun else {}),
+        ).to(self.device, self.backbone.dtype)
+        # generate() numbers positions after the padding, starts decoders and keeps the last token's scores alone
+        output = self.backbone.generate(
+            **inputs,
+            max_new_tokens=1,
+            do_sample=False,
+            num_beams=1,
+            output_logits=True,
+            return_dict_in_generate=True,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+        logarithms = output.logits[0].float().log_softmax(dim=-1)
+        return logarithms[:, self.yes_tokens].logsumexp(dim=-1)

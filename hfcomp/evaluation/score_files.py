@@ -1,0 +1,300 @@
+"""Scores of any other system in files: the list of pairs that need one, and the file that is read and checked."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hfcomp.checksums import file_hash
+from hfcomp.csv_cells import plain_cell
+from hfcomp.data.urls import shown
+from hfcomp.evaluation.benchmarks import benchmarks as known_benchmarks
+from hfcomp.evaluation.benchmarks.own import is_place
+from hfcomp.evaluation.cells import Crop, Fitted, decoded
+from hfcomp.evaluation.evaluator import Loaded
+from hfcomp.evaluation.pairs.items import PairList, PairScores, list_pairs
+from hfcomp.evaluation.spec import Unavailable
+from hfcomp.reading import nearest, parse_json
+from hfcomp.reporting.format import counted
+from hfcomp.text_tables import open_table
+from hfcomp.writing import replacing, write_bytes, write_csv, write_parquet
+
+KEY = ("benchmark", "subset", "item", "image", "text")
+"""Columns that name a pair: `image` is a column of images of the benchmark, such as `image` or `negative_image`."""
+SCORE = "score"
+ENDINGS = (".csv", ".jsonl", ".parquet")
+MOST_PAIRS = 5_000_000
+"""Pairs where a benchmark needs all images with all texts: 1,000 images with five captions each."""
+_LIST = "hfcomp evaluate --write_pairs FILE lists the pairs that need a score."
+
+_COLUMNS = ", ".join((*KEY, SCORE))
+Pair = tuple[str, str, str, str]  # subset, item, image and text
+
+
+class ScoreFile:
+    """A file with a score for each pair of an image and a text, as a scorer of benchmarks.
+
+    Args:
+        path: CSV, JSON lines or Parquet with the columns `benchmark`, `subset`, `item`, `image`, `text` and `score`;
+            others are not read. Scores are any finite numbers, higher where the text fits the image better.
+
+    Raises:
+        ValueError: for a missing column, a score that is no finite number or a pair that is there twice, with its row;
+            rows are counted from 0.
+        OSError: for a file that cannot be read.
+    """
+
+    most_pairs = MOST_PAIRS
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        table = _read(self.path)
+        absent = [name for name in (*KEY, SCORE) if name not in table]
+        if absent:
+            raise ValueError(
+                f"{path}: found the columns {', '.join(table)}, expected {_COLUMNS}; {', '.join(absent)} is missing. "
+                f"{_LIST}"
+            )
+        scores = self._numbers(table[SCORE])
+        self._scores: dict[str, dict[Pair, tuple[int, float]]] = {}
+        again: list[tuple[int, int]] = []
+        for row, (benchmark, *pair) in enumerate(zip(*(table[name] for name in KEY), strict=True)):
+            own = self._scores.setdefault(benchmark, {})
+            first, _ = own.setdefault(tuple(pair), (row, scores[row]))
+            if first != row:
+                again.append((row, first))
+        if again:
+            row, first = again[0]
+            raise ValueError(
+                f"{path}, row {row}: the same pair as in row {first}: {_shown([table[name][row] for name in KEY])}. "
+                f"Rows that repeat an earlier one: {len(again):,}. Keep one of each."
+            )
+        self._weights = f"sha256:{file_hash(self.path)[:16]}"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Its entry among the models of `results.json`."""
+        return {"path": str(self.path), "weights": self._weights, "score": "read from a file"}
+
+    def check(self, loaded: Sequence[Loaded]) -> list[str]:
+        """Checks that the file fits benchmarks, before any model scores them.
+
+        Args:
+            loaded: what is evaluated.
+
+        Returns:
+            What is not used, line by line.
+
+        Raises:
+            ValueError: for pairs without a score, pairs that a benchmark does not have, or unknown benchmarks.
+        """
+        names, notes = [one.benchmark.name for one in loaded], []
+        for name, own in self._scores.items():
+            if name not in names and name not in known_benchmarks() and not is_place(name):
+                row = next(iter(own.values()))[0]
+                raise ValueError(
+                    f"{self.path}, row {row}: found the benchmark {name!r} ({counted(len(own), 'row')}), "
+                    f"expected one of {', '.join(names)}.{nearest(name, names)}"
+                )
+            if name not in names:
+                notes.append(f"{self.path}: {counted(len(own), 'score')} of {name} not used: it is not evaluated")
+        for one in loaded:
+            if one.benchmark.name in self._scores:
+                try:
+                    self.score_pairs(list_pairs(one.benchmark, one.data, self.most_pairs))
+                except Unavailable:  # it is skipped, with the reason, where it is scored
+                    continue
+        return notes
+
+    def score_pairs(self, pairs: PairList, *, progress: bool = False) -> PairScores:
+        """The scores of a benchmark's pairs.
+
+        Raises:
+            Unavailable: where the file has no scores of the benchmark.
+            ValueError: where it lacks some of its pairs, or has others.
+        """
+        name = pairs.benchmark.name
+        own = self._scores.get(name)
+        if own is None:
+            raise Unavailable(f"{self.path} has no scores of it.", _LIST)
+        wanted = [tuple(map(plain_cell, pair)) for pair in pair_names(pairs)]
+        missing = list(dict.fromkeys(pair for pair in wanted if pair not in own))
+        if missing:
+            raise ValueError(
+                f"{self.path}: {len(missing):,} of {len(set(wanted)):,} pairs of {name} have no score, the first is "
+                f"{_shown([name, *missing[0]])}. {_LIST}"
+            )
+        unknown = own.keys() - set(wanted)
+        if unknown:
+            pair = min(unknown, key=lambda one: own[one][0])
+            raise ValueError(
+                f"{self.path}, row {own[pair][0]}: {name} has no such pair: {_shown([name, *pair])}. Rows "
+                f"that name no pair of it: {len(unknown):,}. {_LIST}"
+            )
+        return PairScores(np.array([own[pair][1] for pair in wanted], dtype=np.float64), len(own))
+
+    def _numbers(self, column: Sequence[Any]) -> list[float]:
+        found = [_number(value) for value in column]
+        wrong = [row for row, value in enumerate(found) if not math.isfinite(value)]
+        if wrong:
+            raise ValueError(
+                f"{self.path}, row {wrong[0]}: found the score {column[wrong[0]]!r}, expected a finite number. "
+                f"Rows without one: {len(wrong):,}."
+            )
+        return found
+
+
+def pair_names(pairs: PairList) -> list[Pair]:
+    """Each pair as files name it: subset, item, image and text."""
+    subsets, items = pairs.items.rows["subset"][:], pairs.items.rows["item"][:]
+    return [
+        (subsets[place.row], items[place.row], place.column, pairs.texts[text])
+        for place, text in zip(pairs.places, pairs.text, strict=True)
+    ]
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(f"{name} {value!r}" for name, value in zip(KEY, names, strict=True))
+
+
+def _read(path: Path) -> dict[str, list[Any]]:
+    """The columns of a file; names of pairs are texts, without what protects spreadsheets from them."""
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        raise ValueError(f"{path}: expected scores in a file that ends with {', '.join(ENDINGS)}.")
+    if ending == ".jsonl":
+        table = _json_lines(path)
+    elif ending == ".csv":
+        table = _csv(path)
+    else:
+        try:
+            table = pq.read_table(path).to_pydict()
+        except FileNotFoundError:
+            raise
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path}: not Parquet, or damaged: {' '.join(str(error).split())}") from error
+    return {
+        name: [plain_cell(str(value)) for value in values] if name in KEY else values for name, values in table.items()
+    }
+
+
+def _csv(path: Path) -> dict[str, list[str]]:
+    table = open_table(path)
+    rows = [row for _, row in table.rows()]
+    return {name: [row[place] for row in rows] for place, name in enumerate(table.columns)}
+
+
+def _json_lines(path: Path) -> dict[str, list[Any]]:
+    found: list[dict[str, Any]] = []
+    for line, content in enumerate(path.read_bytes().splitlines(), start=1):
+        if not content.strip():
+            continue
+        try:
+            row = parse_json(content)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {line}: not JSON: {error}.") from error
+        if not isinstance(row, dict):
+            raise ValueError(f"{path}, line {line}: found a {type(row).__name__}, expected an object with {_COLUMNS}.")
+        absent = [name for name in (*KEY, SCORE) if name not in row]
+        if absent:
+            raise ValueError(f"{path}, line {line}: {', '.join(absent)} is missing, expected {_COLUMNS}. {_LIST}")
+        found.append(row)
+    return {name: [row[name] for row in found] for name in (*KEY, SCORE)}
+
+
+COLUMNS = (*KEY[:4], "image_id", "file", "text")
+
+
+def write_pairs(path: str | Path, loaded: Iterable[Loaded], log: Callable[[str], None]) -> None:
+    """Writes a row for each pair of an image and a text that benchmarks need a score of.
+
+    The columns are those of a [`ScoreFile`] without the score, and `image_id` and `file`, where the image is. Images
+    that have no file of their own, and parts of images, are written into a folder next to the list.
+
+    Args:
+        path: ends with `.csv`, `.jsonl` or `.parquet`; replaced where it is there.
+        loaded: benchmarks with their data. What cannot be scored from pairs is left out.
+        log: receives a line for each benchmark.
+
+    Raises:
+        ValueError: for another kind of file, or where no benchmark can be scored from pairs.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in ENDINGS:
+        raise ValueError(f"{path}: expected a file that ends with {', '.join(ENDINGS)}.")
+    tables = []
+    for one in loaded:
+        try:
+            pairs = list_pairs(one.benchmark, one.data, MOST_PAIRS)
+        except Unavailable as error:
+            log(f"{one.benchmark.name}: left out: {error.reason}")
+            continue
+        table = _table(pairs, path.with_name(f"{path.stem}_images"))
+        parts = f"{counted(len(pairs.keys), 'image')} with {counted(len(pairs.texts), 'text')}"
+        log(f"{one.benchmark.name}: {counted(len(table), 'pair')}: {parts}")
+        tables.append(table)
+    if not tables:
+        raise ValueError("no benchmark can be scored from pairs of an image and a text. Name another one.")
+    _write(path, pd.concat(tables, ignore_index=True))
+    log(f"written: {path}")
+
+
+def _table(pairs: PairList, folder: Path) -> pd.DataFrame:
+    files = np.array(list(_files(pairs, folder)), dtype=object)
+    ids = pairs.items.rows["image_id"][:]
+    table = pd.DataFrame(pair_names(pairs), columns=KEY[1:])
+    table.insert(0, KEY[0], pairs.benchmark.name)
+    table["image_id"] = [ids[place.row] for place in pairs.places]
+    table["file"] = files[pairs.image]
+    return table[list(COLUMNS)].drop_duplicates(list(KEY), ignore_index=True)
+
+
+def _files(pairs: PairList, folder: Path) -> Iterator[str]:
+    """Where each distinct image is; one that is no file is written into the folder."""
+    for number, key in enumerate(pairs.keys):
+        cell = pairs.cell(number)
+        place = cell.get("path") if isinstance(cell, dict) and cell.get("bytes") is None else cell
+        if isinstance(place, str):
+            yield shown(place)  # without the signature of an address
+            continue
+        content, ending = _content(cell, str(pairs.first[number]))
+        target = folder / f"{key.hex()}{ending}"
+        write_bytes(target, content)
+        yield str(target)
+
+
+def _content(cell: Any, where: str) -> tuple[bytes, str]:
+    """The bytes of an image with a name as they are; of any other, or a part of one, those of a PNG."""
+    if isinstance(cell, dict) and not isinstance(cell, Crop | Fitted):
+        ending = Path(cell.get("path") or "").suffix
+        if ending:
+            return cell["bytes"], ending
+    stream = io.BytesIO()
+    decoded(cell, where).save(stream, format="PNG")
+    return stream.getvalue(), ".png"
+
+
+def _write(path: Path, table: pd.DataFrame) -> None:
+    ending = path.suffix.lower()
+    if ending == ".parquet":
+        write_parquet(path, table)
+    elif ending == ".csv":
+        write_csv(path, table)
+    else:
+        with replacing(path) as part:
+            table.to_json(part, orient="records", lines=True, force_ascii=False)
