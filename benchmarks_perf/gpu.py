@@ -94,8 +94,7 @@ def step(trainer, batch: dict) -> None:
 
 def measure(form: str, args: argparse.Namespace) -> bool:
     """Prints a form's line, and returns whether its goal is reached."""
-    from hfcomp.trainers.profiling.flops import peak_flops
-    from hfcomp.trainers.profiling.phases import FlopReader
+    from hfcomp.trainers.profiling import FlopReader, peak_flops
 
     with tempfile.TemporaryDirectory() as folder:
         trainer = make_trainer(form, args, Path(folder))

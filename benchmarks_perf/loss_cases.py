@@ -14,8 +14,7 @@ from hfcomp.losses.concept_info_nce import concept_info_nce_loss, cross_attended
 from hfcomp.losses.dcl import dcl_loss
 from hfcomp.losses.entailment import radial_entailment_loss
 from hfcomp.losses.group_centroid import centroid_group_loss
-from hfcomp.losses.group_pairwise import pairwise_group_loss
-from hfcomp.losses.group_pairwise_released import released_pairwise_group_loss
+from hfcomp.losses.group_pairwise import pairwise_group_loss, released_pairwise_group_loss
 from hfcomp.losses.info_nce import info_nce_loss
 from hfcomp.losses.ranking import negative_margin_loss
 from hfcomp.losses.replaced_negatives import replaced_negative_loss

@@ -16,8 +16,6 @@ from typing import Any
 import torch
 from transformers.utils import ModelOutput
 
-from hfcomp._help import own_help
-
 # How a field is gathered over processes. Row numbers become those of the global batch.
 WITH_GRADIENT, VALUES, ROW_NUMBERS = "with gradient", "values", "row numbers"
 
@@ -59,7 +57,7 @@ def _read(**how: Any) -> Any:
 
 
 @dataclass
-class Features(ModelOutput, metaclass=own_help(ModelOutput)):
+class Features(ModelOutput):
     """What a loss may need of one batch. A field is `None` when the trainer's `required_features` do not name it.
 
     `B` rows leave `DualEncoder.forward`; after `CompositionalTrainer.gather_features` the first dimension is the

@@ -15,7 +15,7 @@ from transformers import AutoModel, AutoProcessor
 import hfcomp
 from hfcomp.modeling import OBJECTIVE_STATE_FILE, load_backbone, load_config
 from hfcomp.modeling.adapters import load_merged
-from hfcomp.modeling.sentence_transformers_files import MODULE_CONFIG_FILE
+from hfcomp.modeling.checkpoints import MODULE_CONFIG_FILE
 from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny, tolerances

@@ -9,8 +9,8 @@ from peft.tuners.lora import LoraLayer
 from transformers import AutoModel, CLIPModel
 
 from hfcomp.modeling import checkpoints, load_backbone
+from hfcomp.modeling.checkpoints import MODULE_CONFIG_FILE
 from hfcomp.modeling.interpolation import Interpolation, load_interpolation
-from hfcomp.modeling.sentence_transformers_files import MODULE_CONFIG_FILE
 from tests import tiny
 
 TARGETS = ["q_proj", "v_proj", "fc1", "visual_projection"]

@@ -1,5 +1,6 @@
 """The package as a whole: a cheap import, lazy public names, one version."""
 
+import dataclasses
 import importlib
 import importlib.metadata
 import inspect
@@ -12,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import hfcomp
-from hfcomp._help import OwnHelp, own_help
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("torch", "transformers", "evaluate", "peft", "diffusers", "spacy", "textblob")
@@ -56,37 +56,20 @@ def test_public_name_resolves(package, name):
 
 @pytest.mark.parametrize("name", sorted(set(hfcomp.__all__) - {"__version__"}))
 def test_help_takes_at_most_two_screens(name):
-    text = pydoc.plain(pydoc.render_doc(getattr(hfcomp, name)))
+    """Of a class its own docstring, which `help()` shows first, ahead of what it has from transformers or torch."""
+    value = getattr(hfcomp, name)
+    text = inspect.getdoc(value) if isinstance(value, type) else pydoc.plain(pydoc.render_doc(value))
     assert len(text.splitlines()) <= 100 and len(text) < 4_500, (
         f"{len(text.splitlines())} lines, {len(text)} characters"
     )
 
 
-def test_a_parent_may_have_a_metaclass_of_its_own():
-    """As `ModelOutput` has since transformers 5.24."""
-
-    class Theirs(type):
-        pass
-
-    class Parent(metaclass=Theirs):
-        pass
-
-    class Child(Parent, metaclass=own_help(Parent)):
-        __module__ = "hfcomp.somewhere"
-
-        def added(self):
-            """What it adds."""
-
-    assert isinstance(Child, OwnHelp) and isinstance(Child, Theirs) and dir(Child) == ["added"]
-
-
-def test_what_help_leaves_out_is_there():
-    trainer = hfcomp.CementTrainer.__new__(hfcomp.CementTrainer)
-    assert {"train", "setup", "compute_loss", "required_features"} <= set(dir(trainer))
-    assert "margin" in inspect.signature(hfcomp.CementConfig).parameters
-    assert (
-        hfcomp.CementConfig(output_dir="unused", learning_rate=0.5, margin="none", use_cpu=True).learning_rate == 0.5
-    )
+def test_signatures_of_configs_show_every_field():
+    for config in (hfcomp.CementConfig, hfcomp.InfoNCEConfig):
+        shown = inspect.signature(config).parameters
+        assert [field.name for field in dataclasses.fields(config) if field.init] == list(shown)
+        assert shown["learning_rate"].default == 1e-6 and "output_dir" in shown
+    assert inspect.signature(hfcomp.CementConfig).parameters["margin"].default == "adaptive"
 
 
 def test_dir_lists_public_names():

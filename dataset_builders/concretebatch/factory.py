@@ -32,13 +32,11 @@ from hfcomp.generation.build import build_set, verify_set
 from hfcomp.generation.concretebatch.chain import CONFIGS, ConcreteBatchOptions, selection_table
 from hfcomp.generation.writers.serving import transformers_serve
 from hfcomp.modeling.random_clip import RANDOM_CLIPS, write_random_clip
-from hfcomp.modeling.random_encoders import write_tiny_dinov2, write_tiny_roberta
-from hfcomp.modeling.random_llama import write_tiny_llama
-from hfcomp.modeling.random_sdxl import write_tiny_sdxl
 from hfcomp.reading import read_json
 from hfcomp.reporting.report import Report, Section
 from hfcomp.reporting.saving import render_markdown
 from hfcomp.reporting.terminal import render_terminal
+from hfcomp.testing import write_tiny_dinov2, write_tiny_llama, write_tiny_roberta, write_tiny_sdxl
 from hfcomp.writing import write_text
 
 RATINGS = "concreteness/Concreteness_ratings_Brysbaert_et_al_BRM.txt"

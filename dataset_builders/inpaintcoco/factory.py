@@ -46,8 +46,8 @@ from hfcomp.evaluation.benchmarks.sandbox import sandbox_benchmarks
 from hfcomp.generation.build import verify_set
 from hfcomp.generation.inpaintcoco.options import InpaintCocoOptions
 from hfcomp.modeling.random_clip import RANDOM_CLIPS, write_random_clip
-from hfcomp.modeling.random_inpainting import write_tiny_clipseg, write_tiny_inpainting
 from hfcomp.run_folders import FINISHED_FILE
+from hfcomp.testing import write_tiny_clipseg, write_tiny_inpainting
 
 SANDBOX, PHOTOGRAPHS = "sandbox", "photographs"
 BASE, CONTROL, METHOD = "base", "same-batch", "method"

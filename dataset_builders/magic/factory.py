@@ -27,9 +27,9 @@ from hfcomp.generation.build import build_set, verify_set
 from hfcomp.generation.magic.encoders import CAPTIONS
 from hfcomp.generation.magic.options import TAXONOMY, MagicOptions
 from hfcomp.generation.writers.serving import transformers_serve
-from hfcomp.modeling.random_llama import write_tiny_llama
 from hfcomp.reading import read_json
 from hfcomp.reporting.terminal import render_terminal
+from hfcomp.testing import write_tiny_llama
 from hfcomp.writing import write_text
 
 MOST_NAMED = 0.5

@@ -16,7 +16,6 @@ import torch
 from torch import nn
 from transformers import Trainer, TrainerCallback
 
-from hfcomp._help import own_help
 from hfcomp.distributed import fail_together, first_process_first, gather_objects
 from hfcomp.distributed.shards import is_sharded
 from hfcomp.evaluation.benchmarks import find_benchmarks
@@ -34,7 +33,7 @@ logger = logging.getLogger(__name__)
 DIGITS = 12
 
 
-class EvaluateBenchmarks(TrainerCallback, metaclass=own_help(TrainerCallback)):
+class EvaluateBenchmarks(TrainerCallback):
     """Scores benchmarks at chosen steps of a `transformers.Trainer`, one of hfcomp or any other.
 
     `trainer.add_callback(EvaluateBenchmarks(trainer, ["sugarcrepe"]))` scores at every evaluation of the trainer and

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from hfcomp._help import OwnHelp
 from hfcomp.evaluation.blind.results import BLIND_FILE, BlindResults, blind_section, read_blind, write_blind
 from hfcomp.evaluation.item_scores import SCORES_FILE, read_scores, write_scores
 from hfcomp.evaluation.published.comparison import READING, compare_with_published, published_section
@@ -55,7 +54,7 @@ SYNTHETIC = "Synthetic: benchmarks of the sandbox are drawn by hfcomp."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EvaluationResults(metaclass=OwnHelp):
+class EvaluationResults:
     """Models side by side on benchmarks, with intervals, ties and paired differences; see `hfcomp.evaluate`.
 
     `print(results)` shows the tables of the terminal, a notebook shows them as Markdown.

@@ -24,12 +24,7 @@ from hfcomp.evaluation.encoding.cache_files import size_text
 from hfcomp.hub.options import ModelPushOptions
 from hfcomp.hub.repositories import ADVICE, Repository, check_replaceable, record_push
 from hfcomp.modeling import OBJECTIVE_STATE_FILE, load_config, load_processor
-from hfcomp.modeling.checkpoints import ADAPTER_FILE
-from hfcomp.modeling.sentence_transformers_files import (
-    MODULE_CONFIG_FILE,
-    MODULES_FILE,
-    sentence_transformers_files,
-)
+from hfcomp.modeling.checkpoints import ADAPTER_FILE, MODULE_CONFIG_FILE, MODULES_FILE, sentence_transformers_files
 from hfcomp.modeling.weight_checks import damage_named, read_tensors
 from hfcomp.reading import parse_json, read_yaml
 from hfcomp.reporting.cards.card import PLACE

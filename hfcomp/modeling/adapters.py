@@ -19,8 +19,7 @@ from transformers import PreTrainedModel, set_seed
 from transformers.utils import logging
 
 from hfcomp.modeling.backbones import TOWERS, load_backbone, load_processor
-from hfcomp.modeling.checkpoints import is_peft, save_objective_state
-from hfcomp.modeling.sentence_transformers_files import write_sentence_transformers_files
+from hfcomp.modeling.checkpoints import is_peft, save_objective_state, write_sentence_transformers_files
 from hfcomp.reading import nearest
 from hfcomp.writing import replacing_folder
 

@@ -13,9 +13,35 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.utils import cached_file
 
-from hfcomp.modeling.sentence_transformers_files import write_sentence_transformers_files
 from hfcomp.modeling.weight_checks import check_same, damage_named, read_tensors
-from hfcomp.writing import replacing
+from hfcomp.writing import replacing, write_text
+
+KINDS = ("text", "image")
+MODULES_FILE = "modules.json"
+MODULE_CONFIG_FILE = "sentence_bert_config.json"
+MODULES = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.base.modules.transformer.Transformer"}]
+
+
+def sentence_transformers_files(config: Any) -> dict[str, str]:
+    """The content of the files by name, for sentence-transformers from version 6; none for a CLIP."""
+    if config.model_type != "siglip":
+        return {}
+    length = config.text_config.max_position_embeddings
+    features = {kind: {"method": f"get_{kind}_features", "method_output_name": "pooler_output"} for kind in KINDS}
+    settings = {
+        "transformer_task": "feature-extraction",
+        "modality_config": features,
+        "module_output_name": "sentence_embedding",
+        "processing_kwargs": {"text": {"padding": "max_length", "max_length": length}},
+    }
+    return {MODULES_FILE: json.dumps(MODULES, indent=2), MODULE_CONFIG_FILE: json.dumps(settings, indent=2)}
+
+
+def write_sentence_transformers_files(folder: str | Path, config: Any) -> None:
+    """Writes them into the folder of a model."""
+    for name, text in sentence_transformers_files(config).items():
+        write_text(Path(folder) / name, text)
+
 
 OBJECTIVE_STATE_FILE = "objective_state.safetensors"
 OWN = "objective_state."  # begins the names of the objective's own state in that file

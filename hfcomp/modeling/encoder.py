@@ -12,7 +12,6 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from hfcomp._help import own_help
 from hfcomp.distributed import gather_sizes
 from hfcomp.distributed.shards import is_sharded
 from hfcomp.fields import FIELDS, Features
@@ -21,7 +20,7 @@ from hfcomp.modeling.backbones import encode_images, encode_texts
 from hfcomp.modeling.tokens import encode_image_tokens, encode_phrases
 
 
-class DualEncoder(nn.Module, metaclass=own_help(nn.Module)):
+class DualEncoder(nn.Module):
     """A backbone with the objective's state, and one `forward` that returns [`Features`].
 
     Args:

@@ -20,11 +20,6 @@ COPY_AGAIN = "Download or copy it again, or save the model again with save_pretr
 def check_same(where: str | Path, found: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> None:
     """Checks that two sets of tensors have the same names and shapes.
 
-    Args:
-        where: file or folder that errors name.
-        found: what it holds.
-        expected: what the model has.
-
     Raises:
         ValueError: naming the first keys that are missing, have no place or another shape, and how many they are.
     """
@@ -44,12 +39,6 @@ def refuse(
     shapes: Sequence[tuple[str, Sequence[int], Sequence[int]]] | set[tuple[str, Sequence[int], Sequence[int]]] = (),
 ) -> None:
     """Refuses weights unless there is nothing wrong with them.
-
-    Args:
-        where: file or folder that errors name.
-        missing: names of the model's weights that are not there.
-        unused: names of weights that the model does not have.
-        shapes: name, shape found and shape expected of weights of another shape.
 
     Raises:
         ValueError: naming the first keys of each kind, how many they are, and how to fix it.
@@ -103,11 +92,7 @@ def _damaged_pickle(folder: Path) -> Path | None:
 
 @contextmanager
 def no_report(library: Any = logging) -> Iterator[None]:
-    """Keeps bars and warnings of transformers, or of diffusers, from the terminal: hfcomp reports what matters itself.
-
-    Args:
-        library: the module `logging` of either.
-    """
+    """Keeps bars and warnings of transformers, or of diffusers, from the terminal: hfcomp reports what matters."""
     level, bar = library.get_verbosity(), library.is_progress_bar_enabled()
     library.set_verbosity_error()
     library.disable_progress_bar()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -15,9 +15,8 @@ from transformers.utils import logging
 from hfcomp.data.columns import NEGATIVE_KINDS
 from hfcomp.losses import LearnedMargin, RunningThreshold, ahnpl_loss, perturb_image
 from hfcomp.modeling import Features
-from hfcomp.trainers._support.frozen_text import FrozenText
-from hfcomp.trainers._support.reference_text import ReferenceText, WithReferenceText
-from hfcomp.trainers.config import SOURCE, CompositionalConfig, setting
+from hfcomp.trainers._support.reference_text import FrozenText, ReferenceText, WithReferenceText
+from hfcomp.trainers.config import CompositionalConfig, option, setting
 from hfcomp.trainers.thresholds import ThresholdTrainer
 
 logger = logging.get_logger(__name__)
@@ -36,38 +35,21 @@ class AHNPLConfig(CompositionalConfig):
     num_train_epochs: float = setting(10.0, PAPER)
     learning_rate: float = setting(2.0e-5, PAPER)
     weight_decay: float = setting(0.1, PAPER)
-    num_negatives: int = field(
-        default=2, metadata={"help": "Negative captions read per row.", SOURCE: "the paper, section 3.1"}
+    num_negatives: int = option(2, "Negative captions read per row.", "the paper, section 3.1")
+    shift_source: str = option(
+        "frozen",
+        "Whose text features shift the images: frozen (the initial model, encoded once "
+        "for the whole set) or live (the model in training).",
     )
-    shift_source: str = field(
-        default="frozen",
-        metadata={
-            "help": "Whose text features shift the images: frozen (the initial model, encoded once "
-            "for the whole set) or live (the model in training)."
-        },
+    shift_gradient: bool = option(False, "Whether the shift of a live source has a gradient; released code has none.")
+    multimodal_weight: float = option(1.0, "Of the multimodal hard negative loss.", "the paper, Eqs. 4 to 12")
+    positive_margin_weight: float = option(1.0, "Of the positive margin loss, in cosine.", "the paper, Eqs. 4 to 12")
+    negative_margin_weight: float = option(1.0, "Of the negative margin loss, in cosine.", "the paper, Eqs. 4 to 12")
+    margin_start: float | None = option(
+        None, "First value of the learned margin, in cosine; unset: drawn from a standard normal."
     )
-    shift_gradient: bool = field(
-        default=False, metadata={"help": "Whether the shift of a live source has a gradient; released code has none."}
-    )
-    multimodal_weight: float = field(
-        default=1.0, metadata={"help": "Of the multimodal hard negative loss.", SOURCE: "the paper, Eqs. 4 to 12"}
-    )
-    positive_margin_weight: float = field(
-        default=1.0, metadata={"help": "Of the positive margin loss, in cosine.", SOURCE: "the paper, Eqs. 4 to 12"}
-    )
-    negative_margin_weight: float = field(
-        default=1.0, metadata={"help": "Of the negative margin loss, in cosine.", SOURCE: "the paper, Eqs. 4 to 12"}
-    )
-    margin_start: float | None = field(
-        default=None,
-        metadata={"help": "First value of the learned margin, in cosine; unset: drawn from a standard normal."},
-    )
-    margin_seed: int | None = field(
-        default=None, metadata={"help": "Of that draw; unset: seed. With a margin_start nothing is drawn."}
-    )
-    margin_minimum: float = field(
-        default=0.2, metadata={"help": "Floor of the learned margin, in cosine.", SOURCE: "the paper, section 3.3"}
-    )
+    margin_seed: int | None = option(None, "Of that draw; unset: seed. With a margin_start nothing is drawn.")
+    margin_minimum: float = option(0.2, "Floor of the learned margin, in cosine.", "the paper, section 3.3")
 
     def __post_init__(self) -> None:
         super().__post_init__()

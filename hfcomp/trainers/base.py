@@ -8,10 +8,8 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import Trainer
 from transformers.utils import logging
 
-from hfcomp._help import own_help
 from hfcomp.data.collators import exact_collator
 from hfcomp.data.columns import BATCH_KEYS, COUNTED_KEYS, RESERVED_KEYS, TEXT_IDS
 from hfcomp.data.epoch_draws import require_lists, without_crops
@@ -21,17 +19,18 @@ from hfcomp.distributed.shards import own_part
 from hfcomp.fields import Features
 from hfcomp.modeling import DualEncoder, freeze_towers, load_backbone, load_processor
 from hfcomp.reading import nearest
-from hfcomp.reporting.cards.card import write_card
-from hfcomp.trainers._support.adapters import check_used, with_adapter
-from hfcomp.trainers._support.changed_weights import ChangedWeights
-from hfcomp.trainers._support.execution import compile_towers, set_attention
+from hfcomp.trainers._support.callbacks import default_callbacks
 from hfcomp.trainers._support.gathering import first_rows, over_processes
-from hfcomp.trainers._support.hub_pushes import HubPushes
-from hfcomp.trainers._support.model_card import trainer_card
-from hfcomp.trainers._support.model_checks import align_special_tokens, check_processes, check_trainable
-from hfcomp.trainers._support.own_callbacks import own_callbacks
-from hfcomp.trainers._support.own_order import OwnOrder, tell_epochs
-from hfcomp.trainers._support.replay import Replay, check_replay
+from hfcomp.trainers._support.model_setup import (
+    align_special_tokens,
+    check_processes,
+    check_trainable,
+    check_used,
+    compile_towers,
+    set_attention,
+    with_adapter,
+)
+from hfcomp.trainers._support.replay import add_replay, check_replay, named_rows, replay_rows
 from hfcomp.trainers._support.row_report import (
     check_boxes,
     check_image_ids,
@@ -39,20 +38,27 @@ from hfcomp.trainers._support.row_report import (
     check_text_ids,
     report_rows,
 )
-from hfcomp.trainers._support.sharding.mixin import Sharding
-from hfcomp.trainers._support.step_log import StepLog
+from hfcomp.trainers._support.sampling import EpochSampling, sample_epochs
+from hfcomp.trainers._support.saving import SavingTrainer
+from hfcomp.trainers._support.sharded_weights import make_weights
+from hfcomp.trainers._support.step_log import ChangedWeights, StepLog
+from hfcomp.trainers._support.transformers_internals import (
+    forget_preparation,
+    prepared_loader,
+    rows_of_last_batch,
+    set_loader_sampler,
+    train_batch_size,
+    without_checkpoint_pushes,
+)
 from hfcomp.trainers.config import CompositionalConfig
 from hfcomp.trainers.hooks import COUNTED_FEATURES, ObjectiveHooks
 from hfcomp.trainers.progress import show_in_notebook
-from hfcomp.trainers.weight_average import WeightAverage
 from hfcomp.writing import write_text
 
 logger = logging.get_logger(__name__)
 
 
-class CompositionalTrainer(
-    ObjectiveHooks, HubPushes, Sharding, OwnOrder, Replay, Trainer, metaclass=own_help(Trainer)
-):
+class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
     """Base of every objective: a subclass names the features that it requires and writes its loss in `compute_loss`.
 
     The subclass calls [`gather_features`] once, hands the features of the global batch to a loss of `hfcomp.losses`
@@ -128,7 +134,7 @@ class CompositionalTrainer(
         if frozen:
             logger.warning(f"{type(self).__name__} does not use these parameters and freezes them: {frozen}")
         rows = self.training_rows(without_crops(train_dataset), args)
-        rows = self._with_drawn_crops(self.with_replay(rows, replay_dataset, args), args)
+        rows = self._with_drawn_crops(add_replay(rows, replay_dataset, args), args)
         if args.draw_captions and rows is not None:
             require_lists(getattr(rows, "dataset", rows).features or {})
         super().__init__(
@@ -143,14 +149,19 @@ class CompositionalTrainer(
             compute_metrics=compute_metrics or self.evaluation_metrics,
             **kwargs,
         )
+        self.weights = make_weights(self)
         compile_towers(self)
         self.label_names = []
         self.can_return_loss = True
         self.step_log = StepLog()
         self.changed_weights = ChangedWeights(encoder)
         self._outputs: dict[str, torch.Tensor] = {}
-        for callback in own_callbacks(self):
+        self._sampling: EpochSampling | None = None
+        self._eval_loaders: dict[str, Any] = {}
+        for callback in default_callbacks(self):
             self.add_callback(callback)
+        if self.args.push_to_hub:
+            self.args = without_checkpoint_pushes(self.args)
         show_in_notebook(self)
 
     # The two verbs
@@ -215,11 +226,10 @@ class CompositionalTrainer(
         equal = self.args.dataloader_drop_last
         sizes = [size] * world_size() if equal else gather_sizes(size, self.args.device)
         features = over_processes(local, sizes)
-        state = self.accelerator.gradient_state
-        if self.model.training or world_size() == 1 or not (state.in_dataloader and state.end_of_dataloader):
+        if self.model.training or world_size() == 1:
             return features
         # In evaluation accelerate fills the last batch with rows from the start; they would be false negatives.
-        return first_rows(features, state.remainder, sum(sizes))
+        return first_rows(features, rows_of_last_batch(self.accelerator), sum(sizes))
 
     def _check_keys(self, inputs: dict[str, Any]) -> None:
         for key in inputs:
@@ -248,47 +258,73 @@ class CompositionalTrainer(
 
     def get_train_dataloader(self) -> Any:
         """The training batches; refuses a set smaller than one global batch and counts the rows left out."""
-        if isinstance(self.train_dataset, StreamedRows):  # has whole batches only
-            report_rows(self.train_dataset, type(self), self.args, self.required_features)
-            return super().get_train_dataloader()
-        if not self.args.dataloader_drop_last and self.args.world_size > 1:
+        if self.train_dataset is None:
+            raise ValueError("Trainer: training requires a train_dataset.")
+        rows, size = self.read_rows(self.train_dataset, self.args), train_batch_size(self)
+        is_stream = isinstance(rows, StreamedRows)  # which has whole batches only
+        if not is_stream and not self.args.dataloader_drop_last and self.args.world_size > 1:
             raise ValueError(
                 "dataloader_drop_last=False on several processes would fill the last batch with repeated rows, which "
                 "are false negatives. Leave it at true."
             )
-        if self.args.dataloader_drop_last and self.train_dataset is not None:
-            self.check_epoch(self._train_batch_size * self.args.world_size)
+        if not is_stream and self.args.dataloader_drop_last:
+            self.check_epoch(size * self.args.world_size)
         report_rows(self.train_dataset, type(self), self.args, self.required_features)
-        return super().get_train_dataloader()
-
-    def _get_dataloader(self, dataset: Any, *args: Any, is_training: bool = False, **kwargs: Any) -> Any:
-        drop_last, collator = self.args.dataloader_drop_last, self.data_collator
-        self.args.dataloader_drop_last = drop_last and is_training  # evaluation must not lose rows
-        # evaluate() and predict() may bring a data set of their own
-        rows = self.read_rows(dataset if is_training else without_crops(dataset), self.args)
-        if isinstance(rows, StreamedRows) and not is_training:
-            raise TypeError("an evaluation set cannot be streamed: load it without streaming=True.")
-        try:
-            self.data_collator = collator if is_training else exact_collator(collator)
-            self.data_collator = self.collator_of(rows)
-            if isinstance(rows, StreamedRows):
-                self.data_collator = SkippingCollator(self.data_collator)
-            if is_training:
-                kwargs["batch_size"] = self.all_rows_per_batch(kwargs["batch_size"])
-            loader = super()._get_dataloader(rows, *args, is_training=is_training, **kwargs)
-        finally:
-            self.args.dataloader_drop_last, self.data_collator = drop_last, collator
-        if is_training and self._has_own_order:
-            tell_epochs(loader)
+        collator = self.collator_of(rows)
+        self._sampling = None if is_stream else sample_epochs(self, rows)
+        loader = prepared_loader(
+            self,
+            rows,
+            batch_size=self.all_rows_per_batch(size),
+            collate=SkippingCollator(collator) if is_stream else collator,
+            sampler=self._sampling and self._sampling.sampler,
+            is_training=True,
+        )
+        if self._sampling and self._sampling.is_own:
+            set_loader_sampler(loader)
         return loader
 
-    # Logging
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        """The batches of an evaluation set, all of its rows in their own order.
 
-    def _wrap_model(self, model: nn.Module, training: bool = True, dataloader: Any = None) -> nn.Module:
-        """Unmarks the bare model, which an earlier evaluation marks as prepared: it would train unsynchronised."""
-        if training and model is self.model:
-            model._is_accelerate_prepared = False
-        return super()._wrap_model(model, training, dataloader)
+        Args:
+            eval_dataset: a data set, or the name of one in `self.eval_dataset`; by default that one itself.
+        """
+        name = eval_dataset if isinstance(eval_dataset, str) else "" if eval_dataset is None else None
+        if name in self._eval_loaders:  # with its workers
+            return self._eval_loaders[name]
+        rows = self.eval_dataset[name] if name else self.eval_dataset if name == "" else eval_dataset
+        if rows is None:
+            raise ValueError("Trainer: evaluation requires an eval_dataset.")
+        self.weights.check_evaluation()
+        rows = self.read_rows(without_crops(rows), self.args)
+        if isinstance(rows, StreamedRows):
+            raise TypeError("an evaluation set cannot be streamed: load it without streaming=True.")
+        loader = prepared_loader(self, rows, batch_size=self.args.eval_batch_size, collate=self._exact_collator(rows))
+        if name is not None and self.args.dataloader_persistent_workers:
+            self._eval_loaders[name] = loader
+        return loader
+
+    def _exact_collator(self, rows: Any) -> Any:
+        given, self.data_collator = self.data_collator, exact_collator(self.data_collator)
+        try:
+            return self.collator_of(rows)
+        finally:
+            self.data_collator = given
+
+    def get_test_dataloader(self, test_dataset: Any) -> Any:
+        """As those of an evaluation."""
+        return self.get_eval_dataloader(test_dataset)
+
+    def all_rows_per_batch(self, batch_size: int) -> int:
+        """Rows of a training batch on each process, with those that rows bring along and replay rows.
+
+        Args:
+            batch_size: rows of the task on each process, `per_device_train_batch_size`.
+        """
+        return self.rows_per_batch(batch_size) + replay_rows(self.args, batch_size) // self.args.world_size
+
+    # Logging
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Adds the objective's metrics to a log line; stops a run with a non-finite loss."""
@@ -301,7 +337,14 @@ class CompositionalTrainer(
                 self.changed_weights.warn(moved, self.args.learning_rate)
             logs |= {**self.step_log.drain(), "changed_weight_fraction": moved}
             check_streamed_rows(self.train_dataset, logs, self.state.log_history, type(self), self.args)
+        if "loss" in logs and self._sampling:
+            logs |= self._sampling.unplaced_rows()
         super().log(logs, start_time)
+
+    def check_finite(self) -> None:
+        """Stops a run with a loss or weights that are not finite."""
+        self._stop_if_not_finite()
+        self._stop_if_weights_not_finite()
 
     def _stop_if_not_finite(self) -> None:
         found = self.step_log.first_not_finite()
@@ -312,7 +355,7 @@ class CompositionalTrainer(
         step = self.state.global_step - batches_ago // self.args.gradient_accumulation_steps
         path = Path(self.args.output_dir) / "nonfinite_batch.json"
         if self.args.should_save:
-            write_text(path, json.dumps({"step": step, "loss": str(loss), **self.named_rows(rows)}))
+            write_text(path, json.dumps({"step": step, "loss": str(loss), **named_rows(self, rows)}))
         raise FloatingPointError(
             f"the loss is {loss} at step {step}; the rows of that batch are in {path}. Nothing was saved after it. "
             "Fix or remove these rows and resume from the last checkpoint; for another learning rate or precision "
@@ -335,46 +378,13 @@ class CompositionalTrainer(
         """Matrices only: no weight decay on scalars and vectors (scale, bias, norms, class embedding)."""
         return [name for name, parameter in model.named_parameters() if parameter.ndim >= 2]
 
-    @staticmethod
-    def get_optimizer_cls_and_kwargs(args: CompositionalConfig, model: nn.Module | None = None) -> tuple[Any, Any]:
-        """As transformers chooses it; Adam in place of AdamW with `decoupled_weight_decay=False`."""
-        optimizer_class, settings = Trainer.get_optimizer_cls_and_kwargs(args, model)
-        return (optimizer_class if args.decoupled_weight_decay else torch.optim.Adam), settings
-
-    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        self._stop_if_not_finite()
-        self._stop_if_weights_not_finite()
-        super()._save_checkpoint(model, trial)
-        folder = Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}"
-        for average in self._weight_averages():
-            average.save(folder, self.model, writes=self.args.should_save)
-        if self.args.should_save:
-            self.after_save(folder)
-
-    def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
-        folder, model = Path(output_dir or self.args.output_dir), self.whole_model(kept=self.args.should_save)
-        if not self.args.should_save:
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-        self._finish_current_push()  # it still reads these files
-        model.save_pretrained(folder)
-        self.processing_class.save_pretrained(folder)
-
-    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Saves the model, its processor and the objective's state, and beside them a model card, as `README.md`."""
-        super().save_model(output_dir, _internal_call)
-        if self.args.should_save and not _internal_call:  # checkpoints come here too, and need none
-            write_card(Path(output_dir or self.args.output_dir), trainer_card(self))
-
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
-        self._load_weights(resume_from_checkpoint)
-        for average in self._weight_averages():
-            average.load(Path(resume_from_checkpoint))
-        self.after_load(Path(resume_from_checkpoint))
-
-    def _weight_averages(self) -> list[WeightAverage]:
-        return [callback for callback in self.callback_handler.callbacks if isinstance(callback, WeightAverage)]
-
-    def _load_best_model(self) -> None:
-        logger.info(f"Loading the best model, {self.state.best_model_checkpoint} ({self.state.best_metric}).")
-        self._load_weights(self.state.best_model_checkpoint)
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        """As transformers makes it; Adam in place of AdamW with `decoupled_weight_decay=False`."""
+        if not self.args.decoupled_weight_decay and self.optimizer is None and self.optimizer_cls_and_kwargs is None:
+            _, settings = self.get_optimizer_cls_and_kwargs(self.args, self.model)
+            self.optimizer_cls_and_kwargs = torch.optim.Adam, settings
+        optimizer = super().create_optimizer(model)
+        # transformers calls this last before accelerate prepares the model
+        forget_preparation(self.model)
+        self.weights.prepare(optimizer)
+        return optimizer

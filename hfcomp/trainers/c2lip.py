@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
@@ -18,7 +18,7 @@ from hfcomp.losses import (
     sigmoid_loss,
 )
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.config import SOURCE, CompositionalConfig, setting
+from hfcomp.trainers.config import CompositionalConfig, option, setting
 from hfcomp.trainers.info_nce import has_sigmoid_loss
 
 CONCEPT_SOURCES = ("phrase", "tokens")
@@ -41,31 +41,21 @@ class C2LIPConfig(CompositionalConfig):
     num_train_epochs: float = setting(5.0, PAPER)
     learning_rate: float = setting(1.0e-5, PAPER)
     weight_decay: float = setting(0.1, "the released code's")
-    max_concepts: int = field(default=8, metadata={"help": "Concepts read per image; further ones are counted."})
-    concept_weight: float = field(
-        default=1.0,
-        metadata={"help": "Of the concept loss (lambda_npc), in nats.", SOURCE: "the paper, section 4.1 and Table A2"},
+    max_concepts: int = option(8, "Concepts read per image; further ones are counted.")
+    concept_weight: float = option(
+        1.0, "Of the concept loss (lambda_npc), in nats.", "the paper, section 4.1 and Table A2"
     )
-    cross_attended_weight: float = field(
-        default=0.01,
-        metadata={
-            "help": "Of the cross-attended concept loss (lambda_xac), in nats.",
-            SOURCE: "the paper, section 4.1 and Table A2",
-        },
+    cross_attended_weight: float = option(
+        0.01, "Of the cross-attended concept loss (lambda_xac), in nats.", "the paper, section 4.1 and Table A2"
     )
-    attention_temperature: float = field(
-        default=1.0, metadata={"help": "Of a concept's attention to the image's tokens, in cosine."}
+    attention_temperature: float = option(1.0, "Of a concept's attention to the image's tokens, in cosine.")
+    concept_source: str = option(
+        "phrase",
+        "phrase (each concept goes through the text tower alone, as released) or tokens (the mean of its "
+        "tokens in the caption, as the paper writes; needs concept_spans).",
     )
-    concept_source: str = field(
-        default="phrase",
-        metadata={
-            "help": "phrase (each concept goes through the text tower alone, as released) or tokens (the mean of its "
-            "tokens in the caption, as the paper writes; needs concept_spans)."
-        },
-    )
-    sigmoid: bool | None = field(
-        default=None,
-        metadata={"help": "Sigmoid losses instead of InfoNCE. Unset: what the model was pretrained with."},
+    sigmoid: bool | None = option(
+        None, "Sigmoid losses instead of InfoNCE. Unset: what the model was pretrained with."
     )
 
     reads_negatives = False

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
 from hfcomp.data.columns import NEGATIVE_KINDS
 from hfcomp.losses import RunningThreshold, ce_clip_loss
-from hfcomp.trainers.config import SOURCE, CompositionalConfig, setting
+from hfcomp.trainers.config import CompositionalConfig, option, setting
 from hfcomp.trainers.thresholds import ThresholdTrainer
 
 SCRIPT = "the released script"
@@ -22,14 +22,11 @@ class CEClipConfig(CompositionalConfig):
     num_train_epochs: float = setting(10.0, SCRIPT)
     learning_rate: float = setting(5.0e-6, SCRIPT)
     weight_decay: float = setting(0.1, SCRIPT)
-    num_negatives: int = field(default=4, metadata={"help": "Negative captions read per row."})
-    rank_weight: float = field(default=5.0, metadata={"help": "Of the rank loss, which is in cosine.", SOURCE: SCRIPT})
-    intra_modal_weight: float = field(
-        default=0.3, metadata={"help": "Of the intra-modal contrast, in nats.", SOURCE: SCRIPT}
-    )
-    threshold_maximum: float = field(
-        default=0.1,
-        metadata={"help": "Upper bound of the rank loss's thresholds, in cosine; 0.1 is 10 logits at 100."},
+    num_negatives: int = option(4, "Negative captions read per row.")
+    rank_weight: float = option(5.0, "Of the rank loss, which is in cosine.", SCRIPT)
+    intra_modal_weight: float = option(0.3, "Of the intra-modal contrast, in nats.", SCRIPT)
+    threshold_maximum: float = option(
+        0.1, "Upper bound of the rank loss's thresholds, in cosine; 0.1 is 10 logits at 100."
     )
 
     def __post_init__(self) -> None:

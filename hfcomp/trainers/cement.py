@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from hfcomp.losses import cement_loss, fermi_dirac_margin, inverse_margin, static_margin
-from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
-from hfcomp.trainers.config import SOURCE
+from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.trainers.config import CompositionalConfig, option
 
 MARGINS = ("adaptive", "static", "inverse", "none")
 RATED_MARGINS = ("adaptive", "inverse")  # depend on the ratings of rows
@@ -22,36 +22,21 @@ RATED_MARGINS = ("adaptive", "inverse")  # depend on the ratings of rows
 class CementConfig(CompositionalConfig):
     """Arguments of [`CementTrainer`]. The margin's defaults are the paper's (section 3, "Experimental Setups")."""
 
-    num_negatives: int = field(default=1, metadata={"help": "Must be 1: one negative pair doubles each row."})
-    margin: str = field(
-        default="adaptive",
-        metadata={
-            "help": "adaptive (Eq. 4), static, inverse (the paper's ablation) or none (InfoNCE, doubled).",
-            SOURCE: "the paper, Eq. 4",
-        },
+    num_negatives: int = option(1, "Must be 1: one negative pair doubles each row.")
+    margin: str = option(
+        "adaptive",
+        "adaptive (Eq. 4), static, inverse (the paper's ablation) or none (InfoNCE, doubled).",
+        "the paper, Eq. 4",
     )
-    margin_minimum: float = field(
-        default=-2.0, metadata={"help": "Of adaptive and inverse, in logits.", SOURCE: "the paper, section 3"}
-    )
-    margin_maximum: float = field(
-        default=2.0, metadata={"help": "Of adaptive and inverse, in logits.", SOURCE: "the paper, section 3"}
-    )
-    margin_threshold: float = field(
-        default=4.0,
-        metadata={"help": "Concreteness at which the margin is in between.", SOURCE: "the paper, section 3"},
-    )
-    margin_temperature: float = field(
-        default=0.15, metadata={"help": "Steepness, in units of concreteness.", SOURCE: "the paper, section 3"}
-    )
-    static_margin: float = field(
-        default=1.0, metadata={"help": "The static margin, in logits.", SOURCE: "the paper, section 3.3"}
-    )
-    allow_missing_negative_images: bool = field(
-        default=False,
-        metadata={
-            "help": "Train on negative captions alone where no row has a negative image: the batch is not doubled "
-            "then, which is not the paper's objective. Unset: such a set is refused."
-        },
+    margin_minimum: float = option(-2.0, "Of adaptive and inverse, in logits.", "the paper, section 3")
+    margin_maximum: float = option(2.0, "Of adaptive and inverse, in logits.", "the paper, section 3")
+    margin_threshold: float = option(4.0, "Concreteness at which the margin is in between.", "the paper, section 3")
+    margin_temperature: float = option(0.15, "Steepness, in units of concreteness.", "the paper, section 3")
+    static_margin: float = option(1.0, "The static margin, in logits.", "the paper, section 3.3")
+    allow_missing_negative_images: bool = option(
+        False,
+        "Train on negative captions alone where no row has a negative image: the batch is not doubled "
+        "then, which is not the paper's objective. Unset: such a set is refused.",
     )
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import nn
 
 from hfcomp.losses import centroid_group_loss, info_nce_loss, pairwise_group_loss
 from hfcomp.modeling import Features
-from hfcomp.trainers.config import SOURCE, setting
+from hfcomp.trainers.config import option, setting
 from hfcomp.trainers.grouped import GroupedConfig, GroupedTrainer
 
 GROUPINGS = ("pairwise", "centroid", "none")
@@ -34,27 +34,14 @@ class ClearGlassConfig(GroupedConfig):
     warmup_steps: float = setting(1430, "the released code's")
     weight_decay: float = setting(4.5269353639276774e-05, "the released code's")
     max_grad_norm: float = setting(1.0, "the released code's")
-    grouping: str = field(
-        default="pairwise",
-        metadata={"help": "pairwise (Eqs. 1 to 4), centroid (Eqs. 5 to 8) or none (InfoNCE of the pairs)."},
+    grouping: str = option(
+        "pairwise", "pairwise (Eqs. 1 to 4), centroid (Eqs. 5 to 8) or none (InfoNCE of the pairs)."
     )
-    temperature: float = field(
-        default=0.1, metadata={"help": "Of the loss between groups, in cosine.", SOURCE: "the paper, Table 2"}
+    temperature: float = option(0.1, "Of the loss between groups, in cosine.", "the paper, Table 2")
+    inner_temperature: float = option(
+        0.07, "Of the loss within groups, in cosine.", "the released code's; the paper gives none"
     )
-    inner_temperature: float = field(
-        default=0.07,
-        metadata={
-            "help": "Of the loss within groups, in cosine.",
-            SOURCE: "the released code's; the paper gives none",
-        },
-    )
-    alpha: float = field(
-        default=0.7,
-        metadata={
-            "help": "Weight of the loss within groups, 0 to 1; 1 - alpha between.",
-            SOURCE: "the paper, Table 2",
-        },
-    )
+    alpha: float = option(0.7, "Weight of the loss within groups, 0 to 1; 1 - alpha between.", "the paper, Table 2")
 
     reads_negatives = False
 

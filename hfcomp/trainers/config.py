@@ -9,13 +9,12 @@ from typing import Any
 import torch
 from transformers import TrainingArguments
 
-from hfcomp._help import own_help
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.replay import count_replay_rows
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess
-from hfcomp.trainers._support.adapters import check_adapter_fields
-from hfcomp.trainers._support.execution import check_execution_fields
-from hfcomp.trainers._support.sharding.checks import check_loading
+from hfcomp.trainers._support.fsdp_checks import check_loading
+from hfcomp.trainers._support.model_setup import check_adapter_fields, check_execution_fields
+from hfcomp.trainers._support.transformers_internals import JSON_FIELDS
 from hfcomp.trainers.trackers import check_trackers
 from hfcomp.trainers.weight_average import WeightAverage
 
@@ -30,13 +29,21 @@ SOURCE = "source"
 NEGCLIP = "NegCLIP's released code (Yuksekgonul et al. 2023)"
 
 
+def option(value: Any, help: str, source: str | None = None) -> Any:
+    """A field with its default and help, and the source of the default if a paper or its code gives it."""
+    metadata = {"help": help} if source is None else {"help": help, SOURCE: source}
+    if isinstance(value, list):
+        return field(default_factory=lambda: [*value], metadata=metadata)
+    return field(default=value, metadata=metadata)
+
+
 def setting(value: Any, source: str) -> Any:
     """A field of transformers with another default, whose help says where the value is from."""
-    return field(default=value, metadata={"help": f"Default {value}: {source}.", SOURCE: source})
+    return option(value, f"Default {value}: {source}.", source)
 
 
 @dataclass
-class CompositionalConfig(TrainingArguments, metaclass=own_help(TrainingArguments)):
+class CompositionalConfig(TrainingArguments):
     """Arguments of every trainer of hfcomp: transformers' `TrainingArguments` and what a contrastive batch needs.
 
     The optimiser's defaults are for fine-tuning a pretrained CLIP with hard negatives: NegCLIP's, where no paper of
@@ -55,156 +62,116 @@ class CompositionalConfig(TrainingArguments, metaclass=own_help(TrainingArgument
     adam_beta2: float = setting(0.98, NEGCLIP)
     adam_epsilon: float = setting(1.0e-6, NEGCLIP)
     max_grad_norm: float = setting(0.0, f"no clipping, as {NEGCLIP}")
-    mini_batch_size: int | None = field(
-        default=None,
-        metadata={
-            "help": "Images and texts encoded at a time, with their activations recomputed in backward: the same loss "
-            "and gradient as the whole batch in a fraction of the memory. Gradient accumulation does not do "
-            "this: it uses several small contrastive batches."
-        },
+    mini_batch_size: int | None = option(
+        None,
+        "Images and texts encoded at a time, with their activations recomputed in backward: the same loss "
+        "and gradient as the whole batch in a fraction of the memory. Gradient accumulation does not do "
+        "this: it uses several small contrastive batches.",
     )
-    column_names: dict | str | None = field(
-        default=None, metadata={"help": 'Own names of columns, as {"caption": "text"} (hfcomp\'s name first).'}
+    column_names: dict | str | None = option(
+        None, 'Your names of columns, for example {"caption": "text"} (hfcomp\'s name first).'
     )
-    draw_captions: bool = field(
-        default=False,
-        metadata={
-            "help": "Of a column caption with lists: draw one in each epoch, the same on any number of processes. "
-            "Negatives and concepts then have an entry for each caption."
-        },
+    draw_captions: bool = option(
+        False,
+        "If the column caption holds lists, draw one caption of each row in each epoch, the same on any number "
+        "of processes. Negatives and concepts then have an entry for each caption.",
     )
-    mask_equal_texts: bool = field(
-        default=True,
-        metadata={
-            "help": "Leave equal texts of a batch, but for upper case and white space, out of each other's negatives "
-            "and count them. With false they are negatives, as in the code of most papers."
-        },
+    mask_equal_texts: bool = option(
+        True,
+        "Leave equal texts of a batch, but for upper case and white space, out of each other's negatives "
+        "and count them. With false they are negatives, as in the code of most papers.",
     )
-    no_duplicates: bool = field(
-        default=False,
-        metadata={
-            "help": "Draw batches in which no caption and no image (image_id) is twice, and no negative caption is "
-            "the caption of another row. Rows that fit into no batch of an epoch are left out of it and counted; "
-            "others are repeated in their places."
-        },
+    no_duplicates: bool = option(
+        False,
+        "Draw batches in which no caption and no image (image_id) is twice, and no negative caption is "
+        "the caption of another row. Rows that fit into no batch of an epoch are left out of it and counted; "
+        "others are repeated in their places.",
     )
-    replay_fraction: float = field(
-        default=0.0,
-        metadata={
-            "help": "Share r of replay rows in a batch: round(r N / (1 - r)) rows of replay_dataset join the N rows "
-            "of the task, so 0.5 doubles the batch (docs/forgetting.md). The batch size stays N. 0: no replay."
-        },
+    replay_fraction: float = option(
+        0.0,
+        "Share r of replay rows in a batch: round(r N / (1 - r)) rows of replay_dataset join the N rows "
+        "of the task, so 0.5 doubles the batch (docs/forgetting.md). The batch size stays N. 0: no replay.",
     )
-    num_negatives: int = field(default=0, metadata={"help": "Negative captions read per row."})
-    max_concepts: int = field(default=0, metadata={"help": "Concepts read per image; further ones are counted."})
-    max_image_pixels: int = field(
-        default=MAX_IMAGE_PIXELS, metadata={"help": "An image with more pixels is refused, naming its row."}
+    num_negatives: int = option(0, "Negative captions read per row.")
+    max_concepts: int = option(0, "Concepts read per image; further ones are counted.")
+    max_image_pixels: int = option(MAX_IMAGE_PIXELS, "An image with more pixels is refused, naming its row.")
+    allow_urls: bool = option(
+        False, "Fetch images that the data set names by URL (http, https, hf). Only for a set you trust."
     )
-    allow_urls: bool = field(
-        default=False,
-        metadata={"help": "Fetch images that the data set names by URL (http, https, hf). Only for a set you trust."},
+    url_timeout: float = option(DEFAULT_TIMEOUT, "Seconds to wait for one image with allow_urls.")
+    pixel_cache: str | None = option(
+        None,
+        "Store of `hfcomp build pixels` that images are read from; one that it lacks is decoded and "
+        "counted as uncached_images.",
     )
-    url_timeout: float = field(default=DEFAULT_TIMEOUT, metadata={"help": "Of allow_urls: seconds for one image."})
-    pixel_cache: str | None = field(
-        default=None,
-        metadata={
-            "help": "Store of `hfcomp build pixels` that images are read from; one that it lacks is decoded and "
-            "counted as uncached_images."
-        },
+    reduced_jpeg: bool = option(
+        False,
+        "In training, decode JPEG files at 1/2, 1/4 or 1/8 of their size, as far as the shorter side "
+        "stays as long as the model's. Faster for large photographs, but pixels differ "
+        "(docs/input_pipeline.md). Evaluation always decodes in full.",
     )
-    reduced_jpeg: bool = field(
-        default=False,
-        metadata={
-            "help": "In training, decode JPEG files at 1/2, 1/4 or 1/8 of their size, as far as the shorter side "
-            "stays as long as the model's. Faster for large photographs, but pixels differ "
-            "(docs/input_pipeline.md). Evaluation always decodes in full."
-        },
+    random_crop: float = option(
+        1.0,
+        "In training, crop each image at random, drawn in each epoch, and scale it back: the share of its "
+        "area that is kept at least, such as 0.9 (docs/input_pipeline.md). 1: no crop. Evaluation never crops.",
     )
-    random_crop: float = field(
-        default=1.0,
-        metadata={
-            "help": "In training, crop each image at random, drawn in each epoch, and scale it back: the share of its "
-            "area that is kept at least, such as 0.9 (docs/input_pipeline.md). 1: no crop. Evaluation never crops."
-        },
+    max_logit_scale: float | None = option(
+        None,
+        "Clamp of the logit scale's multiplier after each step. Unset: 100 for CLIP and none for SigLIP; "
+        "inf switches it off.",
     )
-    max_logit_scale: float | None = field(
-        default=None,
-        metadata={
-            "help": "Clamp of the logit scale's multiplier after each step. Unset: 100 for CLIP and none for SigLIP; "
-            "inf switches it off."
-        },
+    decoupled_weight_decay: bool = option(
+        True,
+        "AdamW. With false Adam (Kingma and Ba 2015), whose weight decay is part of the gradient (L2); it "
+        "needs optim adamw_torch or adamw_torch_fused.",
     )
-    decoupled_weight_decay: bool = field(
-        default=True,
-        metadata={
-            "help": "AdamW. With false Adam (Kingma and Ba 2015), whose weight decay is part of the gradient (L2); it "
-            "needs optim adamw_torch or adamw_torch_fused."
-        },
+    shuffle_buffer: int = option(
+        2000,
+        "Rows of a streamed training set, their images as files, among which the next one is drawn; each worker "
+        "of each process holds that many. 1 keeps the order.",
     )
-    shuffle_buffer: int = field(
-        default=2000,
-        metadata={
-            "help": "Of a streamed training set: rows, their images as files, that one is drawn from; each worker of "
-            "each process holds as many. 1 keeps the order."
-        },
+    peft: str | None = option(
+        None,
+        "Train an adapter on the frozen model: lora or dora (weight-decomposed LoRA). logit_scale, "
+        "logit_bias and the objective's own state are trained with it, where the objective uses them.",
     )
-    peft: str | None = field(
-        default=None,
-        metadata={
-            "help": "Train an adapter on the frozen model: lora or dora (weight-decomposed LoRA). logit_scale, "
-            "logit_bias and the objective's own state are trained with it, where the objective uses them."
-        },
+    lora_rank: int = option(16, "Rank of the LoRA update.")
+    lora_alpha: float | None = option(
+        None, "Scale of the LoRA update, which counts lora_alpha / lora_rank times. Unset: twice the rank."
     )
-    lora_rank: int = field(default=16, metadata={"help": "Of peft: rank of an update."})
-    lora_alpha: float | None = field(
-        default=None,
-        metadata={"help": "Of peft: an update counts lora_alpha / lora_rank times. Unset: twice the rank."},
+    lora_dropout: float = option(0.0, "Dropout of the LoRA update's inputs.")
+    lora_targets: list[str] | None = option(
+        None,
+        "Modules that peft adapts, by default attention mlp (the encoders' layers). Also head (the "
+        "projections), pooling (of SigLIP), ends of modules' names, or regular expressions.",
     )
-    lora_dropout: float = field(default=0.0, metadata={"help": "Of peft: dropout of the inputs of an update."})
-    lora_targets: list[str] | None = field(
-        default=None,
-        metadata={
-            "help": "Of peft: what is adapted, by default attention mlp (the encoders' layers). Also head (the "
-            "projections), pooling (of SigLIP), ends of modules' names, or regular expressions."
-        },
+    weight_average_decay: float | None = option(
+        None,
+        "Exponential moving average of the trained weights, such as 0.999: the final model is the "
+        "average. Checkpoints hold the last weights and the average.",
     )
-    weight_average_decay: float | None = field(
-        default=None,
-        metadata={
-            "help": "Exponential moving average of the trained weights, such as 0.999: the final model is the "
-            "average. Checkpoints hold the last weights and the average."
-        },
+    weight_average_start: int = option(0, "First step of the weight average.")
+    profile: bool = option(
+        False,
+        "Measure some steps: profile.md says what data, encode, loss, backward and optimiser take and how "
+        "much of a GPU's arithmetic is used; profile_trace.json.gz is a trace of torch's profiler.",
     )
-    weight_average_start: int = field(default=0, metadata={"help": "Of weight_average_decay: step that it begins at."})
-    profile: bool = field(
-        default=False,
-        metadata={
-            "help": "Measure some steps: profile.md says what data, encode, loss, backward and optimiser take and how "
-            "much of a GPU's arithmetic is used; profile_trace.json.gz is a trace of torch's profiler."
-        },
+    attn_implementation: str | None = option(
+        None,
+        "Attention of the towers: sdpa, eager, or flash_attention_2, which has to be installed. Unset: as "
+        "the model says, else sdpa.",
     )
-    attn_implementation: str | None = field(
-        default=None,
-        metadata={
-            "help": "Attention of the towers: sdpa, eager, or flash_attention_2, which has to be installed. Unset: as "
-            "the model says, else sdpa."
-        },
+    pad_to_multiple_of: int | None = option(
+        None,
+        "Pad CLIP's texts to the longest of the batch, rounded up to this multiple. Unset: 8 with "
+        "torch_compile, which then meets few lengths, else 1.",
     )
-    pad_to_multiple_of: int | None = field(
-        default=None,
-        metadata={
-            "help": "Of CLIP's texts: pad to the longest of the batch, rounded up to such a multiple. Unset: 8 with "
-            "torch_compile, which then meets few lengths, else 1."
-        },
-    )
-    freeze_towers: list[str] | None = field(default=None, metadata={"help": "Towers kept as they are: image, text."})
-    dataloader_drop_last: bool = field(
-        default=True, metadata={"help": "Leave out the last, smaller batch of an epoch; its rows are counted."}
-    )
-    remove_unused_columns: bool = field(default=False, metadata={"help": "Kept for transformers; must stay false."})
-    logging_nan_inf_filter: bool = field(default=False, metadata={"help": "Kept for transformers; must stay false."})
-    logging_steps: float = field(default=10, metadata={"help": "Steps between two lines of the log."})
-    ddp_find_unused_parameters: bool | None = field(default=False, metadata={"help": "See the class."})
+    freeze_towers: list[str] | None = option(None, "Towers kept as they are: image, text.")
+    dataloader_drop_last: bool = option(True, "Leave out the last, smaller batch of an epoch; its rows are counted.")
+    remove_unused_columns: bool = option(False, "Kept for transformers; must stay false.")
+    logging_nan_inf_filter: bool = option(False, "Kept for transformers; must stay false.")
+    logging_steps: float = option(10, "Steps between two lines of the log.")
+    ddp_find_unused_parameters: bool | None = option(False, "See the class.")
 
     # What a row of a batch is, for the line at the start of a training.
     batch_unit = "pairs"
@@ -214,7 +181,7 @@ class CompositionalConfig(TrainingArguments, metaclass=own_help(TrainingArgument
     draws_captions = True
     # Whether rows of a general set can join the batch: not where the objective trains on texts only.
     replays = True
-    _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "column_names"]
+    _VALID_DICT_FIELDS = [*JSON_FIELDS, "column_names"]
 
     def __post_init__(self) -> None:
         if not torch.accelerator.is_available():
@@ -334,6 +301,11 @@ def _check_replay(args: CompositionalConfig) -> None:
         raise ValueError(
             f"{start} with dataloader_drop_last=False: only whole batches have replay rows. Set it to true."
         )
+
+
+def seed_of_order(args: CompositionalConfig) -> int:
+    """The seed of all draws of rows: `data_seed`, or `seed` where it is not set."""
+    return args.data_seed if args.data_seed is not None else args.seed
 
 
 def objective_fields(config_class: type) -> list[Field[Any]]:

@@ -36,11 +36,7 @@ class PeakMemory:
             self.of_stage = False
 
     def read(self, device: torch.device) -> tuple[int, str]:
-        """Bytes, and what they are of: `GPU`, `RESIDENT` or `RESIDENT_SO_FAR`.
-
-        Args:
-            device: where the stage trained.
-        """
+        """Bytes, and what they are of: `GPU`, `RESIDENT` or `RESIDENT_SO_FAR`."""
         if device.type == "cuda":
             return torch.cuda.max_memory_allocated(device), GPU
         resident = _high_water_mark() if self.of_stage else None
@@ -107,13 +103,7 @@ def elapsed(history: list[dict[str, float]]) -> float:
 
 
 def summarize_stage(name: str, trainer: Any, memory: PeakMemory) -> StageSummary:
-    """What a trainer that has ended cost.
-
-    Args:
-        name: of the stage.
-        trainer: with a `Clock` among its callbacks.
-        memory: made before the trainer.
-    """
+    """What a trainer that has ended cost."""
     history = trainer.state.log_history
     lines = [line for line in history if "images_encoded" in line]
     images = int(sum(line["images_encoded"] for line in lines))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch.utils.data import Sampler
@@ -12,8 +12,10 @@ from hfcomp.data.columns import require_columns
 from hfcomp.data.epoch_draws import DrawnNegatives, EpochOrder
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS, NeighbourOrder, Neighbours
-from hfcomp.trainers._support.own_order import seed_of_order, with_epochs
-from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers._support.sampling import with_epochs
+from hfcomp.trainers._support.transformers_internals import train_batch_size
+from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.trainers.config import CompositionalConfig, option, seed_of_order
 
 logger = logging.get_logger(__name__)
 
@@ -22,17 +24,14 @@ logger = logging.get_logger(__name__)
 class DrawnBatchConfig(CompositionalConfig):
     """Arguments of trainers with sampled batches."""
 
-    draw_negatives: bool = field(
-        default=False,
-        metadata={"help": "Draw num_negatives of a row's negative captions in each epoch; otherwise the first ones."},
+    draw_negatives: bool = option(
+        False, "Draw num_negatives of a row's negative captions in each epoch; otherwise the first ones."
     )
-    num_neighbours: int = field(
-        default=0,
-        metadata={
-            "help": "Rows that each row brings along in training, drawn from the images that its neighbour_ids name. "
-            "per_device_train_batch_size counts rows without them: the contrastive batch is 1 + num_neighbours times "
-            "as large."
-        },
+    num_neighbours: int = option(
+        0,
+        "Rows that each row brings along in training, drawn from the images that its neighbour_ids name. "
+        "per_device_train_batch_size counts rows without them: the contrastive batch is 1 + num_neighbours times "
+        "as large.",
     )
 
     def __post_init__(self) -> None:
@@ -89,13 +88,13 @@ class DrawnBatchTrainer(CompositionalTrainer):
             _warn_of_missing(self.neighbours)
         return DrawnNegatives(rows, seed=seed_of_order(args)) if args.draw_negatives else rows
 
-    def row_order(self, order: Sampler | None) -> Sampler | None:
+    def row_order(self, order: Sampler) -> Sampler:
         """Adds the sampled neighbour rows, and epochs for sampling negatives."""
         if self.neighbours is None and not self.args.draw_negatives:
             return order
         order = with_epochs(order, seed_of_order(self.args))
         if self.neighbours is not None:
-            batch_size = self._train_batch_size * self.args.world_size
+            batch_size = train_batch_size(self) * self.args.world_size
             number, seed = self.args.num_neighbours, seed_of_order(self.args)
             order = NeighbourOrder(order, self.neighbours, number=number, batch_size=batch_size, seed=seed)
             self.neighbour_order = order

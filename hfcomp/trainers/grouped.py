@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,9 +17,9 @@ from hfcomp.data.concepts.level_names import level_columns, level_names
 from hfcomp.data.groups import GROUP_COLUMNS, BatchGroups, GroupOrder, Groups, rows_per_process
 from hfcomp.data.loading import TrainingRows
 from hfcomp.distributed import gather, rank, world_size
-from hfcomp.trainers._support.own_order import seed_of_order
-from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
-from hfcomp.trainers.config import SOURCE
+from hfcomp.trainers._support.replay import replay_rows
+from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.trainers.config import CompositionalConfig, option, seed_of_order
 
 logger = logging.get_logger(__name__)
 
@@ -28,20 +28,13 @@ logger = logging.get_logger(__name__)
 class GroupedConfig(CompositionalConfig):
     """Arguments of every trainer whose batches are groups. The two sizes are those of CLEAR GLASS (Table 2)."""
 
-    groups_per_batch: int = field(
-        default=2,
-        metadata={
-            "help": "Groups of a global batch: one and its hard negatives. At least 2.",
-            SOURCE: "the paper, Table 2",
-        },
+    groups_per_batch: int = option(
+        2, "Groups of a global batch: one and its hard negatives. At least 2.", "the paper, Table 2"
     )
-    pairs_per_group: int = field(default=10, metadata={"help": "Pairs of each group.", SOURCE: "the paper, Table 2"})
-    minimum_group_size: int = field(
-        default=2, metadata={"help": "Rows that a group needs to take part; smaller ones are counted and left out."}
-    )
-    per_device_train_batch_size: int = field(
-        default=0,
-        metadata={"help": "Follows from groups_per_batch and pairs_per_group; another value is refused."},
+    pairs_per_group: int = option(10, "Pairs of each group.", "the paper, Table 2")
+    minimum_group_size: int = option(2, "Rows that a group needs to take part; smaller ones are counted and left out.")
+    per_device_train_batch_size: int = option(
+        0, "Follows from groups_per_batch and pairs_per_group; another value is refused."
     )
 
     def __post_init__(self) -> None:
@@ -114,7 +107,8 @@ class GroupedTrainer(CompositionalTrainer):
 
     def setup(self, args: GroupedConfig, backbone: nn.Module) -> None:
         """Fixes where the global batch has its groups."""
-        self.groups = BatchGroups(args.groups_per_batch, args.pairs_per_group, self.replay_rows(args))
+        replayed = replay_rows(args, args.per_device_train_batch_size)
+        self.groups = BatchGroups(args.groups_per_batch, args.pairs_per_group, replayed)
 
     def pairs_of_groups(self, inputs: dict[str, Any]) -> torch.Tensor:
         """Which rows of the global batch are pairs, and not repeats that fill up a small group.
@@ -148,7 +142,7 @@ class GroupedTrainer(CompositionalTrainer):
     def check_epoch(self, batch: int) -> None:
         """Nothing to refuse: an epoch is made of whole batches, and `training_rows` has logged what it leaves out."""
 
-    def row_order(self, order: Sampler | None) -> Sampler:
+    def row_order(self, order: Sampler) -> Sampler:
         """Groups and their hard negatives."""
         return self.group_order
 

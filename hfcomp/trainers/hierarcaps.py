@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,9 @@ from hfcomp.data.loading import TrainingRows
 from hfcomp.losses import radial_entailment_loss
 from hfcomp.losses.entailment import angles
 from hfcomp.modeling import Features, encode_texts
-from hfcomp.trainers._support.frozen_text import FrozenText
-from hfcomp.trainers._support.own_order import seed_of_order
+from hfcomp.trainers._support.reference_text import FrozenText
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.config import SOURCE, CompositionalConfig, setting
+from hfcomp.trainers.config import CompositionalConfig, option, seed_of_order, setting
 
 logger = logging.get_logger(__name__)
 
@@ -46,27 +45,18 @@ class HierarCapsConfig(CompositionalConfig):
     weight_decay: float = setting(0.01, f"AdamW's own, {CODE}")
     adam_beta2: float = setting(0.999, f"AdamW's own, {CODE}")
     adam_epsilon: float = setting(1.0e-8, f"AdamW's own, {CODE}")
-    freeze_towers: list[str] | None = field(
-        default_factory=lambda: ["image"], metadata={"help": "The image tower is frozen; texts alone are read."}
+    freeze_towers: list[str] | None = option(["image"], "The image tower is frozen; texts alone are read.")
+    chain_columns: list[str] = option(
+        [*CHAINABLE[:4]], f"Columns of a chain, from general to specific, of: {', '.join(CHAINABLE)}."
     )
-    chain_columns: list[str] = field(
-        default_factory=lambda: list(CHAINABLE[:4]),
-        metadata={"help": f"Columns of a chain, from general to specific, of: {', '.join(CHAINABLE)}."},
+    negative_source: str = option(
+        "siblings",
+        "Where the negative of each text comes from: siblings (what other rows say in its place) or "
+        "negative_captions (the row's own, one for each column of the chain).",
     )
-    negative_source: str = field(
-        default="siblings",
-        metadata={
-            "help": "Where the negative of each text comes from: siblings (what other rows say in its place) or "
-            "negative_captions (the row's own, one for each column of the chain)."
-        },
-    )
-    entailment_weight: float = field(default=1.0, metadata={"help": "Of the mean of all triplets.", SOURCE: CODE})
-    hardest_weight: float = field(
-        default=1.0, metadata={"help": "Of the hardest triplets of the batch.", SOURCE: CODE}
-    )
-    pullback_weight: float = field(
-        default=10.0, metadata={"help": "Of the distance to the embeddings before training.", SOURCE: CODE}
-    )
+    entailment_weight: float = option(1.0, "Of the mean of all triplets.", CODE)
+    hardest_weight: float = option(1.0, "Of the hardest triplets of the batch.", CODE)
+    pullback_weight: float = option(10.0, "Of the distance to the embeddings before training.", CODE)
 
     batch_unit = "chains"
     reads_negatives = False  # negatives of chains are of negative_source
@@ -280,11 +270,6 @@ class HierarCapsTrainer(CompositionalTrainer):
 
 def with_siblings(rows: TrainingRows, columns: Sequence[str], *, seed: int) -> TrainingRows:
     """Rows with `negative_captions`, one for each column of a chain, drawn from the rows of other images.
-
-    Args:
-        rows: with the columns of a chain.
-        columns: their names, from general to specific.
-        seed: of the draw.
 
     Raises:
         ValueError: for an entry that is not a text, or when no row has two texts and a negative.

@@ -6,8 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from datasets import Dataset, IterableDataset
+from numpy.typing import NDArray
 from torch import nn
 from torch.utils.data import Sampler
 from transformers.utils import logging
@@ -26,16 +28,62 @@ from hfcomp.data.streaming import StreamedRows, check_names
 from hfcomp.data.transforms import ImageTransform, TransformedRows, image_transform
 from hfcomp.data.urls import UrlAccess
 from hfcomp.fields import FIELDS, Features, columns_of
-from hfcomp.trainers._support.execution import text_multiple
-from hfcomp.trainers._support.metrics import embedding_metrics
-from hfcomp.trainers._support.own_order import seed_of_order
+from hfcomp.metrics.choice import choose, pair_scores
+from hfcomp.metrics.retrieval import recall_at_k
+from hfcomp.trainers._support.model_setup import text_multiple
 from hfcomp.trainers._support.row_report import missing_negative_images
-from hfcomp.trainers.config import CompositionalConfig
+from hfcomp.trainers._support.transformers_internals import train_batch_size
+from hfcomp.trainers.config import CompositionalConfig, seed_of_order
 
 logger = logging.get_logger(__name__)
 
 # Fields of a config that say how many entries of a row are read, and the features made of these.
 COUNTED_FEATURES = {"num_negatives": "negative_text_embeds", "max_concepts": "concept_embeds"}
+
+
+def embedding_metrics(prediction: Any) -> dict[str, float]:
+    """Recall@1 both ways over the whole set and, with negatives, caption choice.
+
+    An image that fills several rows, one for each of its captions, is correct for all of them, as is a caption shared
+    by several images. Rows whose embeddings are equal to the last bit count as the same image or caption. A tower that
+    gives all rows the same embedding distinguishes nothing: there every row counts as its own and ties with the
+    others.
+
+    Args:
+        prediction: `EvalPrediction` with the outputs of `CompositionalTrainer.evaluation_outputs`: embeddings of
+            images and texts `[n, D]` and, for objectives with negative captions, of these `[n, K, D]`, and their mask.
+
+    Returns:
+        `image_to_text_recall@1`, `text_to_image_recall@1`, `caption_choice` and `caption_choice_ties` (shares; rows
+        without a valid negative do not take part in the choice, and without any other row it is left out).
+    """
+    image, text, *negatives = prediction.predictions
+    images, texts = _distinct(image), _distinct(text)
+
+    def positive(start: int, stop: int) -> NDArray[np.bool_]:
+        return (images[start:stop, None] == images) | (texts[start:stop, None] == texts)
+
+    metrics = {
+        "image_to_text_recall@1": recall_at_k(image, text, positive),
+        "text_to_image_recall@1": recall_at_k(text, image, positive),
+    }
+    if negatives:
+        negative_text, mask = negatives
+        rows = mask.astype(bool).any(axis=1)
+        if not rows.any():
+            return metrics
+        true_score, other_scores = pair_scores(image[rows], text[rows]), pair_scores(image[rows], negative_text[rows])
+        outcome = choose(true_score, other_scores, mask.astype(bool)[rows])
+        metrics |= {"caption_choice": outcome.accuracy, "caption_choice_ties": outcome.tie_rate}
+    return metrics
+
+
+def _distinct(embeddings: NDArray[np.floating]) -> NDArray[np.intp]:
+    """`[n]`, a number for each row: the same for rows that are equal to the last bit, unless all rows are."""
+    rows = np.ascontiguousarray(embeddings)
+    whole = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
+    values, numbers = np.unique(whole, return_inverse=True)
+    return numbers if len(values) > 1 else np.arange(len(rows))
 
 
 class ObjectiveHooks:
@@ -219,11 +267,11 @@ class ObjectiveHooks:
             return rows
         return DrawnCrops(rows, seed=seed_of_order(args), smallest=args.random_crop)
 
-    def row_order(self, order: Sampler | None) -> Sampler | None:
-        """The order of the training rows. A custom one receives the epoch by `set_epoch`.
+    def row_order(self, order: Sampler) -> Sampler:
+        """The order of the training rows. A custom one receives the epoch by `set_epoch`; a stream has none.
 
         Args:
-            order: what transformers takes; `None` for a stream.
+            order: what the config asks for.
         """
         return order
 
@@ -281,7 +329,7 @@ class ObjectiveHooks:
         if number < batch:
             raise ValueError(
                 f"the training set has {number} rows, fewer than one batch of {batch} "
-                f"({self._train_batch_size} on each of {self.args.world_size} processes). "
+                f"({train_batch_size(self)} on each of {self.args.world_size} processes). "
                 "Lower per_device_train_batch_size."
             )
         if number % batch:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
 from hfcomp.losses import info_nce_loss, sigmoid_loss
-from hfcomp.trainers.config import NEGCLIP, setting
+from hfcomp.trainers.config import NEGCLIP, option, setting
 from hfcomp.trainers.drawn_batch import DrawnBatchConfig, DrawnBatchTrainer
 
 
@@ -20,9 +20,8 @@ class InfoNCEConfig(DrawnBatchConfig):
     """
 
     weight_decay: float = setting(0.2, NEGCLIP)
-    sigmoid: bool | None = field(
-        default=None,
-        metadata={"help": "The sigmoid loss instead of InfoNCE. Unset: the loss that the model was pretrained with."},
+    sigmoid: bool | None = option(
+        None, "The sigmoid loss instead of InfoNCE. Unset: the loss that the model was pretrained with."
     )
 
 
@@ -85,10 +84,6 @@ class InfoNCETrainer(DrawnBatchTrainer):
 
 def has_sigmoid_loss(asked: bool | None, backbone: nn.Module) -> bool:
     """Whether a model is trained with sigmoid losses: as asked for, else if it was pretrained so (SigLIP).
-
-    Args:
-        asked: the config's `sigmoid`; `None` leaves it to the model.
-        backbone: the model.
 
     Raises:
         ValueError: when it is asked for and the model has no bias.

@@ -17,6 +17,7 @@ SHOWN = {
     "hard_negative_accuracy": "hard negatives",
     "logit_scale": "scale",
 }
+NOTEBOOK_COLUMNS, NOT_LOGGED = {**SHOWN, "loss": "Training Loss"}, "No log"
 
 
 @dataclass
@@ -69,12 +70,7 @@ class StageProgress(ProgressCallback):
         self.pace = pace
 
     def describe(self, step: int, of: int) -> str:
-        """What stands before the bar.
-
-        Args:
-            step: where the stage stands.
-            of: its steps.
-        """
+        """What stands before the bar."""
         if self.pace is None:
             return self.name
         name = f"stage {self.pace.stage} of {self.pace.stages}: {self.name}"
@@ -128,28 +124,45 @@ def in_words(seconds: float) -> str:
 
 
 def show_in_notebook(trainer: Any) -> None:
-    """Replaces the table that transformers shows in a notebook by one with the numbers of hfcomp, where it shows one.
-
-    Args:
-        trainer: the trainer.
-    """
+    """Replaces the table that transformers shows in a notebook, if it does, by one with the numbers of hfcomp."""
     for one in trainer.callback_handler.callbacks:
         if type(one).__name__ == "NotebookProgressCallback":
-            from hfcomp.trainers._support.notebook import NotebookProgress  # needs IPython
-
             trainer.remove_callback(type(one))
-            trainer.add_callback(NotebookProgress(SHOWN))
+            trainer.add_callback(_notebook_progress())
             return
 
 
-def show_progress(trainer: Any, name: str, pace: Pace | None = None) -> None:
-    """Replaces transformers' progress bar; with `disable_tqdm` only warnings are shown.
+def _notebook_progress() -> TrainerCallback:
+    # a class within a function: importing its parent needs IPython
+    from transformers.utils.notebook import NotebookProgressCallback
 
-    Args:
-        trainer: the trainer.
-        name: of the stage.
-        pace: as in `StageProgress`.
-    """
+    class NotebookProgress(NotebookProgressCallback):
+        """Shows the objective's metrics, and values of benchmarks that are scored between evaluations.
+
+        transformers' own shows the loss alone where the trainer does not evaluate.
+        """
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: dict | None = None, **kwargs: Any) -> None:
+            """Writes a line, or adds to that of the same step."""
+            tracker, logs = self.training_tracker, logs or {}
+            values = {label: logs[key] for key, label in NOTEBOOK_COLUMNS.items() if key in logs}
+            values |= {
+                key.removeprefix("eval_").replace("_", " "): value
+                for key, value in logs.items()
+                if key.startswith("eval_") and not key.endswith(("_ties", "_best", "_best_step"))
+            }
+            if args.eval_strategy != "no" or tracker is None or not values:
+                return
+            columns, *rows = tracker.inner_table
+            fresh = {} if rows and rows[-1][0] == state.global_step else dict.fromkeys(columns, NOT_LOGGED)
+            tracker.write_line({**fresh, **values, "Step": state.global_step})
+            self._force_next_update = True
+
+    return NotebookProgress()
+
+
+def show_progress(trainer: Any, name: str, pace: Pace | None = None) -> None:
+    """Replaces transformers' progress bar; with `disable_tqdm` only warnings are shown."""
     trainer.remove_callback(ProgressCallback)
     trainer.remove_callback(PrinterCallback)
     if pace is not None and pace.counter is not None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
+from transformers import TrainerCallback
 
 from hfcomp.losses import replaced_negative_loss
 from hfcomp.modeling import Features
-from hfcomp.trainers._support.slots import BatchInStep, draw_slots, to_device
+from hfcomp.trainers._support.transformers_internals import train_batch_size
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.config import SOURCE, CompositionalConfig, setting
+from hfcomp.trainers.config import CompositionalConfig, option, setting
 
 TRAINING, EVALUATION = 0, 1
 
@@ -32,12 +35,8 @@ class ReplacedNegativesConfig(CompositionalConfig):
     adam_beta2: float = setting(0.999, "Adam's own; the paper gives none")
     adam_epsilon: float = setting(1.0e-8, "Adam's own; the paper gives none")
     max_grad_norm: float = setting(1.0, "ours, as transformers'; the paper gives none")
-    num_negatives: int = field(
-        default=1,
-        metadata={
-            "help": "Texts of an image's row replaced by its own negatives: 1 to 3 are HN1 to HN3.",
-            SOURCE: PAPER,
-        },
+    num_negatives: int = option(
+        1, "Texts of an image's row replaced by its own negatives: 1 to 3 are HN1 to HN3.", PAPER
     )
 
 
@@ -60,7 +59,7 @@ class ReplacedNegativesTrainer(CompositionalTrainer):
 
     def get_train_dataloader(self) -> Any:
         """The training batches; refuses more negatives than a row has other texts."""
-        batch = self._train_batch_size * self.args.world_size
+        batch = train_batch_size(self) * self.args.world_size
         if self.args.num_negatives >= batch:
             raise ValueError(
                 f"num_negatives={self.args.num_negatives}, but an image of a batch of {batch} rows has {batch - 1} "
@@ -93,3 +92,55 @@ class ReplacedNegativesTrainer(CompositionalTrainer):
             of_batch = (TRAINING, self.state.global_step, self.batch_in_step.number)
         slots = draw_slots(*mask.shape, seed=(self.args.seed, *of_batch))
         return to_device(slots, mask.device).masked_fill(~mask, -1)
+
+
+def draw_slots(size: int, number: int, *, seed: Sequence[int]) -> torch.Tensor:
+    """Samples for each row of a batch the columns of its negatives, for `replaced_negative_loss`.
+
+    Rows are sampled independently: a row's columns are distinct, never its own, and all ordered choices of such
+    columns are
+    equally likely, so rows with masked negatives are sampled uniformly too.
+
+    Args:
+        size: rows of the global batch, N.
+        number: negatives of a row, K. Of more than N - 1 the first N - 1 find a column.
+        seed: non-negative integers; equal ones give equal slots on every machine.
+
+    Returns:
+        `[N, K]` long, columns from 0 to N - 1, -1 where none was left.
+    """
+    generator = np.random.default_rng(list(seed))
+    slots = np.full((size, number), -1)
+    taken = np.arange(size)[:, None]
+    for place in range(min(number, size - 1)):
+        # the place of the new column among the free ones; each taken column at or before it moves it on by one
+        column = generator.integers(size - 1 - place, size=size)
+        for other in np.sort(taken, axis=1).T:
+            column += column >= other
+        slots[:, place] = column
+        taken = np.column_stack([taken, column])
+    return torch.from_numpy(slots)
+
+
+def to_device(slots: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Copies slots to a device; from page-locked memory, so that a GPU's queue of work is not waited for."""
+    return slots.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else slots.to(device)
+
+
+class BatchInStep(TrainerCallback):
+    """Counts the batches of an optimiser's step under gradient accumulation.
+
+    Attributes:
+        number: 0 for the first batch of a step; the same in a resumed run, as checkpoints are between steps.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Resets."""
+        self.number = 0
+
+    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Goes on to the next batch of the step."""
+        self.number += 1

@@ -109,12 +109,7 @@ def train_stage(
 
 
 def training_sets(dataset: Any, replay_dataset: Any) -> dict[str, Any]:
-    """Keyword arguments of a trainer; one without replay need not know the argument.
-
-    Args:
-        dataset: the training set.
-        replay_dataset: the general set beside it, or None.
-    """
+    """Keyword arguments of a trainer; one without replay need not know the argument."""
     return {"train_dataset": dataset} | ({} if replay_dataset is None else {"replay_dataset": replay_dataset})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from hfcomp.losses import concept_info_nce_loss
 from hfcomp.metrics.retrieval import recall_at_k
 from hfcomp.modeling import Features
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.config import CompositionalConfig, setting
+from hfcomp.trainers.config import CompositionalConfig, option, setting
 
 logger = logging.get_logger(__name__)
 
@@ -50,19 +50,15 @@ class TextAlignmentConfig(CompositionalConfig):
     warmup_steps: float = setting(1430, CODE)
     weight_decay: float = setting(4.5269353639276774e-05, CODE)
     max_grad_norm: float = setting(1.0, CODE)
-    freeze_towers: list[str] | None = field(
-        default_factory=lambda: ["image"], metadata={"help": "The image tower is frozen; texts alone are read."}
+    freeze_towers: list[str] | None = option(["image"], "The image tower is frozen; texts alone are read.")
+    aligned_with: list[str] = option(
+        [PAIR[1]], f"Columns of the texts that captions are drawn to: {PAIR[1]}, {', '.join(LEVEL_COLUMNS)}."
     )
-    aligned_with: list[str] = field(
-        default_factory=lambda: [PAIR[1]],
-        metadata={"help": f"Columns of the texts that captions are drawn to: {PAIR[1]}, {', '.join(LEVEL_COLUMNS)}."},
+    allow_levels: bool = option(
+        False, "Train on texts that are names of group or level_1 to level_4; otherwise they are refused."
     )
-    allow_levels: bool = field(
-        default=False,
-        metadata={"help": "Train on texts that are names of group or level_1 to level_4; otherwise they are refused."},
-    )
-    leave_out_levels: bool = field(
-        default=False, metadata={"help": "Leave rows with such a text out, and count them, in place of refusing them."}
+    leave_out_levels: bool = option(
+        False, "Leave rows with such a text out, and count them, in place of refusing them."
     )
 
     reads_negatives = False

@@ -16,10 +16,10 @@ from typing import Any
 
 from transformers import TrainerCallback
 from transformers.integrations import TensorBoardCallback
-from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 from hfcomp.data.images import decode_image
 from hfcomp.reading import nearest
+from hfcomp.trainers._support.transformers_internals import KNOWN_TRACKERS
 
 TENSORBOARD, WANDB, TRACKIO = "tensorboard", "wandb", "trackio"
 TRACKERS = (TENSORBOARD, WANDB, TRACKIO)
@@ -71,9 +71,9 @@ def check_trackers(names: Iterable[str]) -> None:
         ImportError: for one that is not installed, with the command that installs it.
     """
     for name in names:
-        if name not in INTEGRATION_TO_CALLBACK:
+        if name not in KNOWN_TRACKERS:
             raise ValueError(
-                f"report_to: unknown tracker {name!r}.{nearest(name, INTEGRATION_TO_CALLBACK)} hfcomp is tested with "
+                f"report_to: unknown tracker {name!r}.{nearest(name, KNOWN_TRACKERS)} hfcomp is tested with "
                 f"{', '.join(TRACKERS)}; none switches them off."
             )
         if name in TRACKERS and not _is_installed(name):
@@ -133,14 +133,7 @@ class PicturesAtStart(TrainerCallback):
 
 
 def send_results(names: Sequence[str], run: TrackedRun, *, pictures: Pictures, tables: Mapping[str, Table]) -> None:
-    """Sends pictures and tables as a run of their own.
-
-    Args:
-        names: the trackers, as in `report_to`.
-        run: what it is called.
-        pictures: PNG files by name.
-        tables: header and rows by name.
-    """
+    """Sends pictures and tables as a run of their own."""
     names = [name for name in names if name in TRACKERS]
     if not names:
         return

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
 from hfcomp.losses import triplet_clip_loss
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.config import NEGCLIP, CompositionalConfig, setting
+from hfcomp.trainers.config import NEGCLIP, CompositionalConfig, option, setting
 
 
 @dataclass
@@ -17,7 +17,7 @@ class TripletClipConfig(CompositionalConfig):
     """Arguments of [`TripletClipTrainer`]."""
 
     weight_decay: float = setting(0.2, NEGCLIP)
-    num_negatives: int = field(default=1, metadata={"help": "Must be 1: each row has one negative pair."})
+    num_negatives: int = option(1, "Must be 1: each row has one negative pair.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

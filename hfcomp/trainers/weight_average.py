@@ -13,7 +13,6 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from tqdm.auto import tqdm
 from transformers import TrainerCallback
 
-from hfcomp._help import own_help
 from hfcomp.distributed.shards import own_part, part_like, whole_of
 from hfcomp.modeling.weight_checks import check_same, read_tensors
 from hfcomp.writing import replacing
@@ -21,7 +20,7 @@ from hfcomp.writing import replacing
 AVERAGE_FILE = "weight_average.safetensors"
 
 
-class WeightAverage(TrainerCallback, metaclass=own_help(TrainerCallback)):
+class WeightAverage(TrainerCallback):
     """Averages the trained weights over the steps of a trainer of hfcomp, and makes the average the final model.
 
     After step t the average is a_t = decay * a_(t-1) + (1 - decay) * w_t, with a_start = w_start; with `start=0` these
@@ -104,13 +103,7 @@ class WeightAverage(TrainerCallback, metaclass=own_help(TrainerCallback)):
             )
 
     def save(self, folder: Path, model: nn.Module, *, writes: bool) -> None:
-        """Writes the average into a checkpoint; the trainer calls it on all processes.
-
-        Args:
-            folder: of the checkpoint.
-            model: the one that is trained.
-            writes: whether this process is to write it.
-        """
+        """Writes the average into a checkpoint; the trainer calls it on all processes."""
         if self._average is None:
             return
         trained = _trained(model)
@@ -120,11 +113,7 @@ class WeightAverage(TrainerCallback, metaclass=own_help(TrainerCallback)):
                 save_file(state, part, metadata={"format": "pt"})
 
     def load(self, folder: Path) -> None:
-        """Names the checkpoint that the next training continues from; the trainer calls it.
-
-        Args:
-            folder: of the checkpoint.
-        """
+        """Names the checkpoint that the next training continues from; the trainer calls it."""
         self._loaded = folder
 
     def _begin(self, model: nn.Module) -> None:

@@ -9,10 +9,10 @@ MINUTES = "the advice is a training of minutes; `make factory` does it"
 
 EXEMPT: list[tuple[str, str, str]] = [
     # path, fragment of the sentence, reason
-    ("hfcomp/trainers/_support/model_checks.py", "accelerate launch --num_processes {args.n_gpu} <your script>", GPU),
-    ("hfcomp/trainers/_support/sharding/checks.py", "Start with `accelerate launch --config_file recipes/", PROCESSES),
+    ("hfcomp/trainers/_support/model_setup.py", "accelerate launch --num_processes {args.n_gpu} <your script>", GPU),
+    ("hfcomp/trainers/_support/fsdp_checks.py", "Start with `accelerate launch --config_file recipes/", PROCESSES),
     (
-        "hfcomp/trainers/_support/sharding/mixin.py",
+        "hfcomp/trainers/_support/sharded_weights.py",
         "Evaluate after it, set eval_on_start=True, or evaluate",
         PROCESSES,
     ),

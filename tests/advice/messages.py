@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("hfcomp", "dataset_builders", "recipes")
 HELP = {"help", "description", "epilog", "metadata", "metavar"}
 HELP_OF_COMMANDS = {"USAGE", "SUMMARY", "INTRODUCTION"}
+DECLARATIONS = {"option"}
+"""Functions that declare a field with its help."""
 NOT_SAID = re.compile(r"^Args: |\bArgs: |^(?:CREATE|SELECT|INSERT|UPDATE|DELETE) ")
 """Docstrings that are built from parts, and SQL."""
 
@@ -67,6 +69,8 @@ def _strings(node: ast.AST) -> Iterator[ast.AST]:
                 yield from _strings(part.value)
         return
     if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in HELP_OF_COMMANDS:
+        return
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") in DECLARATIONS:
         return
     for child in ast.iter_child_nodes(node):
         if not (isinstance(child, ast.keyword) and child.arg in HELP):

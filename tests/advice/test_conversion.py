@@ -10,7 +10,7 @@ from transformers import AutoModel, AutoProcessor, CLIPModel
 
 from hfcomp import cli
 from hfcomp.modeling import adapters, load_backbone, load_processor
-from hfcomp.modeling.conversion.tokenizers import clip_tokenizer, siglip_tokenizer
+from hfcomp.modeling.conversion.processors import clip_tokenizer, siglip_tokenizer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.modeling.conversion import worlds
@@ -18,7 +18,7 @@ from tests.modeling.conversion.worlds import Shape
 from tests.trainers.runs import build
 
 FILES, ACTIVATIONS = "hfcomp/modeling/conversion/checkpoint_file.py", "hfcomp/modeling/conversion/activations.py"
-TOKENIZERS = "hfcomp/modeling/conversion/tokenizers.py"
+TOKENIZERS = "hfcomp/modeling/conversion/processors.py"
 PLAIN = Shape(head_width=64, text_heads=1)
 follows = pytest.mark.follows
 

@@ -23,13 +23,13 @@ from hfcomp.experiments.studies.search import _open_store
 from hfcomp.experiments.studies.search_report import read_trials
 from hfcomp.generation.magic.encoders import SentenceEncoder
 from hfcomp.metrics.retrieval import recall_at_k
-from hfcomp.modeling.random_sdxl import write_tiny_sdxl
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.negatives.keywords import read_keyword_table
 from hfcomp.negatives.neighbours import nearest_neighbours
 from hfcomp.negatives.ratings_file import download_ratings
 from hfcomp.statistics.bootstrap import ImageBootstrap
 from hfcomp.statistics.significance import macro_sign_flip_test
+from hfcomp.testing import write_tiny_sdxl
 from hfcomp.trainers.cement import CementTrainer
 from tests import tiny
 from tests.data.photographs import encoded, resized, texture

@@ -11,8 +11,8 @@ from hfcomp.trainers.drawn_batch import DrawnBatchConfig
 from hfcomp.trainers.hierarcaps import HierarCapsConfig
 from hfcomp.trainers.text_alignment import TextAlignmentConfig
 
-ADAPTERS = "hfcomp/trainers/_support/adapters.py"
-EXECUTION = "hfcomp/trainers/_support/execution.py"
+ADAPTERS = "hfcomp/trainers/_support/model_setup.py"
+EXECUTION = "hfcomp/trainers/_support/model_setup.py"
 AHNPL, CONFIG = "hfcomp/trainers/ahnpl.py", "hfcomp/trainers/config.py"
 GROUPED = "hfcomp/trainers/grouped.py"
 case, follows = pytest.param, pytest.mark.follows
@@ -80,7 +80,7 @@ def test_fields(advice, tmp_path, kind, wrong, right):
 @pytest.mark.follows(EXECUTION, "attn_implementation='flash_attention_2' computes in half precision: set bf16=True.")
 @pytest.mark.follows("hfcomp/trainers/trackers.py", "or leave report_to out.")
 def test_packages_that_are_there_or_not(advice, tmp_path, monkeypatch):
-    monkeypatch.setattr("hfcomp.trainers._support.execution.is_flash_attn_2_available", lambda: True)
+    monkeypatch.setattr("hfcomp.trainers._support.model_setup.is_flash_attn_2_available", lambda: True)
     given = {"output_dir": str(tmp_path), "use_cpu": True, "attn_implementation": "flash_attention_2"}
     advice.of(Config, **given)
     Config(**given, bf16=True)

@@ -18,10 +18,10 @@ from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.concepts.columns import with_concepts
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.row_values import row_fields
-from hfcomp.trainers._support import model_checks
-from hfcomp.trainers._support.frozen_text import FrozenText
-from hfcomp.trainers._support.sharding.checks import check_plugin, check_run
-from hfcomp.trainers._support.sharding.optimizer import SplitOptimizer
+from hfcomp.trainers._support import model_setup
+from hfcomp.trainers._support.fsdp_checks import check_plugin, check_run
+from hfcomp.trainers._support.reference_text import FrozenText
+from hfcomp.trainers._support.sharded_weights import SplitOptimizer
 from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.c2lip import C2LIPTrainer
 from hfcomp.trainers.ce_clip import CEClipTrainer
@@ -62,9 +62,9 @@ def rows() -> datasets.Dataset:
     return tiny.pairs(8, concepts=True, ragged=False)
 
 
-@follows("hfcomp/trainers/_support/adapters.py", "both define an adapter. Leave one of them out.")
+@follows("hfcomp/trainers/_support/model_setup.py", "both define an adapter. Leave one of them out.")
 @follows(
-    "hfcomp/trainers/_support/adapters.py",
+    "hfcomp/trainers/_support/model_setup.py",
     "Leave out peft (peft_config) to train it on, or merge it first: hfcomp.merge_adapter(",
 )
 @follows("hfcomp/trainers/_support/callbacks.py", "hardly moves with it. Set more, such as 1e-4.")
@@ -89,9 +89,7 @@ def test_adapters(advice, make, train, rows, tmp_path, capsys):
     make(InfoNCETrainer, rows, str(tmp_path / "merged"), peft="lora")
 
 
-@follows(
-    "hfcomp/trainers/_support/changed_weights.py", "Raise learning_rate (it is {learning_rate:g}), or train longer."
-)
+@follows("hfcomp/trainers/_support/step_log.py", "Raise learning_rate (it is {learning_rate:g}), or train longer.")
 def test_a_run_that_changes_nothing(advice, train, rows, caplog):
     def warned(**settings):
         caplog.clear()
@@ -105,7 +103,7 @@ def test_a_run_that_changes_nothing(advice, train, rows, caplog):
 
 
 @follows(
-    "hfcomp/trainers/_support/frozen_text.py",
+    "hfcomp/trainers/_support/reference_text.py",
     "Pass the initial model of the run, not its checkpoint, and the checkpoint only as",
 )
 def test_a_copy_of_another_model(advice, clip, tmp_path):
@@ -117,23 +115,23 @@ def test_a_copy_of_another_model(advice, clip, tmp_path):
     copy(clip).check(tmp_path)
 
 
-@follows("hfcomp/trainers/_support/model_checks.py", "Pass model.float(), and fp16=True.")
-@follows("hfcomp/trainers/_support/model_checks.py", "Use model.float() with bf16=True.")
+@follows("hfcomp/trainers/_support/model_setup.py", "Pass model.float(), and fp16=True.")
+@follows("hfcomp/trainers/_support/model_setup.py", "Use model.float() with bf16=True.")
 def test_half_precision(advice, clip, train, rows, caplog):
     half = CLIPModel.from_pretrained(clip).half()
-    advice.of(model_checks.check_trainable, half)
+    advice.of(model_setup.check_trainable, half)
     processor = AutoProcessor.from_pretrained(clip)
     train(InfoNCETrainer, rows, half.float(), fp16=True, processing_class=processor)
     brief = CLIPModel.from_pretrained(clip).bfloat16()
     with caplog.at_level(logging.WARNING):
-        model_checks.check_trainable(brief)
+        model_setup.check_trainable(brief)
         advice.read(caplog.records[-1].message)
         caplog.clear()
         train(InfoNCETrainer, rows, brief.float(), bf16=True, processing_class=processor)
     assert "small updates" not in caplog.text
 
 
-@follows("hfcomp/trainers/_support/own_order.py", "so that it would save nothing. Leave it out.")
+@follows("hfcomp/trainers/_support/sampling.py", "so that it would save nothing. Leave it out.")
 @follows(
     "hfcomp/trainers/info_nce.py", "Set sigmoid=False for InfoNCE with them on this model, or leave num_negatives"
 )
@@ -330,15 +328,15 @@ def test_a_margin_at_its_floor(advice, make, rows, caplog):
 
 
 @follows(
-    "hfcomp/trainers/_support/sharding/checks.py",
+    "hfcomp/trainers/_support/fsdp_checks.py",
     "it renames the weights. Set it to false, and gradient_checkpointing to true",
 )
 @follows(
-    "hfcomp/trainers/_support/sharding/checks.py",
+    "hfcomp/trainers/_support/fsdp_checks.py",
     "sharded weights cannot be joined for another trial. Set mini_batch_size",
 )
 @follows(
-    "hfcomp/trainers/_support/sharding/optimizer.py", "Set optim=adamw_torch_fused (the default), adamw_torch or sgd."
+    "hfcomp/trainers/_support/sharded_weights.py", "Set optim=adamw_torch_fused (the default), adamw_torch or sgd."
 )
 def test_settings_of_sharded_runs(advice, clip, tmp_path):
     """Whole runs are in tests/distributed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hfcomp.modeling.random_inpainting import write_tiny_clipseg, write_tiny_inpainting
+from hfcomp.testing import write_tiny_clipseg, write_tiny_inpainting
 from tests import tiny
 
 

@@ -27,7 +27,7 @@ from hfcomp.data.annotations.masks import changed_outside, read_mask
 from hfcomp.data.annotations.project import IMAGES, Project
 from hfcomp.generation.images.checks import BLANK, SAFETY_CHECKER
 from hfcomp.generation.images.editor import Edit as Painted
-from hfcomp.modeling.random_llama import write_tiny_llama
+from hfcomp.testing import write_tiny_llama
 from tests.annotation.models import clipseg, inpainting
 from tests.generation.writers.endpoint import Answer, closed_address, completion, serving
 

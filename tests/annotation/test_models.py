@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from hfcomp.annotation.models import Inpainter, Segmenter
 from hfcomp.data.annotations.masks import above, changed_outside, compose, read_mask
-from hfcomp.modeling.random_sdxl import write_tiny_sdxl
+from hfcomp.testing import write_tiny_sdxl
 from tests.annotation.models import clipseg, inpainting
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from hfcomp import cli
 from hfcomp.analysis.audit.checks import CHECKS
-from hfcomp.modeling.random_llama import write_tiny_llama
+from hfcomp.testing import write_tiny_llama
 from tests.analysis.audit import sets
 
 

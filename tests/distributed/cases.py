@@ -38,9 +38,7 @@ from hfcomp.losses import (
 )
 from hfcomp.modeling import encode_images, encode_texts
 from hfcomp.trainers._support import reference_text
-from hfcomp.trainers._support.frozen_text import FrozenText
-from hfcomp.trainers._support.metrics import embedding_metrics
-from hfcomp.trainers._support.slots import draw_slots
+from hfcomp.trainers._support.reference_text import FrozenText
 from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.base import CompositionalTrainer
 from hfcomp.trainers.c2lip import C2LIPTrainer
@@ -49,8 +47,9 @@ from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.clear_glass import ClearGlassTrainer
 from hfcomp.trainers.dcl import DCLTrainer
 from hfcomp.trainers.hierarcaps import HierarCapsTrainer
+from hfcomp.trainers.hooks import embedding_metrics
 from hfcomp.trainers.info_nce import InfoNCETrainer
-from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
+from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer, draw_slots
 from hfcomp.trainers.text_alignment import TextAlignmentTrainer
 from hfcomp.trainers.triplet_clip import TripletClipTrainer
 from tests import tiny

@@ -58,7 +58,7 @@ def test_pairs_of_two_sets_by_their_texts(run):
 
 @pytest.mark.slow
 def test_pairs_of_two_sets_by_models(run, root):
-    from hfcomp.modeling.random_encoders import write_tiny_dinov2
+    from hfcomp.testing import write_tiny_dinov2
 
     write_tiny_dinov2(root / "dino")
     models.roberta(root / "roberta")

@@ -63,7 +63,7 @@ def test_a_set(build, kind):
 
 @pytest.mark.slow
 def test_pairs_of_three_configurations_with_edited_images(build, root, clip):
-    from hfcomp.modeling.random_sdxl import write_tiny_sdxl
+    from hfcomp.testing import write_tiny_sdxl
 
     write_tiny_sdxl(root / "sdxl", clip)
     images = "--image_pipeline sdxl --image_size 32 --image_batch_size 2"

@@ -11,8 +11,8 @@ from huggingface_hub import DatasetCard
 from hfcomp import cli
 from hfcomp.data.loading import load_training_set
 from hfcomp.generation.options import NegativeOptions
-from hfcomp.modeling.random_sdxl import write_tiny_sdxl
 from hfcomp.reading import read_yaml
+from hfcomp.testing import write_tiny_sdxl
 from tests.generation.builds import png
 from tests.generation.inpaintcoco import sets
 from tests.generation.magic.sets import source

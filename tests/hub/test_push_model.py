@@ -19,7 +19,7 @@ from hfcomp.checksums import read_checked
 from hfcomp.hub.models import push_model
 from hfcomp.hub.options import ModelPushOptions
 from hfcomp.hub.repositories import PUSHED_FILE, pushes_of
-from hfcomp.modeling import OBJECTIVE_STATE_FILE, sentence_transformers_files
+from hfcomp.modeling import OBJECTIVE_STATE_FILE, checkpoints
 from tests import tiny
 from tests.hub.repositories import OTHER_TOKEN, READ_TOKEN, WRITE_TOKEN, WRONG_TOKEN, File
 from tests.hub.running import run_in_hub
@@ -325,7 +325,7 @@ def test_a_siglip_comes_with_what_sentence_transformers_needs(hub, connect, sigl
     folder = shutil.copytree(siglip, tmp_path / "model")
     logged = push(folder, connect(WRITE_TOKEN))
     files = hub.repository(None, "me/mine").files
-    settings = json.loads(files[sentence_transformers_files.MODULE_CONFIG_FILE].content)
+    settings = json.loads(files[checkpoints.MODULE_CONFIG_FILE].content)
     assert settings["processing_kwargs"] == {"text": {"padding": "max_length", "max_length": tiny.TEXT_LENGTH}}
     assert "modules.json" in files
     assert any(f"at most {tiny.TEXT_LENGTH} tokens" in line for line in logged)

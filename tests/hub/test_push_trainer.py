@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel
 
 from hfcomp.modeling import OBJECTIVE_STATE_FILE
-from hfcomp.trainers._support import hub_pushes
+from hfcomp.trainers._support import saving
 from tests.hub.repositories import WRITE_TOKEN
 from tests.trainers.own_objective import OwnTrainer
 from tests.trainers.runs import build
@@ -20,7 +20,7 @@ from tests.trainers.runs import build
 def api(connect, monkeypatch):
     """The client that a Trainer uses."""
     found = connect(WRITE_TOKEN)
-    for module in (transformers.trainer, hub_pushes):
+    for module in (transformers.trainer, saving):
         monkeypatch.setattr(module, "hf_api", lambda: found)
     return found
 

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hfcomp.losses import centroid_group_loss, pairwise_group_loss
 from hfcomp.losses._ops import chunks
-from hfcomp.losses.group_pairwise_released import released_pairwise_group_loss
+from hfcomp.losses.group_pairwise import released_pairwise_group_loss
 from tests import tolerances
 from tests.losses import groups
 from tests.losses.checks import (

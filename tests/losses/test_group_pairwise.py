@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from hfcomp.losses import info_nce_loss, pairwise_group_loss
-from hfcomp.losses.group_pairwise_released import released_pairwise_group_loss
+from hfcomp.losses.group_pairwise import released_pairwise_group_loss
 from tests.losses.checks import assert_same, value_and_gradients
 from tests.losses.groups import RAGGED, SETTINGS, batch
 

@@ -19,7 +19,7 @@ from hfcomp.losses import (
     triplet_clip_loss,
 )
 from hfcomp.losses.ahnpl_released import ahnpl_released_loss
-from hfcomp.losses.group_pairwise_released import released_pairwise_group_loss
+from hfcomp.losses.group_pairwise import released_pairwise_group_loss
 from tests.losses import groups, reference, test_ahnpl_released, test_c2lip, test_info_nce
 from tests.losses.checks import (
     assert_chunked,

@@ -14,28 +14,28 @@ from tests.structure.import_graph import ROOT
 # Lines of each package, blank ones included; "." is the files at the top. Lower a limit when a package shrinks. A
 # change that raises one says by how much and for what.
 BUDGET = {
-    ".": 2_109,
+    ".": 2_309,
     "analysis": 6_859,  # target: 5,200
     "annotation": 4_549,  # target: 3,000
     "cli": 2_444,
     "data": 11_214,
     "distributed": 356,
-    "evaluation": 13_472,  # target: 10,500
+    "evaluation": 13_469,  # target: 10,500
     "experiments": 5_855,
     "generation": 10_605,  # target: 8,500 with negatives/targets and negatives/substitutes
-    "hub": 1_128,
-    "losses": 4_463,
+    "hub": 1_123,
+    "losses": 4_453,
     "merging": 639,
     "metrics": 1_685,
-    "modeling": 3_387,  # target of modeling/conversion: 1,400
+    "modeling": 2_995,  # target of modeling/conversion: 1,400
     "negatives": 4_684,
     "parsing": 2_709,
     "reporting": 2_787,
     "sandbox": 2_221,
     "statistics": 2_670,
-    "trainers": 6_927,
-    "core": 65_939,  # all but RINGS; target: under 51,000
-    "all": 90_763,  # target: under 69,000
+    "trainers": 6_705,
+    "core": 65_554,  # all but RINGS; target: under 51,000
+    "all": 90_331,  # target: under 69,000
 }
 COMMENTS = 0.8  # own-line comments per 100 lines of code; target: 4
 # What becomes packages around the core, which never imports them.

@@ -15,8 +15,7 @@ from hfcomp.data.columns import KIND_IDS
 from hfcomp.experiments.controls import INFO_NCE_FORMS
 from hfcomp.losses import adaptive_threshold, ahnpl_loss, info_nce_loss, multimodal_hard_negative_loss, perturb_image
 from hfcomp.modeling import OBJECTIVE_STATE_FILE, encode_texts
-from hfcomp.trainers._support.frozen_text import PROBE_FILE
-from hfcomp.trainers._support.reference_text import FOLDER, WithReferenceText
+from hfcomp.trainers._support.reference_text import FOLDER, PROBE_FILE, WithReferenceText
 from hfcomp.trainers.ahnpl import AHNPLConfig, AHNPLTrainer, start_of_margin
 from hfcomp.trainers.base import CompositionalTrainer
 from tests import tolerances

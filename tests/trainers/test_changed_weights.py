@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from hfcomp.trainers._support.changed_weights import ENTRIES, ChangedWeights
+from hfcomp.trainers._support.step_log import ENTRIES, ChangedWeights
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests.trainers.runs import build, history
 
@@ -44,6 +44,6 @@ def test_a_rate_that_moves_no_weight_is_told(rate, moves, clip, pairs, tmp_path,
     assert len(shares) == 3  # two steps, and the end
     # all but the embeddings of tokens that the batches do not hold
     assert all(share > 0.8 for share in shares) if moves else shares == [0, 0, 0]
-    said = [record.message for record in caplog.records if record.name == "hfcomp.trainers._support.changed_weights"]
+    said = [record.message for record in caplog.records if record.name == "hfcomp.trainers._support.step_log"]
     assert len(said) == (not moves)
     assert moves or "Raise learning_rate (it is 0)" in said[0]

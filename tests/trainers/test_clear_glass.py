@@ -13,7 +13,7 @@ from transformers import AutoModel, AutoProcessor
 
 from hfcomp.data.groups import GroupOrder, Groups
 from hfcomp.losses import centroid_group_loss, info_nce_loss, pairwise_group_loss
-from hfcomp.losses.group_pairwise_released import released_pairwise_group_loss
+from hfcomp.losses.group_pairwise import released_pairwise_group_loss
 from hfcomp.trainers.clear_glass import ClearGlassConfig, ClearGlassTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.released.clear_glass import ClearGlassReleasedTrainer

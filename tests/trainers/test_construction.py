@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from types import new_class
+from typing import Protocol
+
 import pytest
 import torch
 from transformers import AutoProcessor, CLIPModel, TrainingArguments
 
 from hfcomp.modeling import DualEncoder
-from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.cement import CementConfig, CementTrainer
 from hfcomp.trainers.info_nce import InfoNCEConfig, InfoNCETrainer
+from hfcomp.trainers.weight_average import WeightAverage
 from tests import tiny
 
 
@@ -27,6 +32,37 @@ def test_float16_weights_of_a_module_are_refused_with_the_way_out(clip, tmp_path
             InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True),
             processing_class=AutoProcessor.from_pretrained(clip),
         )
+
+
+class Counts(Protocol):
+    def count(self) -> int: ...
+
+
+class Mixin:
+    """What a user shares between trainers, with a constructor of its own."""
+
+    counted = 2
+
+    def count(self) -> int:
+        return self.counted
+
+
+class Abstract(ABC):
+    @abstractmethod
+    def count(self) -> int: ...
+
+
+@pytest.mark.parametrize("bases", [(CementTrainer, Mixin), (Mixin, CementTrainer), (CementTrainer, Counts)])
+def test_a_trainer_has_further_parents(bases, clip, tmp_path):
+    trainer_class = type("MyTrainer", bases, {"count": lambda self: 3})
+    trainer = trainer_class(clip, CementConfig(output_dir=str(tmp_path), use_cpu=True))
+    assert trainer.count() == 3 and isinstance(trainer, bases)
+
+
+def test_a_trainer_a_config_a_callback_and_a_model_may_be_abstract():
+    for parent in (CementTrainer, CementConfig, WeightAverage, DualEncoder):
+        made = new_class("Own", (parent, Abstract))
+        assert made.__abstractmethods__ == {"count"}
 
 
 @pytest.mark.parametrize("args", [TrainingArguments, InfoNCEConfig])

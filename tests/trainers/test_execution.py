@@ -12,7 +12,7 @@ from torch._dynamo.utils import counters
 from transformers import CLIPModel
 
 from hfcomp.fields import Features
-from hfcomp.trainers._support import execution
+from hfcomp.trainers._support import model_setup
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.info_nce import InfoNCEConfig, InfoNCETrainer
 from tests import tolerances
@@ -149,7 +149,7 @@ def test_a_setting_that_cannot_work_is_refused(settings, message, tmp_path):
 
 
 def test_flash_attention_needs_half_precision(tmp_path, monkeypatch):
-    monkeypatch.setattr(execution, "is_flash_attn_2_available", lambda: True)
+    monkeypatch.setattr(model_setup, "is_flash_attn_2_available", lambda: True)
     flash = {"output_dir": str(tmp_path), "use_cpu": True, "attn_implementation": "flash_attention_2"}
     with pytest.raises(ValueError, match="set bf16=True"):
         InfoNCEConfig(**flash)

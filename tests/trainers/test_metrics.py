@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from transformers import EvalPrediction
 
-from hfcomp.trainers._support.metrics import embedding_metrics
+from hfcomp.trainers.hooks import embedding_metrics
 from tests.metrics.scorers import unit
 
 

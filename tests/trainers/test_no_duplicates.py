@@ -15,7 +15,7 @@ from tests import tiny
 from tests.trainers.group_rows import in_groups
 from tests.trainers.runs import build, history, weights
 
-LOGGER = "hfcomp.trainers._support.own_order"
+LOGGER = "hfcomp.trainers._support.sampling"
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_text_alignment_keeps_both_texts_apart(clip, rows, tmp_path):
 
 @pytest.mark.follows("hfcomp/trainers/hooks.py", "and the data set is streamed. Leave one of them out.")
 @pytest.mark.follows("hfcomp/trainers/grouped.py", "group batches define their own order. Leave it out.")
-@pytest.mark.follows("hfcomp/trainers/_support/own_order.py", "contrasts no rows. Leave it out.")
+@pytest.mark.follows("hfcomp/trainers/_support/sampling.py", "contrasts no rows. Leave it out.")
 @pytest.mark.follows("hfcomp/data/epoch_order.py", "Lower per_device_train_batch_size.")
 def test_where_it_means_nothing_it_is_refused(clip, rows, tmp_path):
     def batch_of_refused(said, trainer_class, dataset, advised=None, **settings):

@@ -17,8 +17,7 @@ from hfcomp.data.loading import TrainingRows
 from hfcomp.data.negatives import ShuffledNegatives
 from hfcomp.modeling import encode_texts, load_backbone
 from hfcomp.trainers._support import reference_text
-from hfcomp.trainers._support.frozen_text import FrozenText
-from hfcomp.trainers._support.reference_text import FOLDER, ReferenceText, WithReferenceText
+from hfcomp.trainers._support.reference_text import FOLDER, FrozenText, ReferenceText, WithReferenceText
 from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.info_nce import InfoNCEConfig
 from hfcomp.writing import host

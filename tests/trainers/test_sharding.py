@@ -10,9 +10,8 @@ from accelerate.utils import FullyShardedDataParallelPlugin
 from torch import nn
 
 from hfcomp.modeling import DualEncoder, load_backbone
-from hfcomp.trainers._support.sharding.checks import check_plugin, is_asked_for, units_of
-from hfcomp.trainers._support.sharding.mixin import replicated
-from hfcomp.trainers._support.sharding.optimizer import SplitOptimizer
+from hfcomp.trainers._support.fsdp_checks import check_plugin, is_asked_for, units_of
+from hfcomp.trainers._support.sharded_weights import SplitOptimizer, replicated
 from hfcomp.trainers.info_nce import InfoNCEConfig, InfoNCETrainer
 from tests.trainers.own_objective import Offset
 

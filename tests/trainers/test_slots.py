@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hfcomp.trainers._support.slots import BatchInStep, draw_slots
+from hfcomp.trainers.replaced_negatives import BatchInStep, draw_slots
 
 
 @pytest.mark.parametrize(("size", "number"), [(2, 1), (5, 4), (64, 3), (200, 1), (300, 30)])

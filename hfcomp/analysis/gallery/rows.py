@@ -67,13 +67,13 @@ class ShownRows:
         return [name for name in IMAGES if isinstance(self.dataset.features.get(name), Image)]
 
 
-def read_set(name: str, options: DataOptions, sandbox_rows: int = SANDBOX_ROWS) -> Dataset:
+def read_set(name: str, options: DataOptions, sandbox_rows: int | None = None) -> Dataset:
     """A data set in the column contract, images undecoded.
 
     Args:
         name: a folder, a file, a Hub id, or `sandbox`.
         options: how it is read.
-        sandbox_rows: of the built-in world.
+        sandbox_rows: number of rows of the built-in world, 1,000 by default.
 
     Raises:
         ValueError: for a split, configuration or column that is not there.
@@ -81,7 +81,7 @@ def read_set(name: str, options: DataOptions, sandbox_rows: int = SANDBOX_ROWS) 
     """
     names = parse_column_names(options.column_names)
     if is_sandbox(name):
-        return undecoded(rename_columns(training_set(sandbox_rows, 0), names))
+        return undecoded(rename_columns(training_set(sandbox_rows or SANDBOX_ROWS, 0), names))
     dataset = load_training_set(name, split=options.split, config=options.config, column_names=names)
     return undecoded(dataset.remove_columns(SHARD_PATH) if SHARD_PATH in dataset.column_names else dataset)
 

@@ -19,7 +19,6 @@ from PIL import Image
 from torch import nn
 from tqdm.auto import tqdm
 
-from hfcomp._help import OwnHelp
 from hfcomp.data.images import decode_image, is_tiny
 from hfcomp.data.pixels import PixelTransform
 from hfcomp.data.tokenizing import TextTokenizer
@@ -70,7 +69,7 @@ class Indexed:
         return self.vectors[self.index[rows]]
 
 
-class Embedder(EvaluatedModel, metaclass=OwnHelp):
+class Embedder(EvaluatedModel):
     """Encodes images and texts with a model as its authors prepared them, each distinct one once.
 
     Args:

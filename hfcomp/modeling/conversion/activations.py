@@ -92,10 +92,6 @@ def siglip_activation(*, given: str | None, config: Mapping[str, Any]) -> Activa
 
     Google's weights were trained with the tanh form, which transformers' own conversions have; open_clip runs the
     first generation with the exact one.
-
-    Args:
-        given: by the user, for both towers.
-        config: `model_cfg` of `open_clip_config.json`.
     """
     if given is not None:
         return Activation(given, given, "--activation")

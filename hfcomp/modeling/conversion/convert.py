@@ -12,13 +12,13 @@ from transformers import CLIPConfig, CLIPModel, CLIPProcessor, SiglipConfig, Sig
 
 from hfcomp import __version__
 from hfcomp.checksums import file_hash
-from hfcomp.modeling.conversion import clip_layout, siglip_layout, tokenizers
+from hfcomp.modeling.checkpoints import write_sentence_transformers_files
+from hfcomp.modeling.conversion import clip_layout, processors, siglip_layout
 from hfcomp.modeling.conversion.activations import Activation, clip_activation, siglip_activation
 from hfcomp.modeling.conversion.checkpoint_file import Checkpoint, read_checkpoint
 from hfcomp.modeling.conversion.options import ConversionOptions
-from hfcomp.modeling.conversion.preprocessing import image_processor, preprocessing
+from hfcomp.modeling.conversion.processors import image_processor, preprocessing
 from hfcomp.modeling.conversion.weight_table import Weight, source_names, to_transformers
-from hfcomp.modeling.sentence_transformers_files import write_sentence_transformers_files
 from hfcomp.modeling.weight_checks import check_same, refuse
 from hfcomp.writing import check_free_folder, replacing_folder, write_json
 
@@ -107,8 +107,8 @@ def _clip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
     )
     prepare = preprocessing(checkpoint.config, options.pretrained)
     sizes = clip_layout.clip_sizes(tensors, settings, activation, options.head_width)
-    tokenizer = tokenizers.clip_tokenizer(
-        options.processor or tokenizers.beside(checkpoint.path),
+    tokenizer = processors.clip_tokenizer(
+        options.processor or processors.beside(checkpoint.path),
         own_name=((settings or {}).get("text_cfg") or {}).get("hf_tokenizer_name"),
         vocabulary=sizes["text_config"]["vocab_size"],
         length=sizes["text_config"]["max_position_embeddings"],
@@ -131,8 +131,8 @@ def _siglip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
     prepare = preprocessing(checkpoint.config, options.pretrained)
     sizes = siglip_layout.siglip_sizes(tensors, settings, activation)
     text = sizes["text_config"]
-    tokenizer = tokenizers.siglip_tokenizer(
-        options.processor or tokenizers.beside(checkpoint.path),
+    tokenizer = processors.siglip_tokenizer(
+        options.processor or processors.beside(checkpoint.path),
         vocabulary=text["vocab_size"],
         length=text["max_position_embeddings"],
     )

@@ -9,8 +9,13 @@ from typing import Any
 import torch
 
 from hfcomp.modeling.conversion.activations import Activation
-from hfcomp.modeling.conversion.clip_layout import count_layers, image_size, text_blocks
-from hfcomp.modeling.conversion.settings import norm_epsilon, refuse_other_networks
+from hfcomp.modeling.conversion.clip_layout import (
+    count_layers,
+    image_size,
+    norm_epsilon,
+    refuse_other_networks,
+    text_blocks,
+)
 from hfcomp.modeling.conversion.weight_table import Weight, pair
 
 TRUNK = "visual.trunk."
@@ -79,11 +84,6 @@ def siglip_sizes(
     tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any], activation: Activation
 ) -> dict[str, Any]:
     """The fields of a `SiglipConfig`, but for tokens: sizes as the weights have them.
-
-    Args:
-        tensors: of the checkpoint.
-        config: `model_cfg` of `open_clip_config.json`.
-        activation: of both towers.
 
     Raises:
         ValueError: for another network.

@@ -1,8 +1,9 @@
-"""Callbacks that every trainer of hfcomp installs."""
+"""The callbacks of a trainer: those that all have, and those that its config asks for."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,6 +13,9 @@ from transformers.trainer_utils import has_length
 
 from hfcomp.data.streaming import StreamedRows
 from hfcomp.distributed.shards import is_sharded, own_part
+from hfcomp.trainers._support.saving import HubPushes
+from hfcomp.trainers.profiling import StepProfiler
+from hfcomp.trainers.weight_average import WeightAverage
 
 # A rate below it, as the configs' defaults are for whole models, is reported where an adapter is trained.
 LOW_FOR_ADAPTERS = 1e-5
@@ -65,13 +69,7 @@ class SizeAtStart(TrainerCallback):
 
 
 def size_line(args: Any, batch_size: int, loader: Any) -> str:
-    """As `2 processes x 8 = 16 pairs, 96 rows, 6 steps an epoch, device cpu`; a stream has no number of rows.
-
-    Args:
-        args: a config of hfcomp.
-        batch_size: rows of a batch on each process.
-        loader: the training batches of this process.
-    """
+    """As `2 processes x 8 = 16 pairs, 96 rows, 6 steps an epoch, device cpu`; a stream has no number of rows."""
     processes = f"{args.world_size} process{'es' if args.world_size > 1 else ''}"
     notes = f" ({', '.join(args.batch_notes())})" if args.batch_notes() else ""
     if has_length(loader):
@@ -84,22 +82,14 @@ def size_line(args: Any, batch_size: int, loader: Any) -> str:
 
 
 def sharding_line(model: torch.nn.Module) -> str:
-    """As `FSDP2: this process holds 31,000 of 60,000 weights`.
-
-    Args:
-        model: of which weights are split over processes.
-    """
+    """As `FSDP2: this process holds 31,000 of 60,000 weights`."""
     parts = [(own_part(weight.detach()).numel(), weight.numel()) for weight in model.parameters()]
     held, whole = (sum(numbers) for numbers in zip(*parts, strict=True))
     return f"FSDP2: this process holds {held:,} of {whole:,} weights"
 
 
 def adapter_line(model: torch.nn.Module) -> str:
-    """As `An adapter of 24 modules: 12,290 of 60,000 weights are trained (20.5 %)`.
-
-    Args:
-        model: a `DualEncoder` whose backbone is a `PeftModel`.
-    """
+    """As `An adapter of 24 modules: 12,290 of 60,000 weights are trained (20.5 %)`."""
     modules = {name.partition(".lora_")[0] for name, weight in model.named_parameters() if ".lora_" in name}
     trained, whole = (
         sum(weight.numel() for weight in model.parameters() if weight.requires_grad or not only)
@@ -133,3 +123,24 @@ class LogBeforeSave(TrainerCallback):
         control.should_log = control.should_log or control.should_save
 
     on_epoch_end = on_step_end
+
+
+def default_callbacks(trainer: Any) -> Iterator[TrainerCallback]:
+    """The callbacks of every trainer and those that its config asks for, in the order in which they are called."""
+    args, model = trainer.args, trainer.model
+    yield LogBeforeSave()
+    yield SizeAtStart()
+    yield SkipTrainedBatches()
+    if isinstance(trainer.weights, TrainerCallback):
+        yield trainer.weights
+    if args.weight_average_decay is not None:
+        yield WeightAverage(args.weight_average_decay, args.weight_average_start)
+    maximum = args.max_logit_scale
+    if maximum is None:
+        maximum = math.inf if model.config.model_type == "siglip" else 100.0
+    if math.isfinite(maximum) and model.plain.logit_scale.requires_grad:
+        yield LogitScaleClamp(model.plain.logit_scale, maximum)
+    if args.push_to_hub:
+        yield HubPushes(trainer)
+    if args.profile:
+        yield StepProfiler(trainer)  # last: the others' work is part of a step

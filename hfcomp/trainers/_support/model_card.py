@@ -15,6 +15,8 @@ from hfcomp.reporting.cards.metadata import card_metadata
 from hfcomp.reporting.cards.methods import SET, class_names, find_method, is_secret, values_table
 from hfcomp.reporting.report import Section, Table
 from hfcomp.statistics.results import versions
+from hfcomp.trainers._support.replay import replay_line
+from hfcomp.trainers._support.transformers_internals import train_batch_size
 from hfcomp.trainers.config import default_sources, field_default, objective_fields
 
 # How arguments begin that say where a run writes, what it logs, saves and pushes, and when it evaluates.
@@ -139,13 +141,13 @@ def _provenance(trainer: Any, source: _Source) -> dict[str, str]:
         "fingerprint ": fingerprint,
     }
     number = args.world_size
-    batch = f"{trainer._train_batch_size * number} {args.batch_unit} on {number} process{'es' * (number > 1)}"
+    batch = f"{train_batch_size(trainer) * number} {args.batch_unit} on {number} process{'es' * (number > 1)}"
     found = {
         "base": source.base,
         "revision of the base": source.revision,
         "training data": ", ".join(f"{name}{value}" for name, value in data.items() if value) if rows else None,
         "batch": f"{batch}, {trainer.state.global_step:,} steps",
-        "replay": trainer.replay_line(),
+        "replay": replay_line(trainer),
         "seed": args.seed,
     }
     return {name: str(value) for name, value in found.items() if value is not None}
@@ -166,7 +168,7 @@ def _snippet(trainer: Any, source: _Source, values: Mapping[str, Any]) -> str:
         rows, before = f"load_dataset({json.dumps(source.data[0])}{given})", ["from datasets import load_dataset"]
         before += [*imports, ""]
     sets = f"train_dataset={rows}"
-    if trainer.replay_line():
+    if replay_line(trainer):
         sets += ", replay_dataset=general"
         before.insert(-1 if before[-1] == "" else len(before), "# general: a datasets.Dataset of images and captions")
     settings = [f"    {name}={without_local_paths(value)!r}," for name, value in values.items()]

@@ -25,12 +25,6 @@ STREAMED_ROWS_LOOKED_AT = 10_000
 def report_rows(rows: Any, trainer_class: Any, args: Any, required: tuple[str, ...]) -> None:
     """Logs how many rows lack negatives, and how many share an image; of a stream nothing is known.
 
-    Args:
-        rows: the training set.
-        trainer_class: the objective.
-        args: its config.
-        required: features that it reads.
-
     Raises:
         ValueError: for a set without any negative image if the objective needs them, an `image_id` that is neither
             text nor whole number, or one that all rows have.
@@ -65,11 +59,6 @@ def report_rows(rows: Any, trainer_class: Any, args: Any, required: tuple[str, .
 def missing_negative_images(rows: Any, trainer_class: Any, args: Any) -> str | None:
     """A line about rows that lack a negative image; nothing where none lacks it, or a stream's are not known yet.
 
-    Args:
-        rows: a data set in the column contract, `TrainingRows` or `StreamedRows`.
-        trainer_class: the objective, which reads negative images.
-        args: its config.
-
     Raises:
         ValueError: when no row has one, the objective is another without them, and its config does not allow it.
     """
@@ -100,13 +89,6 @@ def check_streamed_rows(
     """Looks at what a stream's rows had, which is not known before they are read; called with each line of the log.
 
     Warns at the first line if no row had a negative image, or if all rows of each batch showed one image.
-
-    Args:
-        rows: the training set.
-        line: the new line, as `StepLog.drain` makes it.
-        history: the lines before it.
-        trainer_class: the objective.
-        args: its config.
 
     Raises:
         ValueError: when the objective needs negative images, and neither `STREAMED_ROWS_LOOKED_AT` rows nor all rows
@@ -142,11 +124,6 @@ def check_image_ids(inputs: dict[str, Any], rows: Any, required: tuple[str, ...]
     A collator that leaves it out would train on false negatives, and one that gives it in some batches only would let
     processes wait for each other.
 
-    Args:
-        inputs: the batch.
-        rows: the training set; `None` is not checked.
-        required: features that the objective reads.
-
     Raises:
         ValueError: for one without the other, naming what to call.
     """
@@ -170,10 +147,6 @@ def check_image_ids(inputs: dict[str, Any], rows: Any, required: tuple[str, ...]
 def check_text_ids(inputs: dict[str, Any], required: tuple[str, ...]) -> None:
     """Checks that a batch says which texts are equal, which a user's collator may leave out.
 
-    Args:
-        inputs: the batch.
-        required: features that the objective reads.
-
     Raises:
         ValueError: for a missing key, naming what to call.
     """
@@ -193,10 +166,6 @@ def check_text_ids(inputs: dict[str, Any], required: tuple[str, ...]) -> None:
 
 def check_boxes(inputs: dict[str, Any], random_crop: float) -> None:
     """Checks that the pixels of a training batch come with boxes, which a user's collator may have left out.
-
-    Args:
-        inputs: the batch.
-        random_crop: the field of the config, below 1.
 
     Raises:
         ValueError: for whole images.

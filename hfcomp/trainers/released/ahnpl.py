@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from hfcomp.data.columns import NEGATIVE_KINDS
 from hfcomp.losses import RunningThreshold
 from hfcomp.losses.ahnpl_released import ahnpl_released_loss, logit_threshold
 from hfcomp.modeling import Features
-from hfcomp.trainers.config import CompositionalConfig, setting
+from hfcomp.trainers.config import CompositionalConfig, option, setting
 from hfcomp.trainers.thresholds import ThresholdTrainer
 
 SCRIPT = "the released script"
@@ -26,14 +26,10 @@ class AHNPLReleasedConfig(CompositionalConfig):
     num_train_epochs: float = setting(10.0, SCRIPT)
     learning_rate: float = setting(2.0e-5, SCRIPT)
     weight_decay: float = setting(0.1, SCRIPT)
-    num_negatives: int = field(default=5, metadata={"help": "Negative captions read per row."})
-    multimodal_weight: float = field(
-        default=0.2, metadata={"help": "Of the textual and of the visual contrast with negatives, in nats."}
-    )
-    margin_weight: float = field(default=0.2, metadata={"help": "Of the hinge on own negatives, which is in logits."})
-    threshold_maximum: float = field(
-        default=10.0, metadata={"help": "Upper bound of the hinge's thresholds, in logits; the lower one is 0."}
-    )
+    num_negatives: int = option(5, "Negative captions read per row.")
+    multimodal_weight: float = option(0.2, "Of the textual and of the visual contrast with negatives, in nats.")
+    margin_weight: float = option(0.2, "Of the hinge on own negatives, which is in logits.")
+    threshold_maximum: float = option(10.0, "Upper bound of the hinge's thresholds, in logits; the lower one is 0.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

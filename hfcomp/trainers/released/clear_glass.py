@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from hfcomp.losses import centroid_group_loss
-from hfcomp.losses.group_pairwise_released import released_pairwise_group_loss
+from hfcomp.losses.group_pairwise import released_pairwise_group_loss
 from hfcomp.trainers.clear_glass import ClearGlassConfig, ClearGlassTrainer, GroupLoss
+from hfcomp.trainers.config import option
 
 
 @dataclass
 class ClearGlassReleasedConfig(ClearGlassConfig):
     """Arguments of [`ClearGlassReleasedTrainer`], with the numbers of the paper's Table 2."""
 
-    alpha: float = field(
-        default=0.7, metadata={"help": "Weight of the loss between groups, 0 to 1; 1 - alpha of the one within."}
-    )
+    alpha: float = option(0.7, "Weight of the loss between groups, 0 to 1; 1 - alpha of the one within.")
 
 
 class ClearGlassReleasedTrainer(ClearGlassTrainer):

@@ -10,7 +10,7 @@ from hfcomp import cli
 from hfcomp.data.loading import load_training_set
 from hfcomp.generation.build import build_set
 from hfcomp.generation.options import NegativeOptions
-from hfcomp.modeling.random_sdxl import write_tiny_sdxl
+from hfcomp.testing import write_tiny_sdxl
 from tests.analysis.gallery.pages import held
 from tests.generation.concretebatch import sets as concretebatch
 from tests.generation.inpaintcoco import sets as inpaintcoco

@@ -8,7 +8,7 @@ import datasets
 import torch
 from transformers import BertConfig, BertModel, BertTokenizer
 
-from hfcomp.modeling.random_encoders import write_tiny_roberta
+from hfcomp.testing import write_tiny_roberta
 from tests import tiny
 
 LAYERS = 3

@@ -20,8 +20,8 @@ from hfcomp.analysis.pairs.analyze import analyze
 from hfcomp.analysis.pairs.encoders import ImageEmbedder
 from hfcomp.analysis.pairs.options import AnalyzeOptions
 from hfcomp.evaluation.encoding.embed import Embedder
-from hfcomp.modeling.random_encoders import write_tiny_dinov2
 from hfcomp.statistics.outcomes import read_table
+from hfcomp.testing import write_tiny_dinov2
 from tests import tiny
 from tests.analysis.pairs import models
 

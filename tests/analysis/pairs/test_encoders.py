@@ -10,7 +10,7 @@ from transformers import AutoImageProcessor, AutoModel
 from hfcomp.analysis.pairs import encoders
 from hfcomp.analysis.pairs.encoders import BertScore, ImageEmbedder, Tokens, greedy_f1, read_baseline
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.modeling.random_encoders import write_tiny_dinov2
+from hfcomp.testing import write_tiny_dinov2
 from tests import tiny
 from tests.analysis.pairs import models
 

@@ -32,8 +32,8 @@ from hfcomp.generation.concretebatch import chain
 from hfcomp.generation.concretebatch.chain import ConcreteBatchOptions, selection_table
 from hfcomp.generation.concretebatch.text_targets import balance_targets
 from hfcomp.generation.runner import run_stages
-from hfcomp.modeling.random_sdxl import write_tiny_sdxl
 from hfcomp.negatives.targets import CATEGORIES
+from hfcomp.testing import write_tiny_sdxl
 from hfcomp.writing import locked
 from tests import tiny
 from tests.generation.builds import hashes

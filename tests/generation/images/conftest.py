@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.modeling.random_sdxl import write_tiny_sdxl
+from hfcomp.testing import write_tiny_sdxl
 
 
 @pytest.fixture(scope="session")

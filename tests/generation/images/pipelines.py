@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer
 
-from hfcomp.modeling.random_sdxl import tiny_text_model, tiny_unet, tiny_vae
+from hfcomp.testing import tiny_text_model, tiny_unet, tiny_vae
 
 
 def stable_diffusion(folder: Path, clip: Path, *, flags: bool) -> Path:

@@ -17,7 +17,7 @@ from hfcomp.generation.magic.options import MagicOptions
 from hfcomp.generation.magic.stages import UNREAD, make_concepts
 from hfcomp.generation.shards import COUNTS
 from hfcomp.generation.writers import pace
-from hfcomp.modeling.random_llama import write_tiny_llama
+from hfcomp.testing import write_tiny_llama
 from tests.generation.writers.endpoint import Answer, Endpoint, completion, serving
 
 pytest.importorskip("openai")

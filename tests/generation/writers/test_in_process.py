@@ -13,7 +13,7 @@ from hfcomp.generation.shards import COUNTS, SET_ASIDE
 from hfcomp.generation.writers.in_process import InProcessWriter
 from hfcomp.generation.writers.requests import Request
 from hfcomp.generation.writers.serving import transformers_serve
-from hfcomp.modeling.random_llama import write_tiny_llama
+from hfcomp.testing import write_tiny_llama
 from tests.generation.concretebatch.test_negative_captions import batch
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hfcomp.modeling.conversion.tokenizers import clip_tokenizer
+from hfcomp.modeling.conversion.processors import clip_tokenizer
 
 
 def test_a_place_without_a_vocabulary_is_named_as_such_and_not_as_a_tokenizer_of_two_tokens(tmp_path):

@@ -1,0 +1,260 @@
+"""Tiny models with random weights, which need no download: they test the plumbing, and their output is noise.
+
+For tests, also those of other packages, and for the factories of `dataset_builders`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import (
+    AutoTokenizer,
+    BitImageProcessorPil,
+    CLIPImageProcessorPil,
+    CLIPSegConfig,
+    CLIPSegForImageSegmentation,
+    CLIPSegProcessor,
+    CLIPTextConfig,
+    CLIPTextModel,
+    CLIPTextModelWithProjection,
+    Dinov2Config,
+    Dinov2Model,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaModel,
+    RobertaTokenizer,
+)
+
+# layers of the denoiser and of the decoder
+_UNET = {"block_out_channels": (32, 64), "layers_per_block": 1, "sample_size": 32, "in_channels": 4, "out_channels": 4}
+_SHAPE = {"hidden_size": 32, "num_attention_heads": 2}
+_WORDS = (
+    *("a", "dog", "cat", "red", "blue", "table", "under", "on", "the", "is", "are", "runs", "sits", "man", "woman"),
+    *("two", "and", "of", "in", "with", "street"),
+)
+_TEMPLATE = (
+    "{% for message in messages %}<s> {{ message['content'] }} {% endfor %}"
+    "{% if enable_thinking is defined and not enable_thinking %}</s>{% endif %}"
+)
+_SIDE = 32
+
+
+def write_tiny_dinov2(folder: Path, *, seed: int = 0) -> Path:
+    """Writes a DINOv2 of two layers, for crops of 28 pixels, with its image processor.
+
+    Args:
+        folder: where it is written.
+        seed: of its weights.
+    """
+    torch.manual_seed(seed)
+    Dinov2Model(Dinov2Config(num_hidden_layers=2, image_size=28, patch_size=14, **_SHAPE)).save_pretrained(folder)
+    size = {"height": 28, "width": 28}
+    BitImageProcessorPil(size={"shortest_edge": 32}, crop_size=size).save_pretrained(folder)
+    return folder
+
+
+def write_tiny_roberta(folder: Path, texts: Iterable[str], *, tokens: int = 38, seed: int = 0) -> Path:
+    """Writes a RoBERTa of three layers with a byte-level tokenizer of 400 tokens.
+
+    Args:
+        folder: where it is written.
+        texts: that the tokenizer is trained on.
+        tokens: of the longest text that it takes.
+        seed: of its weights.
+    """
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    backend = Tokenizer(models.BPE(unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.train_from_iterator(texts, trainer)
+    model = json.loads(backend.to_str())["model"]
+    merges = [tuple(merge) for merge in model["merges"]]
+    tokenizer = RobertaTokenizer(vocab=model["vocab"], merges=merges, model_max_length=tokens)
+    torch.manual_seed(seed)
+    config = RobertaConfig(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=tokens + 2,  # RoBERTa counts from behind the padding token's number
+        pad_token_id=1,
+        num_hidden_layers=3,
+        intermediate_size=64,
+        **_SHAPE,
+    )
+    RobertaModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def write_tiny_llama(folder: Path, *, chat: bool = True, seed: int = 0) -> Path:
+    """Writes a Llama of two layers with a tokenizer of 24 words: it speaks of dogs and cats and ends often.
+
+    Args:
+        folder: where it is written.
+        chat: whether it has a chat template, which ends a prompt at once where thinking is switched off.
+        seed: of its weights.
+    """
+    vocabulary = {word: number for number, word in enumerate(["<unk>", "<s>", "</s>", *_WORDS])}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="</s>", model_max_length=2048
+    )
+    if chat:
+        tokenizer.chat_template = _TEMPLATE
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=2048,
+        bos_token_id=1,
+        eos_token_id=2,
+        initializer_range=0.1,
+    )
+    model = LlamaForCausalLM(config)
+    model.generation_config.do_sample = True  # else `transformers serve` takes no notice of a temperature
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def tiny_text_model(tokenizer: Any, kind: type = CLIPTextModel) -> Any:
+    """A text encoder of a class, for a CLIP tokenizer."""
+    config = CLIPTextConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=37,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=77,
+        projection_dim=32,
+        hidden_act="gelu",
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return kind(config).eval()
+
+
+def tiny_vae() -> Any:
+    """An autoencoder of two levels."""
+    from diffusers import AutoencoderKL
+
+    return AutoencoderKL(
+        block_out_channels=[32, 64],
+        down_block_types=["DownEncoderBlock2D"] * 2,
+        up_block_types=["UpDecoderBlock2D"] * 2,
+        latent_channels=4,
+    )
+
+
+def tiny_unet(**settings: Any) -> Any:
+    """A denoiser of two levels, with further settings of diffusers' class."""
+    from diffusers import UNet2DConditionModel
+
+    blocks = {
+        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+        "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
+    }
+    return UNet2DConditionModel(**_UNET | blocks | settings)
+
+
+def write_tiny_sdxl(folder: Path, clip: Path, *, seed: int = 0) -> Path:
+    """Writes an SDXL as SDXL-Turbo is published: a text-to-image pipeline, which diffusers can turn.
+
+    Args:
+        folder: where it is written.
+        clip: a folder with a CLIP tokenizer.
+        seed: of its weights.
+    """
+    from diffusers import EulerAncestralDiscreteScheduler, StableDiffusionXLPipeline
+
+    torch.manual_seed(seed)
+    tokenizer = AutoTokenizer.from_pretrained(clip, trust_remote_code=False)
+    unet = tiny_unet(
+        attention_head_dim=(2, 4),
+        use_linear_projection=True,
+        addition_embed_type="text_time",
+        addition_time_embed_dim=8,
+        transformer_layers_per_block=(1, 2),
+        projection_class_embeddings_input_dim=6 * 8 + 32,
+        cross_attention_dim=64,
+    )
+    StableDiffusionXLPipeline(
+        vae=tiny_vae(),
+        text_encoder=tiny_text_model(tokenizer),
+        text_encoder_2=tiny_text_model(tokenizer, CLIPTextModelWithProjection),
+        tokenizer=tokenizer,
+        tokenizer_2=tokenizer,
+        unet=unet,
+        scheduler=EulerAncestralDiscreteScheduler(
+            beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", timestep_spacing="trailing"
+        ),
+        add_watermarker=False,
+    ).save_pretrained(folder)
+    return folder
+
+
+def write_tiny_clipseg(folder: Path, clip: Path, *, seed: int = 0) -> Path:
+    """Writes a CLIPSeg that sees images of 32 x 32 pixels.
+
+    Args:
+        folder: where it is written.
+        clip: a folder with a CLIP tokenizer.
+        seed: of its weights.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(clip, trust_remote_code=False)
+    towers = {"hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 3, "num_attention_heads": 4}
+    ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    torch.manual_seed(seed)
+    config = CLIPSegConfig(
+        text_config={**towers, **ids, "vocab_size": len(tokenizer), "max_position_embeddings": 77},
+        vision_config={**towers, "image_size": _SIDE, "patch_size": 8},
+        projection_dim=32,
+        extract_layers=[0, 1, 2],
+        reduce_dim=16,
+        decoder_num_attention_heads=2,
+        decoder_intermediate_size=32,
+    )
+    CLIPSegForImageSegmentation(config).save_pretrained(folder)
+    images = CLIPImageProcessorPil(size={"height": _SIDE, "width": _SIDE}, do_center_crop=False)
+    CLIPSegProcessor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
+    return folder
+
+
+def write_tiny_inpainting(folder: Path, clip: Path, *, seed: int = 0) -> Path:
+    """Writes a Stable Diffusion whose denoiser takes the mask and the masked image, without a safety checker.
+
+    Args:
+        folder: where it is written.
+        clip: a folder with a CLIP tokenizer.
+        seed: of its weights.
+    """
+    from diffusers import DDIMScheduler, StableDiffusionInpaintPipeline
+
+    tokenizer = AutoTokenizer.from_pretrained(clip, trust_remote_code=False)
+    torch.manual_seed(seed)
+    StableDiffusionInpaintPipeline(
+        vae=tiny_vae(),
+        text_encoder=tiny_text_model(tokenizer),
+        tokenizer=tokenizer,
+        unet=tiny_unet(in_channels=9, out_channels=4, cross_attention_dim=32, attention_head_dim=8),
+        scheduler=DDIMScheduler(clip_sample=False, steps_offset=1),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    ).save_pretrained(folder)
+    return folder

@@ -1,0 +1,194 @@
+"""How a trainer sets up the model that it is given: checks, a new adapter, attention and compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import TrainingArguments
+from transformers.utils import is_flash_attn_2_available, logging
+
+from hfcomp.distributed import check_world_size
+from hfcomp.modeling import DualEncoder
+from hfcomp.modeling.adapters import KINDS, add_adapter, check_adapter, lora_config
+from hfcomp.modeling.checkpoints import is_peft
+from hfcomp.trainers._support.transformers_internals import compile_nothing
+
+logger = logging.get_logger(__name__)
+
+
+def check_processes(args: TrainingArguments) -> None:
+    """Refuses several GPUs in one process, and processes that accelerate counts as one.
+
+    Raises:
+        ValueError: with the command that uses them.
+    """
+    check_world_size(args.world_size)
+    if args.n_gpu > 1:
+        raise ValueError(
+            f"{args.n_gpu} GPUs are visible to one process, where transformers would use nn.DataParallel: each GPU "
+            f"would see only its own batch. Start with: accelerate launch --num_processes {args.n_gpu} "
+            "<your script>, or hide all but one with CUDA_VISIBLE_DEVICES=0."
+        )
+
+
+def check_trainable(backbone: nn.Module) -> None:
+    """Reports properties of a given model: half-precision weights, already frozen weights.
+
+    Raises:
+        ValueError: for float16 weights, and adapters without an effect.
+    """
+    check_adapter(backbone)
+    halves = {p.dtype for p in backbone.parameters() if p.requires_grad and p.dtype in (torch.float16, torch.bfloat16)}
+    if torch.float16 in halves:
+        raise ValueError(
+            "the model's weights are float16, whose gradients underflow. Pass model.float(), and fp16=True."
+        )
+    if halves:
+        logger.warning(
+            "The model's weights are bfloat16: small updates round to zero. Use model.float() with bf16=True."
+        )
+    frozen = [name for name, parameter in backbone.named_parameters() if not parameter.requires_grad]
+    if frozen and not is_peft(backbone):
+        logger.warning(f"{len(frozen)} weights were already frozen and stay frozen: {frozen[:3]} ...")
+
+
+def align_special_tokens(config: Any, tokenizer: Any) -> None:
+    """On the Trainer's copy of the configuration: it would do so itself, and warn of a change that is never saved."""
+    for name in ("eos_token_id", "bos_token_id", "pad_token_id"):
+        setattr(config.get_text_config(), name, getattr(tokenizer, name))
+
+
+ATTENTION = ("sdpa", "eager", "flash_attention_2")
+COMPILED_MULTIPLE = 8
+"""Texts of compiled towers are padded to a multiple of it: few lengths, and products that fit tensor cores."""
+
+
+def set_attention(backbone: nn.Module, implementation: str | None) -> None:
+    """Chooses the attention of both towers; `None` keeps the model's, `sdpa` unless its author chose another."""
+    if implementation is not None:
+        (backbone.get_base_model() if is_peft(backbone) else backbone).set_attn_implementation(implementation)
+
+
+def check_execution_fields(args: Any) -> None:
+    """Refuses values of `attn_implementation` and `pad_to_multiple_of`.
+
+    Raises:
+        ValueError: for an unknown backend, one that is not installed or computes in half precision alone, and for a
+            multiple below 1.
+    """
+    attention, multiple = args.attn_implementation, args.pad_to_multiple_of
+    if attention is not None and attention not in ATTENTION:
+        raise ValueError(f"attn_implementation={attention!r}: expected one of {', '.join(ATTENTION)}.")
+    if attention == "flash_attention_2":
+        if not is_flash_attn_2_available():
+            raise ValueError(
+                "attn_implementation='flash_attention_2' needs an NVIDIA GPU and pip install flash-attn. Use 'sdpa', "
+                "which has flash attention's algorithm in torch."
+            )
+        if not (args.bf16 or args.fp16):
+            raise ValueError("attn_implementation='flash_attention_2' computes in half precision: set bf16=True.")
+    if multiple is not None and multiple < 1:
+        raise ValueError(f"pad_to_multiple_of={multiple}: expected at least 1, or leave it out.")
+
+
+def text_multiple(args: Any) -> int:
+    """What the lengths of padded texts are a multiple of: as asked for, else 1, of compiled towers 8."""
+    if args.pad_to_multiple_of is not None:
+        return args.pad_to_multiple_of
+    return COMPILED_MULTIPLE if args.torch_compile else 1
+
+
+def compile_towers(trainer: Any) -> None:
+    """Compiles the towers of a trainer's model in place, where its config has `torch_compile`.
+
+    transformers would compile the whole model, whose forward collects a batch's features: that breaks the graph, and
+    names weights `_orig_mod`. A tower is one graph, which is compiled anew when a size changes for the first time and
+    is then of any size; its weights keep their names. Towers do not share torch's limit of recompilations with those
+    of other models in the process, which an experiment has.
+    """
+    args, model = trainer.args, trainer.model
+    if not args.torch_compile:
+        return
+    compile_nothing(trainer.accelerator)
+    for tower in _towers(model):
+        tower.compile(
+            backend=args.torch_compile_backend, mode=args.torch_compile_mode, fullgraph=True, isolate_recompiles=True
+        )
+
+
+def _towers(model: DualEncoder) -> list[nn.Module]:
+    return [model.plain.vision_model, model.plain.text_model]
+
+
+# Features that come out of each tower.
+FEATURES = {
+    "image": {"image_embeds", "negative_image_embeds", "tokens"},
+    "text": {"text_embeds", "negative_text_embeds", "concept_embeds"},
+}
+# Defaults of the fields that mean nothing without `peft`.
+DEFAULTS = {"lora_rank": 16, "lora_alpha": None, "lora_dropout": 0.0, "lora_targets": None}
+
+
+def check_adapter_fields(args: Any) -> None:
+    """Refuses values of a config's fields for adapters.
+
+    Raises:
+        ValueError: for an unknown kind, values out of range, and fields that have no effect.
+    """
+    if args.peft not in (None, *KINDS):
+        raise ValueError(f"peft={args.peft!r}: expected one of {', '.join(KINDS)}, or leave it out.")
+    given = [name for name, default in DEFAULTS.items() if getattr(args, name) != default]
+    if given and args.peft is None:
+        raise ValueError(f"{', '.join(given)}: no adapter is trained. Set peft=lora or peft=dora, or leave it out.")
+    if args.lora_rank < 1:
+        raise ValueError(f"lora_rank={args.lora_rank}: expected at least 1.")
+    if args.lora_alpha is not None and not args.lora_alpha > 0:
+        raise ValueError(f"lora_alpha={args.lora_alpha}: expected above 0; unset it is twice the rank.")
+    if not 0 <= args.lora_dropout < 1:
+        raise ValueError(f"lora_dropout={args.lora_dropout}: expected at least 0 and below 1.")
+
+
+def with_adapter(backbone: nn.Module, args: Any, peft_config: Any, required_features: Collection[str]) -> nn.Module:
+    """The model with the adapter of `args.peft` or `peft_config`; as it is where neither is set.
+
+    Raises:
+        ValueError: for both of them, a model that has an adapter already, or targets as in `hfcomp.modeling.adapters`.
+    """
+    if args.peft is None and peft_config is None:
+        return backbone
+    if args.peft is not None and peft_config is not None:
+        raise ValueError(f"peft={args.peft!r} and peft_config both define an adapter. Leave one of them out.")
+    if is_peft(backbone):
+        raise ValueError(
+            "the model is an adapter already. Leave out peft (peft_config) to train it on, or merge it first: "
+            "hfcomp.merge_adapter(adapter, folder)."
+        )
+    if peft_config is None:
+        unused = [tower for tower, features in FEATURES.items() if not features & set(required_features)]
+        peft_config = lora_config(
+            backbone,
+            kind=args.peft,
+            rank=args.lora_rank,
+            alpha=args.lora_alpha,
+            dropout=args.lora_dropout,
+            targets=args.lora_targets,
+            frozen_towers=sorted({*unused, *(args.freeze_towers or [])}),
+        )
+    return add_adapter(backbone, peft_config, seed=args.seed)
+
+
+def check_used(frozen: Collection[str]) -> None:
+    """Refuses a new adapter of which the objective does not use a part.
+
+    Raises:
+        ValueError: naming the modules.
+    """
+    idle = sorted({name.partition(".lora_")[0].removeprefix("backbone.base_model.model.") for name in frozen})
+    if idle:
+        raise ValueError(
+            f"the adapter has no effect on what the objective uses in {', '.join(idle[:6])} ({len(idle)} modules). "
+            "Leave them out of the targets."
+        )

@@ -1,0 +1,167 @@
+"""Saving a trainer's model: plain files that transformers reads without hfcomp, in checkpoints and at the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy, SaveStrategy
+from transformers.utils import PushInProgress, hf_api, logging
+
+from hfcomp.modeling import DualEncoder
+from hfcomp.reporting.cards.card import write_card
+from hfcomp.trainers._support.model_card import as_list, trainer_card
+from hfcomp.trainers._support.transformers_internals import AdaptedTrainer
+from hfcomp.trainers.weight_average import WeightAverage
+
+
+class SavingTrainer(AdaptedTrainer):
+    """transformers' Trainer that saves plain models, with whatever callbacks and the objective add to a checkpoint."""
+
+    def whole_model(self, *, kept: bool = True) -> DualEncoder:
+        """The model with all its weights: itself, or a copy on the CPU of one that FSDP shards.
+
+        A collective where it is sharded: all processes have to call it, also those that do not need the copy.
+
+        Args:
+            kept: whether this process needs it; else it gets weights without values.
+        """
+        return self.weights.whole_model(kept=kept)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Saves the model, its processor and the objective's state, and beside them a model card, as `README.md`.
+
+        With FSDP all processes have to call it.
+        """
+        folder, saves = Path(output_dir or self.args.output_dir), self.args.should_save
+        is_checkpoint = _internal_call and output_dir is not None
+        if is_checkpoint:
+            # before the first file: a checkpoint with a NaN would be what a run resumes from
+            self.check_finite()
+        model = self.whole_model(kept=saves)
+        if saves:
+            folder.mkdir(parents=True, exist_ok=True)
+            # an upload in a thread still reads the files that are written next
+            for pushes in self._callbacks_of(HubPushes):
+                pushes.wait()
+            model.save_pretrained(folder)
+            self.processing_class.save_pretrained(folder)
+        if is_checkpoint:
+            for average in self._callbacks_of(WeightAverage):
+                average.save(folder, self.model, writes=saves)
+            if saves:
+                self.after_save(folder)
+        if not _internal_call:
+            if self.args.push_to_hub:
+                self.push_to_hub(commit_message="Model save", revision=self.args.hub_revision)
+            if saves:
+                write_card(folder, trainer_card(self))
+
+    def load_checkpoint(self, folder: Path) -> None:
+        """Loads the weights of a checkpoint, and what callbacks and the objective wrote beside them."""
+        super().load_checkpoint(folder)
+        for average in self._callbacks_of(WeightAverage):
+            average.load(folder)
+        self.after_load(folder)
+
+    def _callbacks_of(self, kind: type) -> list[Any]:
+        return [callback for callback in self.callback_handler.callbacks if isinstance(callback, kind)]
+
+    def create_model_card(
+        self,
+        language: str | None = None,
+        license: str | None = None,
+        tags: str | list[str] | None = None,
+        model_name: str | None = None,
+        finetuned_from: str | None = None,
+        tasks: str | list[str] | None = None,
+        dataset_tags: str | list[str] | None = None,
+        dataset: str | list[str] | None = None,
+        dataset_args: str | list[str] | None = None,
+    ) -> None:
+        """Writes the model card in `output_dir`, as `push_to_hub` does; one that was changed by hand stays.
+
+        Args:
+            language: of the texts, as `en`.
+            license: of the model, as `apache-2.0`.
+            tags: further ones.
+            model_name: not used: the card is named after the method.
+            finetuned_from: the base, where the model does not say it.
+            tasks: further tags.
+            dataset_tags: ids of the training data on the Hub, where the rows do not say it.
+            dataset: likewise.
+            dataset_args: not used.
+        """
+        if not self.is_world_process_zero():
+            return
+        data, further = [*as_list(dataset_tags), *as_list(dataset)], [*as_list(tags), *as_list(tasks)]
+        facts = {"language": language, "license": license}
+        card = trainer_card(self, base=finetuned_from, datasets=data, tags=further, **facts)
+        write_card(Path(self.args.output_dir), card)
+
+
+logger = logging.get_logger(__name__)
+
+# Not of the model: underscored files are caches, and pickles run code where they are read.
+LEFT_OUT = ["_*", f"{PREFIX_CHECKPOINT_DIR}-*", "training_args.bin"]
+LAST_CHECKPOINT = "last-checkpoint"
+
+
+class HubPushes(TrainerCallback):
+    """Pushes model and checkpoint of a training with `push_to_hub=True`, as its `hub_strategy` says.
+
+    As transformers does it, but without `training_args.bin`, and with the objective's state and a card of the method.
+
+    Args:
+        trainer: the trainer, whose config is the one that the user gave.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+        self._strategy = trainer.args.hub_strategy
+        self._uploads = PushInProgress()
+
+    def wait(self) -> None:
+        """Waits for uploads, which read the files of `output_dir`."""
+        if not self._uploads.is_done():
+            logger.info("Waiting for a push to the Hub to finish.")
+        self._uploads.wait_until_done()
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Starts the uploads; training goes on meanwhile."""
+        trainer = self._trainer
+        if self._strategy == HubStrategy.END:
+            return
+        if trainer.weights.is_sharded:  # joining the weights takes all processes
+            trainer.save_model(_internal_call=True)
+        if not state.is_world_process_zero or (not self._uploads.is_done() and not args.hub_always_push):
+            return
+        trainer.callback_handler.on_push_begin(args, state, control)
+        if not trainer.weights.is_sharded:
+            trainer.save_model(_internal_call=True)
+        by_steps = args.save_strategy == SaveStrategy.STEPS
+        at = f"step {state.global_step}" if by_steps else f"epoch {int(state.epoch)}"
+        message = f"Training in progress, {at}"
+        jobs = [self._start_upload(args.output_dir, message, ignore_patterns=LEFT_OUT)]
+        if self._strategy in (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS):
+            checkpoint = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+            place = LAST_CHECKPOINT if self._strategy == HubStrategy.CHECKPOINT else checkpoint.name
+            jobs.append(self._start_upload(checkpoint, f"{message}, checkpoint", path_in_repo=place))
+        self._uploads = PushInProgress(jobs)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Waits for the last upload."""
+        self.wait()
+
+    def _start_upload(self, folder: str | Path, message: str, **how: Any) -> Any:
+        args = self._trainer.args
+        return hf_api().upload_folder(
+            repo_id=self._trainer.hub_model_id,
+            folder_path=folder,
+            commit_message=message,
+            token=args.hub_token,
+            revision=args.hub_revision,
+            run_as_future=True,
+            **how,
+        )

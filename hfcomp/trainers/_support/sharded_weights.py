@@ -1,0 +1,301 @@
+"""How weights and the optimizer's state are read and written: plainly, or joined from what FSDP2 splits."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import DistributedType
+from torch import nn
+from transformers import TrainerCallback
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
+
+from hfcomp.distributed.shards import (
+    average_gradients,
+    copy_from_main,
+    half_precision,
+    is_sharded,
+    own_part,
+    part_like,
+    reshard,
+    whole_of,
+)
+from hfcomp.modeling import DualEncoder
+from hfcomp.trainers._support.fsdp_checks import check_launcher, check_plugin, check_run, is_asked_for, units_of
+from hfcomp.trainers._support.transformers_internals import reduce_every_batch, shard_on_cpus
+from hfcomp.writing import replacing
+
+OWN_STATE = "objective_state."
+
+
+def make_weights(trainer: Any) -> PlainWeights:
+    """What reads and writes a trainer's weights; called once its accelerator is there.
+
+    Raises:
+        ValueError: for a launcher or settings that FSDP2 is not supported with.
+    """
+    args, accelerator = trainer.args, trainer.accelerator
+    check_launcher(args, accelerator)
+    if is_asked_for(args) and accelerator.state.distributed_type == DistributedType.MULTI_CPU:
+        shard_on_cpus(trainer)
+    return ShardedWeights(trainer) if trainer.is_fsdp_enabled else PlainWeights(trainer)
+
+
+class PlainWeights:
+    """Weights that every process has as a whole: transformers saves and loads the optimizer's state.
+
+    Args:
+        trainer: a `CompositionalTrainer`.
+    """
+
+    is_sharded = False
+
+    def __init__(self, trainer: Any) -> None:
+        self.trainer = trainer
+
+    def whole_model(self, *, kept: bool = True) -> DualEncoder:
+        """As `CompositionalTrainer.whole_model`."""
+        return self.trainer.model
+
+    def load(self, folder: str | Path) -> None:
+        """Loads the weights of a checkpoint."""
+        self.trainer.model.load_pretrained(folder)
+
+    def prepare(self, optimizer: torch.optim.Optimizer) -> None:
+        """Called before accelerate prepares model and optimizer for training."""
+
+    def check_evaluation(self) -> None:
+        """Called before an evaluation."""
+
+
+class ShardedWeights(PlainWeights, TrainerCallback):
+    """Weights that FSDP2 splits, saved as one process saves them.
+
+    The layers of the towers are units, gathered whole when their forward runs; what is outside of them belongs to
+    the `DualEncoder`, whose forward contains every call of the towers. Scalars and the objective's state stay whole
+    on every process.
+
+    Raises:
+        ValueError: for settings that FSDP2 is not supported with.
+    """
+
+    is_sharded = True
+
+    def __init__(self, trainer: Any) -> None:
+        super().__init__(trainer)
+        accelerator = trainer.accelerator
+        plugin = accelerator.state.fsdp_plugin
+        check_plugin(plugin)
+        check_run(trainer.args, accelerator)
+        if accelerator.mixed_precision == "bf16":
+            plugin.mixed_precision_policy = half_precision(torch.bfloat16)
+        reduce_every_batch(accelerator)
+        self._whole_shape: DualEncoder | None = None
+        self._optimizer: SplitOptimizer | None = None
+
+    def prepare(self, optimizer: torch.optim.Optimizer) -> None:
+        """Settles what accelerate will shard right after this, and splits the optimizer's groups."""
+        model = self.trainer.model
+        if self._optimizer is None:
+            self._optimizer = SplitOptimizer(optimizer, model, replicated(model))
+        if is_sharded(model):
+            return
+        accelerator = self.trainer.accelerator
+        device, plugin = accelerator.device, accelerator.state.fsdp_plugin
+        # as DDP does: what was initialized at random may differ
+        copy_from_main([*model.parameters(), *model.buffers()], device)
+        # the values of a whole copy come when it is saved
+        whole = {id(one): nn.Parameter(one.detach().to("meta"), one.requires_grad) for one in model.parameters()}
+        self._whole_shape = copy.deepcopy(model, whole)
+        scalars = replicated(model)
+        for parameter in scalars:
+            parameter.data = parameter.data.to(device)
+            if parameter.requires_grad:
+                # FSDP2 averages the gradients of what it splits, and of nothing else
+                parameter.register_post_accumulate_grad_hook(self._average)
+        # accelerate takes modules and ignores their parameters
+        plugin.ignored_modules = [nn.ParameterList(scalars)]
+        plugin.transformer_cls_names_to_wrap = plugin.transformer_cls_names_to_wrap or units_of(model)
+
+    def _average(self, parameter: nn.Parameter) -> None:
+        # once a step: the average of what several batches add up to is the sum of their averages
+        if self.trainer.accelerator.sync_gradients:
+            average_gradients([parameter])
+
+    def check_evaluation(self) -> None:
+        """Raises before a first training, which shards the weights."""
+        if not is_sharded(self.trainer.model):
+            raise ValueError(
+                "evaluation before training is not supported with FSDP: the weights are sharded when training "
+                "begins. Evaluate after it, set eval_on_start=True, or evaluate without FSDP."
+            )
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Frees the weights that a forward without backward leaves whole."""
+        reshard(self.trainer.model)
+
+    def on_predict(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
+        """As after an evaluation."""
+        reshard(self.trainer.model)
+
+    def whole_model(self, *, kept: bool = True) -> DualEncoder:
+        """As `CompositionalTrainer.whole_model`: a copy on the CPU of a model that is sharded."""
+        model = self.trainer.model
+        if not is_sharded(model):
+            return model
+        reshard(model)
+        # one tensor at a time is whole on the device
+        state = {
+            name: whole_of(value.detach()).to("cpu" if kept else "meta") for name, value in model.state_dict().items()
+        }
+        # saved by the code that saves a model of one process, so the files cannot differ
+        whole = copy.deepcopy(self._whole_shape)
+        whole.load_state_dict(state, assign=True)
+        return whole
+
+    def load(self, folder: str | Path) -> None:
+        """Loads the weights of a checkpoint; every process keeps its part of them."""
+        model, whole = self.trainer.model, self.whole_model()
+        whole.load_pretrained(folder)
+        if whole is model:
+            return
+        state = model.state_dict()
+        with torch.no_grad():
+            for name, value in whole.state_dict().items():
+                own_part(state[name]).copy_(own_part(part_like(value, state[name])))
+
+    def save_optimizer(self, folder: Path) -> None:
+        """Writes the state of optimizer and scheduler as one process writes it."""
+        trainer, kept = self.trainer, self.trainer.args.should_save
+        states = {
+            OPTIMIZER_NAME: self._optimizer.whole_state(trainer.optimizer, trainer.model, kept=kept),
+            SCHEDULER_NAME: self._optimizer.joined(trainer.lr_scheduler.state_dict()),
+        }
+        if kept:
+            for name, state in states.items():
+                with replacing(folder / name) as part:
+                    torch.save(state, part)
+
+    def load_optimizer(self, folder: Path) -> None:
+        """Loads what `save_optimizer` or one process wrote; nothing if a checkpoint has the model only."""
+        paths = [folder / name for name in (OPTIMIZER_NAME, SCHEDULER_NAME)]
+        if not all(path.is_file() for path in paths):
+            return
+        optimizer, scheduler = (torch.load(path, map_location="cpu", weights_only=True, mmap=True) for path in paths)
+        self._optimizer.load(self.trainer.optimizer, self.trainer.model, optimizer)
+        self.trainer.lr_scheduler.load_state_dict(self._optimizer.spread(scheduler))
+
+
+def replicated(model: DualEncoder) -> list[nn.Parameter]:
+    """The parameters that stay whole on every process: single numbers, and all of the objective's."""
+    return [one for name, one in model.named_parameters() if one.numel() == 1 or name.startswith(OWN_STATE)]
+
+
+class SplitOptimizer:
+    """Splits the groups of an optimiser, and joins and splits its state and that of its scheduler.
+
+    A kernel that updates many tensors at once takes either sharded or whole ones: the whole ones of each group become
+    a group of their own, behind all others. A state is joined where it is saved and split where it is loaded, so that
+    any number of processes, with or without FSDP, can resume from it.
+
+    Args:
+        optimizer: as the Trainer makes it, before weights are sharded.
+        model: whose parameters it has.
+        whole: the parameters that will not be sharded.
+
+    Raises:
+        ValueError: for an optimiser whose state is not as large as its parameters.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, model: nn.Module, whole: Iterable[nn.Parameter]) -> None:
+        kind = type(optimizer)
+        if not kind.__module__.startswith("torch.optim.") or kind.__name__ == "Adafactor":
+            raise ValueError(
+                f"optim={kind.__name__} is not supported with FSDP: its state cannot be split as the weights are. "
+                "Set optim=adamw_torch_fused (the default), adamw_torch or sgd."
+            )
+        names = {id(parameter): name for name, parameter in model.named_parameters()}
+        kept = {id(parameter) for parameter in whole}
+        self.groups = [[names[id(one)] for one in group["params"]] for group in optimizer.param_groups]
+        self.origins = [*range(len(self.groups))]
+        for index, group in enumerate(list(optimizer.param_groups)):
+            own = [one for one in group["params"] if id(one) in kept]
+            if 0 < len(own) < len(group["params"]):
+                group["params"] = [one for one in group["params"] if id(one) not in kept]
+                optimizer.add_param_group({**group, "params": own})
+                self.origins.append(index)
+
+    def whole_state(self, optimizer: Any, model: nn.Module, *, kept: bool) -> dict[str, Any]:
+        """The optimiser's state as if nothing was split, on the CPU; without tensors where it is not `kept`.
+
+        A collective: one tensor at a time is whole on the device.
+        """
+        parameters, state, groups = dict(model.named_parameters()), {}, []
+        for index, names in enumerate(self.groups):
+            start = sum(map(len, self.groups[:index]))
+            settings = optimizer.param_groups[index]
+            groups.append({**settings, "params": [*range(start, start + len(names))]})
+            for number, name in enumerate(names, start):
+                found = {key: _whole(value, kept) for key, value in optimizer.state.get(parameters[name], {}).items()}
+                if found and kept:
+                    state[number] = found
+        return {"state": state, "param_groups": groups}
+
+    def load(self, optimizer: Any, model: nn.Module, stored: dict[str, Any]) -> None:
+        """Loads what [`whole_state`] returned, or an optimiser's state that was saved without FSDP.
+
+        Raises:
+            ValueError: when it is of other parameters.
+        """
+        sizes = [len(group["params"]) for group in stored["param_groups"]]
+        if sizes != [len(names) for names in self.groups]:
+            raise ValueError(
+                f"the checkpoint's optimiser has groups of {sizes} parameters, this run's has "
+                f"{[len(names) for names in self.groups]}. Resume with the settings that wrote the checkpoint."
+            )
+        names = {id(parameter): name for name, parameter in model.named_parameters()}
+        every = [name for group in self.groups for name in group]
+        numbers = dict(zip(every, (n for group in stored["param_groups"] for n in group["params"]), strict=True))
+        state, groups, count = {}, [], 0
+        for group, origin in zip(optimizer.param_groups, self.origins, strict=True):
+            parameters = group["params"]
+            groups.append({**stored["param_groups"][origin], "params": [*range(count, count + len(parameters))]})
+            for parameter in parameters:
+                found = stored["state"].get(numbers[names[id(parameter)]], {})
+                if found:
+                    state[count] = {key: _part(value, parameter) for key, value in found.items()}
+                count += 1
+        optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+    def joined(self, state: dict[str, Any]) -> dict[str, Any]:
+        """A scheduler's state without the entries of the groups that were added."""
+        return {
+            key: value[: len(self.groups)] if _is_per_group(value, len(self.origins)) else value
+            for key, value in state.items()
+        }
+
+    def spread(self, state: dict[str, Any]) -> dict[str, Any]:
+        """A scheduler's state with an entry for each group, which is that of the group it was part of."""
+        return {
+            key: [value[origin] for origin in self.origins] if _is_per_group(value, len(self.groups)) else value
+            for key, value in state.items()
+        }
+
+
+def _is_per_group(value: Any, groups: int) -> bool:
+    return isinstance(value, list) and len(value) == groups
+
+
+def _whole(value: Any, kept: bool) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    whole = whole_of(value)
+    return whole.cpu() if kept else None
+
+
+def _part(value: Any, parameter: nn.Parameter) -> Any:
+    same = isinstance(value, torch.Tensor) and value.shape == parameter.shape
+    return part_like(value, parameter) if same else value

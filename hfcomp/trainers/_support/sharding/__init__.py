@@ -1,1 +1,0 @@
-"""FSDP2 for models that are too large for one device."""

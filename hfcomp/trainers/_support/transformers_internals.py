@@ -1,0 +1,154 @@
+"""All that trainers use of transformers and accelerate beyond their documented interface.
+
+A newer release may change any of it; `tests/trainers/test_transformers_internals.py` has a test for each part.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from accelerate import PartialState
+from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin, TorchDynamoPlugin
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, Sampler
+from transformers import Trainer, TrainingArguments
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+from transformers.trainer_utils import HubStrategy, seed_worker
+from transformers.utils import logging
+
+logger = logging.get_logger(__name__)
+
+KNOWN_TRACKERS = tuple(INTEGRATION_TO_CALLBACK)
+JSON_FIELDS = tuple(TrainingArguments._VALID_DICT_FIELDS)
+"""Fields of a config that a command line gives as JSON."""
+LOADER_SETTINGS = (
+    *("num_workers", "pin_memory", "persistent_workers", "prefetch_factor"),
+    *("multiprocessing_context", "in_order"),  # not in every release
+)
+
+
+class AdaptedTrainer(Trainer):
+    """transformers' Trainer with hooks in place of the private methods that read and write a checkpoint.
+
+    transformers offers none: it would load weights by the names of a plain model, and save a sharded run in files that
+    only the same number of processes can read.
+    """
+
+    weights: Any
+    """Reads and writes weights and the optimizer's state: a `PlainWeights`."""
+
+    def load_checkpoint(self, folder: Path) -> None:
+        """Loads what a resumed run needs before its first step, except for optimizer and scheduler."""
+        self.weights.load(folder)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        self.load_checkpoint(Path(resume_from_checkpoint))
+
+    def _load_best_model(self) -> None:
+        logger.info(f"Loading the best model, {self.state.best_model_checkpoint} ({self.state.best_metric}).")
+        self.weights.load(self.state.best_model_checkpoint)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        if self.weights.is_sharded:
+            self.weights.save_optimizer(Path(output_dir))
+        else:
+            super()._save_optimizer_and_scheduler(output_dir)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if not self.weights.is_sharded:
+            super()._load_optimizer_and_scheduler(checkpoint)
+        elif checkpoint is not None:
+            self.weights.load_optimizer(Path(checkpoint))
+
+
+def train_batch_size(trainer: Trainer) -> int:
+    """Rows of the task on each process; `auto_find_batch_size` lowers it without changing the config."""
+    return trainer._train_batch_size
+
+
+def prepared_loader(
+    trainer: Trainer,
+    rows: Any,
+    *,
+    batch_size: int,
+    collate: Callable[[list[Any]], Any],
+    sampler: Sampler | None = None,
+    is_training: bool = False,
+) -> DataLoader:
+    """The part of a data loader's batches that belongs to this process, with the config's workers.
+
+    Args:
+        trainer: the trainer.
+        rows: a dataset; a stream has no sampler and yields whole batches only.
+        batch_size: rows on each process.
+        collate: makes a batch of rows.
+        sampler: order of the rows; by default their own.
+        is_training: leaves out a last, smaller batch if the config says so, and gives each worker its own seed.
+    """
+    args = trainer.args
+    settings = {name: getattr(args, f"dataloader_{name}") for name in LOADER_SETTINGS if _has_setting(args, name)}
+    if not isinstance(rows, IterableDataset):
+        settings |= {"sampler": sampler, "drop_last": is_training and args.dataloader_drop_last}
+        if is_training:
+            workers = {"num_workers": args.dataloader_num_workers, "rank": args.process_index}
+            settings["worker_init_fn"] = partial(seed_worker, **workers)
+    return trainer.accelerator.prepare(DataLoader(rows, batch_size=batch_size, collate_fn=collate, **settings))
+
+
+def _has_setting(args: TrainingArguments, name: str) -> bool:
+    return hasattr(args, f"dataloader_{name}")
+
+
+def set_loader_sampler(loader: Any) -> None:
+    """Lets a loader pass the epoch to a sampler that accelerate does not know, as it does to its own.
+
+    Otherwise a run resumed within an epoch, on several processes, would start with the order of epoch 0.
+    """
+    loader.set_sampler(getattr(loader.batch_sampler, "batch_sampler", loader.batch_sampler).sampler)
+
+
+def rows_of_last_batch(accelerator: Any) -> int:
+    """Rows of the current batch over all processes that are not repeats; 0 if all are its own.
+
+    accelerate fills the last batch of an evaluation with rows from the start.
+    """
+    state = accelerator.gradient_state
+    return state.remainder if state.in_dataloader and state.end_of_dataloader else 0
+
+
+def forget_preparation(model: nn.Module) -> None:
+    """Unmarks a bare model that an evaluation before training prepared: DDP would not wrap it."""
+    model._is_accelerate_prepared = False
+
+
+def compile_nothing(accelerator: Any) -> None:
+    """Keeps accelerate from compiling the whole model, whose towers are compiled already."""
+    accelerator.state.dynamo_plugin = TorchDynamoPlugin(backend="no")
+
+
+def shard_on_cpus(trainer: Trainer) -> None:
+    """Has accelerate shard over processes on CPUs too, where it would silently use DDP."""
+    state = trainer.accelerator.state
+    state.fsdp_plugin = FullyShardedDataParallelPlugin(**(trainer.args.fsdp_plugin_args or {}))
+    # accelerate's state takes the type from its part whenever it is asked for
+    state.distributed_type = PartialState().distributed_type = DistributedType.FSDP
+    trainer.is_fsdp_enabled = True
+
+
+def reduce_every_batch(accelerator: Any) -> None:
+    """Reduces gradients after each batch of a step; FSDP2 would hold those of the whole model until the last one."""
+    accelerator.gradient_state.plugin_kwargs["sync_each_batch"] = True
+
+
+def without_checkpoint_pushes(args: TrainingArguments) -> TrainingArguments:
+    """A copy of a config with which transformers pushes no checkpoint; `HubPushes` does.
+
+    A copy, because another trainer may be given the same config.
+    """
+    args = copy.copy(args)
+    args.hub_strategy = HubStrategy.END
+    return args
