@@ -23,8 +23,6 @@ import pandas as pd
 
 import hfcomp
 from dataset_builders.factories import Steps, Written, random_model, run_steps, say, train
-from hfcomp.annotation.automatic.drafting import draft
-from hfcomp.annotation.automatic.options import DraftOptions
 from hfcomp.annotation.candidates import CandidateOptions, add_candidates
 from hfcomp.annotation.captions import (
     check_caption,
@@ -34,9 +32,10 @@ from hfcomp.annotation.captions import (
     proposed_caption,
     replacements,
 )
-from hfcomp.annotation.inpainter import Inpainter
+from hfcomp.annotation.drafting import draft
+from hfcomp.annotation.models import Inpainter, Segmenter
+from hfcomp.annotation.options import DraftOptions
 from hfcomp.annotation.sandbox_project import annotate_sandbox
-from hfcomp.annotation.segmenter import Segmenter
 from hfcomp.cli.build import build_and_report
 from hfcomp.data.annotations.entries import AUTOMATIC, QUALITIES, Edit, Item
 from hfcomp.data.annotations.masks import above, compose, mask_image

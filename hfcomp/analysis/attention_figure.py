@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from hfcomp.analysis.attention import Box, TokenCosines, attention, best_token, difference
-from hfcomp.analysis.canvas import new_figure, save_figure
+from hfcomp.reporting.figures import check_matplotlib, png
+from hfcomp.writing import write_bytes
 
 QUANTITIES = ("attention", "cosine")
 COLORS, CHANGE_COLORS = "viridis", "PRGn"  # distinct with any colour vision; green is more, as in the paper
@@ -50,11 +51,6 @@ class Maps:
 
 def attention_maps(found: Mapping[str, TokenCosines], *, quantity: str, temperature: float) -> Maps:
     """The maps of one or two models, and how they differ.
-
-    Args:
-        found: by model.
-        quantity: "attention", as a multiple of its mean, or "cosine".
-        temperature: of the attention.
 
     Raises:
         ValueError: for more than two models, another quantity, or a temperature that is not above 0.
@@ -99,8 +95,10 @@ def draw_attention(
         ValueError: as `attention_maps` does.
     """
     maps = attention_maps(found, quantity=quantity, temperature=temperature)
-    path = Path(path)
-    figure = new_figure(path)
+    check_matplotlib(path)
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained")
     if max(image.size) > LARGEST_SIDE:
         image = image.copy()
         image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
@@ -108,7 +106,8 @@ def draw_attention(
     caption = "\n".join(textwrap.wrap(_caption(maps, found, quantity, temperature), LETTERS * maps.columns))
     figure.supxlabel(caption, fontsize=8, x=0.01, ha="left", parse_math=False)
     # constrained layout reserves no room for a long title above a narrow panel
-    return save_figure(figure, path, bbox_inches="tight", pad_inches=0.06)
+    write_bytes(Path(path), png(figure, bbox_inches="tight", pad_inches=0.06))
+    return Path(path)
 
 
 def _draw(

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import hashlib
+import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from datasets import Dataset
+from PIL import Image
 
 from hfcomp.data.image_ids import photographs_or_rows
+from hfcomp.data.images import decode_image
 from hfcomp.data.loading import undecoded
 from hfcomp.data.pair_table import texts_of
 from hfcomp.evaluation.cells import image_key
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.losses import perturb_image
 from hfcomp.metrics.choice import pair_scores
+from hfcomp.metrics.units import PERCENT, Unit
+from hfcomp.reporting.figures import Curves, Figure
+from hfcomp.reporting.format import decimal, with_interval
+from hfcomp.reporting.report import Lines, Part, Picture, Section, Table, titled
 from hfcomp.statistics import Measure, summarize
+from hfcomp.statistics import results as files
 
 IMAGE, TEXT, NEGATIVE, PERTURBED = "image", "text", "negative text", "perturbed image"
 PAIRS = {
@@ -69,11 +79,6 @@ class HeldOutRows:
 def select_rows(rows: Dataset, wanted: int, source: str) -> HeldOutRows:
     """The first rows with an image, a caption and a negative caption.
 
-    Args:
-        rows: with the columns `image`, `caption` and `negative_captions`, and `image_id` where images have names.
-        wanted: number of rows, at most.
-        source: what they are, for the report.
-
     Raises:
         ValueError: when no row has all three, or for an image that cannot be read.
     """
@@ -88,6 +93,7 @@ def select_rows(rows: Dataset, wanted: int, source: str) -> HeldOutRows:
             f"embeddings: none of the {len(rows):,} rows of {source} has an image, a caption and a negative caption. "
             "Choose another evaluation_split or evaluation_dataset, or leave embeddings out of the sweep's file."
         )
+    # clusters of the bootstrap: rows of one photograph are not independent
     names = photographs_or_rows(rows.select([*chosen]))
     captions, own = [captions[row] for row in chosen], [negatives[row] for row in chosen]
     digest = hashlib.sha256(repr((names, captions, own)).encode() + b"".join(chosen.values()))
@@ -99,10 +105,6 @@ def distances(embedder: Embedder, rows: HeldOutRows) -> tuple[pd.DataFrame, int]
 
     The perturbed image is computed from this model's own embeddings, image + (negative text - text), normalised, as in
     the paper's Table 5, whatever the shift's source in training.
-
-    Args:
-        embedder: of the model.
-        rows: whose images, captions and negatives are embedded.
 
     Returns:
         A table with a line per row and negative, and the number of truncated texts. Columns: `row` and `slot`,
@@ -131,11 +133,6 @@ def summarize_paths(tables: dict[str, Tables], rows: HeldOutRows, examples: int)
     """Distances by variant and step, with image-clustered bootstrap intervals of 95 %.
 
     A row's distance is the mean over its own negatives, so that every row counts the same whatever their number.
-
-    Args:
-        tables: `distances` by variant and step.
-        rows: that they are of.
-        examples: number of rows that are listed one by one, with their first negative.
 
     Returns:
         Variant to `points`, `change` and `examples`. A point has `step`, and by name of `PAIRS` and `nearest` (the
@@ -194,3 +191,95 @@ def _example(steps: Tables, rows: HeldOutRows, row: int) -> dict[str, Any]:
         points.append({"step": step, **{name: float(line[name]) for name in PAIRS}})
     texts = {"caption": rows.captions[row], "negative_caption": rows.negatives[row][0]}
     return {"row": row, "image_id": rows.names[row], **texts, "points": points}
+
+
+SCHEMA_VERSION = 1
+FIGURE = "embeddings.png"
+EXAMPLE_SIZE = 160  # pixels of the longer side
+DISTANCE = Unit(1, 3)
+ABOUT = (
+    "Mean distances 1 - cosine (0 to 2) over {rows} rows of {source}, each with its negatives; image-clustered "
+    "bootstrap intervals (95 %). These are the runs of {setting}, seed {seed}; what another seed would change is not "
+    "shown.",
+    "The perturbed image is image + (negative text - text), normalised, of each model's own embeddings (AHNPL, Eqs. 1 "
+    "and 2; the form is that of its Table 5).",
+    "The last line of a table is the percentage of rows whose image is nearer to its text than to each negative.",
+    "The seconds that these runs took include the writing of checkpoints.",
+)
+CAPTION = (
+    "Means over {rows} rows of {source}, each with its negatives; bands: image-clustered bootstrap intervals (95 %). "
+    "One run a panel: {setting}, seed {seed}. {caveat}"
+)
+
+
+def report_paths(
+    folder: Path, tables: dict[str, Tables], rows: HeldOutRows, about: Mapping[str, Any], *, examples: int, caveat: str
+) -> Section:
+    """Writes `embeddings.json` and returns the section of a report, with a figure and images of the examples."""
+    variants = summarize_paths(tables, rows, examples)
+    facts = {"setting": about["setting"], "seed": about["seed"], "rows": len(rows), "source": rows.source}
+    contents = {**facts, "digest": rows.digest, "plan": about["plan"], "variants": variants}
+    files.write_results(folder / "embeddings.json", {"embeddings_schema_version": SCHEMA_VERSION, **contents})
+    parts: list[Part] = [Lines([text.format(**facts) for text in ABOUT]), _figure(variants, caveat, facts)]
+    parts += [_means_table(variant, found) for variant, found in variants.items()]
+    for number, example in enumerate(next(iter(variants.values()))["examples"], start=1):
+        name = f"embeddings-example-{number}.png"
+        parts.append(Picture(name, f"image of example {number}", _small_png(rows, example["row"])))
+        texts = {"text": example["caption"], "negative text": example["negative_caption"]}
+        parts.append(Lines([f"{kind}: {text}" for kind, text in texts.items()]))
+        parts.append(
+            _example_table(number, {variant: one["examples"][number - 1] for variant, one in variants.items()})
+        )
+    return Section("Embeddings through training", parts)
+
+
+def _figure(variants: dict[str, Any], caveat: str, facts: dict[str, Any]) -> Figure:
+    axes = "training step (0: base)", "mean distance, 1 - cosine"
+    panels = []
+    for variant, found in variants.items():
+        curves = {name: [(point["step"], point[name]) for point in found["points"]] for name in PAIRS}
+        panels.append(Curves(variant, axes, curves, DISTANCE))
+    title = titled("Distances between embeddings through training", caveat)
+    return Figure(FIGURE, title, panels, CAPTION.format(caveat=caveat, **facts))
+
+
+def _stages(steps: list[int]) -> dict[str, int]:
+    """The steps of a table as the paper's: base, middle and end of training."""
+    middle = middle_step(steps)
+    between = {} if middle is None else {f"step {middle:,}": middle}
+    return {"base": BASE_STEP, **between, f"step {steps[-1]:,} (end)": steps[-1]}
+
+
+def _means_table(variant: str, found: dict[str, Any]) -> Table:
+    by_step = {point["step"]: point for point in found["points"]}
+    stages = _stages(list(by_step))
+    rows = []
+    for name in (*PAIRS, NEAREST):
+        unit = DISTANCE if name in PAIRS else PERCENT
+        values = [with_interval(by_step[step][name], unit) for step in stages.values()]
+        label = name if name in PAIRS else "nearest to its text, %"
+        rows.append([label, *values, with_interval(found["change"][name], unit, "+")])
+    return Table(f"{variant}: distances", ["pair", *stages, "end minus base"], rows)
+
+
+def _example_table(number: int, variants: dict[str, dict[str, Any]]) -> Table:
+    """The paper's table: a row per pair, the base once and then each variant's stages."""
+    header, columns = ["pair"], []
+    for variant, example in variants.items():
+        by_step = {point["step"]: point for point in example["points"]}
+        for stage, step in _stages(list(by_step)).items():
+            if step != BASE_STEP or not columns:
+                header.append(stage if step == BASE_STEP else f"{variant}, {stage}")
+                columns.append(by_step[step])
+    rows = [[name, *(decimal(column[name], DISTANCE) for column in columns)] for name in PAIRS]
+    return Table(f"Example {number}", header, rows)
+
+
+def _small_png(rows: HeldOutRows, row: int) -> bytes:
+    """The sandbox's tiny images are enlarged."""
+    image = decode_image(rows.images[row])
+    factor = EXAMPLE_SIZE / max(image.size)
+    size = tuple(max(1, round(factor * side)) for side in image.size)
+    content = io.BytesIO()
+    image.resize(size, Image.Resampling.NEAREST if factor > 1 else Image.Resampling.LANCZOS).save(content, "PNG")
+    return content.getvalue()

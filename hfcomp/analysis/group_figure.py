@@ -1,22 +1,96 @@
-"""A picture of groups in the space of joint embeddings, one panel a model: CLEAR GLASS, Figure 3."""
+"""Joint embeddings of image-caption pairs: how well groups separate, and a picture of them (CLEAR GLASS, Figure 3)."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.analysis.canvas import new_figure, save_figure
-from hfcomp.analysis.joint_embeddings import nearest_own_centroid, principal_plane
-from hfcomp.reporting.figures import styles_of
+from hfcomp.reporting.figures import Figure, save_figure
+from hfcomp.reporting.plots import Plot
 
-PANEL = (4.6, 4.2)  # inches
-LEGEND_LETTERS = 26
-CAPTION_LETTERS = 15  # an inch
+_ROUNDING = 1e-12
+"""Cosines that differ by less count as tied; see `hfcomp.metrics.retrieval`."""
+
+
+def joint_embeddings(image: NDArray[np.floating], text: NDArray[np.floating]) -> NDArray[np.float64]:
+    """The element-wise products of images and their captions (CLEAR GLASS, Eq. 1), L2-normalised.
+
+    They are normalised because the method compares joint embeddings by cosine (Eq. 3).
+
+    Args:
+        image: `[n, D]`.
+        text: `[n, D]`, the caption of each image.
+
+    Returns:
+        `[n, D]`; zeros where a product is zero.
+
+    Raises:
+        ValueError: for shapes that differ.
+    """
+    if image.ndim != 2 or image.shape != text.shape:
+        raise ValueError(f"image {image.shape} and text {text.shape}: expected [n, D] for both.")
+    return _unit(image.astype(np.float64) * text.astype(np.float64))
+
+
+def principal_plane(vectors: NDArray[np.floating]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The plane that keeps most of the variance of vectors, by principal components.
+
+    Args:
+        vectors: `[n, D]`, n and D at least 2.
+
+    Returns:
+        `[n, 2]` coordinates around their mean, each axis oriented so that its largest weight is positive; and `[2]`,
+        the fraction of the variance that each axis explains, 0 to 1.
+
+    Raises:
+        ValueError: for fewer vectors or dimensions.
+    """
+    if vectors.ndim != 2 or min(vectors.shape) < 2:
+        raise ValueError(f"vectors {vectors.shape}: expected [n, D] with n and D of at least 2.")
+    centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
+    _, size, axes = np.linalg.svd(centred, full_matrices=False)
+    axes = axes[:2]
+    axes = axes * np.sign(axes[np.arange(2), np.abs(axes).argmax(axis=1)])[:, None]
+    total = float((size**2).sum())
+    return centred @ axes.T, size[:2] ** 2 / total if total else np.zeros(2)
+
+
+def nearest_own_centroid(vectors: NDArray[np.floating], group: Sequence[str]) -> NDArray[np.bool_]:
+    """Whether a vector is nearer to the mean of the others of its group than to the mean of any other group.
+
+    It uses all dimensions, where a picture has two. Chance is 1 / number of groups.
+
+    Args:
+        vectors: `[n, D]`.
+        group: `[n]`.
+
+    Returns:
+        `[n]`, by cosine and strictly: of equal vectors, none is.
+
+    Raises:
+        ValueError: for a single group, or a group of one.
+    """
+    names, number, size = np.unique(np.asarray(group, dtype=object), return_inverse=True, return_counts=True)
+    if len(names) < 2 or min(size) < 2:
+        raise ValueError(
+            f"group: found {len(names)} groups, the smallest of {min(size, default=0)}; expected at least two of two."
+        )
+    vectors = vectors.astype(np.float64)
+    total = np.zeros((len(names), vectors.shape[1]))
+    np.add.at(total, number, vectors)
+    unit, rows = _unit(vectors), np.arange(len(vectors))
+    cosine = unit @ _unit(total).T
+    own = (unit * _unit(total[number] - vectors)).sum(axis=1)
+    cosine[rows, number] = -np.inf
+    return own > cosine.max(axis=1) + _ROUNDING
+
+
+def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(length > 0, length, 1)
 
 
 def draw_groups(path: str | Path, found: Mapping[str, NDArray[np.floating]], group: Sequence[str]) -> Path:
@@ -42,39 +116,20 @@ def draw_groups(path: str | Path, found: Mapping[str, NDArray[np.floating]], gro
         raise ValueError(
             f"found {lengths} for {len(group)} pairs, expected at least one model with as many pairs each."
         )
-    path = Path(path)
     names = list(dict.fromkeys(group))
-    figure = new_figure(path, (PANEL[0] * len(found) + 1.8, PANEL[1] + 0.6))
-    places = figure.subplots(1, len(found), squeeze=False).ravel()
-    for axes, (name, vectors) in zip(places, found.items(), strict=True):
-        _draw_model(axes, name, vectors, group, names)
-    handles, labels = places[0].get_legend_handles_labels()
-    labels = [textwrap.fill(label, LEGEND_LETTERS).replace("$", r"\$") for label in labels]
-    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=8)
     caption = (
         f"Element-wise products of image and caption, {len(group):,} pairs of {len(names)} groups, each model in its "
         "own principal plane (percent: variance explained by an axis). Nearest: fraction of pairs nearer to the mean "
         f"of their group's others than to another group's, in all dimensions; chance {100 / len(names):.1f} %."
     )
-    text = "\n".join(textwrap.wrap(caption, int(CAPTION_LETTERS * figure.get_figwidth())))
-    figure.supxlabel(text, fontsize=8, color="#444444", x=0.01, ha="left")
-    return save_figure(figure, path)
+    panels = [_panel(name, vectors, group, names) for name, vectors in found.items()]
+    return save_figure(Figure(Path(path).name, "Groups of joint embeddings", panels, caption), path)
 
 
-def _draw_model(
-    axes: Any, name: str, vectors: NDArray[np.floating], group: Sequence[str], names: Sequence[str]
-) -> None:
+def _panel(name: str, vectors: NDArray[np.floating], group: Sequence[str], names: Sequence[str]) -> Plot:
     points, shares = principal_plane(vectors)
-    own = np.array([names.index(one) for one in group])
-    styles = styles_of(names)
-    for number, one in enumerate(names):
-        color, marker = styles[one]
-        axes.scatter(*points[own == number].T, s=16, color=color, marker=marker, alpha=0.75, label=one)
+    own = np.asarray(group, dtype=object)
     nearest = 100 * nearest_own_centroid(vectors, group).mean()
-    axes.set_title(f"{name}\nnearest to own group: {nearest:.1f} %", loc="left", fontsize=10, parse_math=False)
-    for set_label, share in zip((axes.set_xlabel, axes.set_ylabel), shares, strict=True):
-        set_label(f"{100 * share:.0f} %", fontsize=8)
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.spines[["top", "right"]].set_visible(False)
+    across, up = (f"{100 * share:.0f} %" for share in shares)
+    dots = {one: tuple(points[own == one].T) for one in names}
+    return Plot(f"{name}: nearest to own group {nearest:.1f} %", (across, up), dots=dots, equal=True)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hfcomp.analysis.canvas import new_figure, save_figure
-from hfcomp.reporting.figures import styles_of
+from hfcomp.metrics.units import PERCENT
+from hfcomp.reporting.figures import Figure, save_figure
+from hfcomp.reporting.plots import Plot
 
-PANEL = (4.4, 3.7)  # inches
-MOST_COLUMNS = 3
-SPREAD = 0.3  # of a level, between the first and the last model
 CAPTIONS = "captions"
 _LEVEL = re.compile(r"(?:captions?|level (?P<level>\d+))")
 
@@ -58,52 +55,20 @@ def draw_levels(path: str | Path, lines: Sequence[Mapping[str, Any]]) -> Path:
             "lines: none has a level of abstraction, such as the metric 'level 1 image choice of 2' or the subset "
             "'level 1'. Evaluate with `hfcomp levels`, the benchmark magic or a recipe of the sandbox."
         )
-    path = Path(path)
-    columns = min(MOST_COLUMNS, len(panels))
-    rows = math.ceil(len(panels) / columns)
-    figure = new_figure(path, (columns * PANEL[0], rows * PANEL[1] + 0.5))
-    places = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes, (title, parts) in zip(places, panels.items(), strict=False):
-        _draw_panel(axes, title, parts)
-    for axes in places[len(panels) :]:
-        axes.set_visible(False)
-    handles: dict[str, Any] = {}
-    for axes in places[: len(panels)]:
-        handles |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    handles["chance"] = handles.pop("chance")  # behind the models
-    labels = [label.replace("$", r"\$") for label in handles]
-    figure.legend(handles.values(), labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)
-    return save_figure(figure, path)
+    plots = [_panel(title, parts) for title, parts in panels.items()]
+    caption = "Bars: 95 % intervals. Dotted: chance."
+    return save_figure(Figure(Path(path).name, "Accuracy by level of abstraction", plots, caption), path)
 
 
-def _draw_panel(axes: Any, title: str, parts: Mapping[str, Mapping[str, Any]]) -> None:
+def _panel(title: str, parts: Mapping[str, Mapping[str, Any]]) -> Plot:
     models = list(dict.fromkeys(name for line in parts.values() for name in line["models"]))
-    styles = styles_of(models)
-    for index, name in enumerate(models):
-        color, marker = styles[name]
-        there = [(place, line["models"][name]) for place, line in enumerate(parts.values()) if name in line["models"]]
-        across = [place + SPREAD * (index / max(1, len(models) - 1) - 0.5) for place, _ in there]
-        value, low, high = ([_percent(share[key]) for _, share in there] for key in ("value", "low", "high"))
-        sides = [
-            [max(0.0, one - bound) for one, bound in zip(value, low, strict=True)],
-            [max(0.0, bound - one) for one, bound in zip(value, high, strict=True)],
-        ]
-        axes.errorbar(across, value, yerr=sides, fmt=marker, color=color, linewidth=1.1, markersize=5, label=name)
-        axes.plot(across, value, color=color, linewidth=1.1, alpha=0.6)
-    chance = [_percent(line["chance"]) for line in parts.values()]
-    axes.plot(range(len(chance)), chance, color="black", linestyle="dotted", linewidth=1.2, label="chance")
-    axes.set_title(title, loc="left", fontsize=10, parse_math=False)
-    axes.set_xticks(range(len(parts)), list(parts))
-    axes.set_xlabel("level of abstraction")
-    axes.set_ylabel("accuracy, percent")
-    axes.grid(axis="y", color="#DDDDDD", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _percent(value: float | None) -> float:
-    """NaN, which is not drawn, for what is not known."""
-    return math.nan if value is None else 100 * value
+    means = {
+        name: [(place, line["models"][name]) for place, line in enumerate(parts.values()) if name in line["models"]]
+        for name in models
+    }
+    chance = [(place, line["chance"]) for place, line in enumerate(parts.values())]
+    axes = "level of abstraction", "accuracy, percent"
+    return Plot(title, axes, means=means, reference=chance, ticks=dict(enumerate(parts)), unit=PERCENT)
 
 
 def _split_level(metric: str) -> tuple[str | None, str]:

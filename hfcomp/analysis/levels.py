@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hfcomp.analysis.group_figure import draw_groups
-from hfcomp.analysis.joint_embeddings import joint_embeddings
+from hfcomp.analysis.group_figure import draw_groups, joint_embeddings
 from hfcomp.analysis.level_benchmarks import BENCHMARKS, LEVEL_ROWS, MAGIC, SANDBOX_LEVELS
 from hfcomp.analysis.level_figure import draw_levels, lines_by_level
 from hfcomp.evaluation.benchmarks.sandbox import SandboxData

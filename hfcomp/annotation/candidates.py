@@ -11,8 +11,8 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from hfcomp.annotation.candidate_options import CandidateOptions
 from hfcomp.annotation.captions import editable_keywords
+from hfcomp.annotation.options import CandidateOptions
 from hfcomp.data.annotations.entries import Item
 from hfcomp.data.annotations.project import Project
 from hfcomp.data.image_ids import IMAGE_ID, image_key
@@ -88,6 +88,7 @@ class _Source:
         ids = self._rows[IMAGE_ID] if IMAGE_ID in self._rows.column_names else [None] * len(self._rows)
         has_id = [image_key(value, row) >= 0 for row, value in enumerate(ids)]
         keys = [name if has_id[first[image]] else str(captions[image]) for image, name in enumerate(names)]
+        # by a hash of seed and image: the order does not depend on the rows' order, and further sources can be added
         order = sorted(range(len(keys)), key=lambda image: _draw(self._options.seed, keys[image]))
         for image in tqdm(order, desc="candidates", unit="images", disable=not progress):
             name = names[image] if has_id[first[image]] else None

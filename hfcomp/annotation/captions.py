@@ -90,11 +90,6 @@ def proposed_caption(caption: str, concept: str, prompt: str) -> str:
 
     Of several keywords that may become what the prompt names, it is the one whose phrase has most words of the prompt:
     of "a red car beside a red bus", "a blue bus" changes the bus.
-
-    Args:
-        caption: of the original image.
-        concept: of the item.
-        prompt: for the inpainting, such as "a yellow jacket".
     """
     words = {*prompt.casefold().split()}
     choices = [
@@ -105,6 +100,7 @@ def proposed_caption(caption: str, concept: str, prompt: str) -> str:
     ]
     if not choices:
         return caption
+    # the phrase that shares most words with the prompt is the one that was painted
     match, word = max(choices, key=lambda choice: len(words & {*mask_prompt(caption, choice[0]).casefold().split()}))
     return replace_keyword(caption, match, word, EXTENDED)
 

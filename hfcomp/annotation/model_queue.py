@@ -21,7 +21,7 @@ HEAT_BYTES = 256 * 2**20
 
 
 class Segments(Protocol):
-    """As `hfcomp.annotation.segmenter.Segmenter`."""
+    """As `hfcomp.annotation.models.Segmenter`."""
 
     def heat(self, image: Image.Image, prompt: str) -> Heat:
         """`[H, W]`, the probability of each pixel."""
@@ -29,7 +29,7 @@ class Segments(Protocol):
 
 
 class Paints(Protocol):
-    """As `hfcomp.annotation.inpainter.Inpainter`."""
+    """As `hfcomp.annotation.models.Inpainter`."""
 
     def paint(self, image: Image.Image, mask: Mask, prompt: str, seeds: Sequence[int]) -> list[Painted]:
         """An image for each seed."""
@@ -45,10 +45,6 @@ class ModelQueue:
 
     Each does one job at a time, in the order of the requests, so that a segmentation never waits for an inpainting.
     Models are loaded with their first job. A failed one is tried again, and loaded again where it failed to load.
-
-    Args:
-        segmenter: makes the segmentation model.
-        inpainter: makes the inpainting pipeline.
     """
 
     def __init__(self, segmenter: Callable[[], Segments], inpainter: Callable[[], Paints]) -> None:
@@ -69,16 +65,11 @@ class ModelQueue:
         return self._waiting["inpainting"]
 
     def heat(self, name: str, prompt: str, read: Callable[[], Image.Image]) -> Future[Heat]:
-        """The segmentation of an image by a prompt, which is begun unless it was before.
-
-        Args:
-            name: of the image's file.
-            prompt: what to find, not empty.
-            read: the image.
-        """
+        """The segmentation of an image by a prompt, which is begun unless it was before."""
         key = (name, prompt)
         with self._lock:
             found = self._heats.get(key)
+            # a failed segmentation is not cached: the next request tries the model again
             if found is None or found.cancelled() or (found.done() and found.exception() is not None):
                 found = self._submit("segmentation", lambda model: model.heat(read(), prompt))
                 self._heats[key] = found

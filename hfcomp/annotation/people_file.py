@@ -64,9 +64,6 @@ class SharedPassword:
 class PeopleFile:
     """A password for each person: a JSON file with a salted scrypt hash of each, which `add_person` writes.
 
-    Args:
-        path: of the file.
-
     Raises:
         ValueError: for another file, or one without people.
         OSError: for a file that cannot be read.
@@ -111,6 +108,7 @@ def add_person(path: Path, name: str, password: str) -> str:
     before = next((one for one in people if person_key(one) == person_key(found)), found)
     people[before] = hash_password(password)
     content = {"version": _VERSION, "people": dict(sorted(people.items()))}
+    # created with its mode before any hash is written: nobody else can read it, not even for a moment
     with replacing(path) as part:
         part.touch(mode=0o600)
         part.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -44,12 +44,6 @@ Model = TypeVar("Model", Segments, Paints)
 class Studio:
     """The work on items, for any number of annotators at once.
 
-    Args:
-        project: of the items.
-        segmenter: makes the segmentation model.
-        inpainter: makes the inpainting pipeline.
-        concept: to which the items are limited.
-
     Attributes:
         project: of the items.
         concept: to which the items are limited.
@@ -78,6 +72,7 @@ class Studio:
     def next_item(self, person: str) -> Item | None:
         """The item that a person works on; it and the one after it are read and segmented meanwhile."""
         item = self.project.decisions.next_item(person, concept=self.concept)
+        # the next item is segmented while the person still works on this one, so its mask is there when it is shown
         coming = self.project.decisions.peek_item(person, concept=self.concept) if item else None
         for one in (item, coming):
             if one is not None and (prompt := first_draft(one).segmentation.prompt):
@@ -109,6 +104,7 @@ class Studio:
 
     def update(self, person: str, item: Item, change: Callable[[PageDraft], PageDraft]) -> PageDraft:
         """Changes a draft and keeps it, one change at a time: events of a page overtake each other."""
+        # without the lock, a late event would write back what an earlier one has replaced
         with self._updates:
             before = self.draft(person, item)
             draft = change(before)
@@ -136,6 +132,7 @@ class Studio:
             )
         else:
             found = np.zeros((image.height, image.width), dtype=bool)
+        # erased strokes come last, since a person erases what the model or an earlier stroke got wrong
         found = found | self._strokes(made.added, found.shape)
         found = found & ~self._strokes(made.erased, found.shape)
         check_mask(found, image)
@@ -152,12 +149,6 @@ class Studio:
 
     def brush(self, item: Item, made: Segmentation, strokes: Mask, *, erases: bool) -> Segmentation:
         """A segmentation with further strokes of the brush. The last stroke wins where both were drawn.
-
-        Args:
-            item: of the image.
-            made: so far.
-            strokes: `[H, W]`.
-            erases: whether they take away from the mask.
 
         Raises:
             ValueError: for strokes of another size, or none.

@@ -55,7 +55,7 @@ def _analyze_magic(arguments: Sequence[str]) -> None:
     given = vars(magic_parser().parse_args(arguments))
     folder, options = given.pop("folder"), HierarchyOptions(**given)
     check_folders([folder])
-    from hfcomp.analysis.hierarchy.analyze import analyze_hierarchy
+    from hfcomp.analysis.hierarchy.page import analyze_hierarchy
 
     with locked(options.output_dir):
         page = analyze_hierarchy(folder, options, progress=sys.stderr.isatty())

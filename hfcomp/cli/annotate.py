@@ -20,9 +20,8 @@ from hfcomp.cli.options import add_fields, command_parser
 from hfcomp.reading import check_place
 
 if TYPE_CHECKING:
-    from hfcomp.annotation.candidate_options import CandidateOptions
+    from hfcomp.annotation.options import CandidateOptions, ServeOptions
     from hfcomp.annotation.people_file import Passwords
-    from hfcomp.annotation.serve_options import ServeOptions
     from hfcomp.data.annotations.project import Project
 
 USAGE = "PROJECT [--source DATASET], or progress PROJECT, or draft PROJECT, or add_person NAME --people FILE"
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _serve(arguments: Sequence[str]) -> None:
-    from hfcomp.annotation.serve_options import ServeOptions
+    from hfcomp.annotation.options import ServeOptions
 
     if find_spec("gradio") is None:
         raise ImportError('the page of hfcomp annotate needs Gradio: pip install "hfcomp[demo]"')
@@ -85,8 +84,7 @@ def _check_items(project: Project, concept: str | None) -> None:
 
 def _run(project: Project, options: ServeOptions, passwords: Passwords | None) -> None:
     from hfcomp.annotation.app.server import serving
-    from hfcomp.annotation.inpainter import load_inpainter
-    from hfcomp.annotation.segmenter import load_segmenter
+    from hfcomp.annotation.models import load_inpainter, load_segmenter
     from hfcomp.annotation.studio import Studio
 
     models = partial(load_segmenter, options), partial(load_inpainter, options)
@@ -151,14 +149,14 @@ def _print_progress(arguments: Sequence[str]) -> None:
 
 
 def _draft(arguments: Sequence[str]) -> None:
-    from hfcomp.annotation.automatic.options import DraftOptions
+    from hfcomp.annotation.options import DraftOptions
 
     given = vars(draft_parser().parse_args(arguments))
     folder, options = given.pop("project"), DraftOptions(**given)
     for name in ("segmenter", "inpainter"):  # loaded when the first annotator asks for them
         check_place(getattr(options, name), f"--{name}")
     _check_project(folder)
-    from hfcomp.annotation.automatic.drafting import draft
+    from hfcomp.annotation.drafting import draft
 
     with closing_project(folder) as project:
         draft(project, options, log=_log, progress=sys.stderr.isatty())
@@ -213,7 +211,7 @@ def add_person_parser() -> argparse.ArgumentParser:
 
 def draft_parser() -> argparse.ArgumentParser:
     """The command line of the automatic mode."""
-    from hfcomp.annotation.automatic.options import DraftOptions
+    from hfcomp.annotation.options import DraftOptions
 
     found = _project_parser(DRAFT, "Makes drafts of open items automatically, for people to review.")
     add_fields(found, DraftOptions)
@@ -222,8 +220,7 @@ def draft_parser() -> argparse.ArgumentParser:
 
 def parser() -> argparse.ArgumentParser:
     """The command line of the page; what is not given is left to the fields of the options."""
-    from hfcomp.annotation.candidate_options import CandidateOptions
-    from hfcomp.annotation.serve_options import ServeOptions
+    from hfcomp.annotation.options import CandidateOptions, ServeOptions
 
     found = command_parser(
         "annotate",
@@ -239,7 +236,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _candidate_options(given: dict[str, Any]) -> CandidateOptions | None:
     """The options of the candidates, taken out of those that were given; None without a source."""
-    from hfcomp.annotation.candidate_options import CandidateOptions
+    from hfcomp.annotation.options import CandidateOptions
 
     names = [field.name for field in fields(CandidateOptions) if field.name in given]
     found = {name: given.pop(name) for name in names}

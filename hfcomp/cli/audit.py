@@ -28,10 +28,9 @@ def main(arguments: Sequence[str]) -> None:
     if ":" not in given["dataset"]:  # a benchmark in a module
         check_datasets([given["dataset"]])
     from hfcomp.analysis.audit.audit import audit
-    from hfcomp.analysis.audit.limits import parse_limits
+    from hfcomp.analysis.audit.checks import parse_limits
     from hfcomp.analysis.audit.options import AuditOptions
-    from hfcomp.analysis.audit.page import audit_page
-    from hfcomp.analysis.audit.report import audit_report
+    from hfcomp.analysis.audit.report import audit_page, audit_report
     from hfcomp.data.publishing import without_local_paths
     from hfcomp.reporting.terminal import render_terminal
     from hfcomp.statistics.results import for_json

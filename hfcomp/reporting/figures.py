@@ -1,4 +1,4 @@
-"""Figures as data, and the one place that draws them: points in panels, curves over steps, and paths."""
+"""Figures as data, and the one place that draws them: points in panels, curves over steps, paths, and plots."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from hfcomp.metrics.units import PERCENT, Unit
 from hfcomp.reporting.format import Estimate, number
+from hfcomp.reporting.plots import Plot, draw_plot
+from hfcomp.writing import write_bytes
 
 # Okabe and Ito's palette, distinct with any colour vision; shapes differ too.
 PALETTE = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -104,14 +107,18 @@ class Figure:
 
     name: str
     title: str
-    panels: Sequence[Points] | Sequence[Curves] | Sequence[Paths]
+    panels: Sequence[Points] | Sequence[Curves] | Sequence[Paths] | Sequence[Plot]
     caption: str = ""
     main: str | None = None
     lead: Points | None = None
 
     def filled(self) -> list[Any]:
         """The panels that show something."""
-        return [panel for panel in self.panels if not isinstance(panel, Points) or panel.rows]
+        return [
+            panel
+            for panel in self.panels
+            if (panel.rows if isinstance(panel, Points) else not isinstance(panel, Plot) or panel.filled())
+        ]
 
 
 def styles_of(names: Sequence[str], main: str | None = None) -> dict[str, Style]:
@@ -134,7 +141,8 @@ def draw(figure: Figure) -> bytes:
     names = list(dict.fromkeys(name for panel in [*panels, *lead] for name in panel.names))
     styles = styles_of(names, figure.main)
     points = isinstance(panels[0], Points)
-    columns = len(panels) if points else min(len(panels), 3 if len(panels) > 4 else 2)
+    most = 3 if len(panels) > 4 or isinstance(panels[0], Plot) else 2
+    columns = len(panels) if points else min(len(panels), most)
     lines = math.ceil(len(panels) / columns)
     size = PANEL[0] * max(columns, 1.5), PANEL[1] * lines
     if points:
@@ -149,21 +157,39 @@ def draw(figure: Figure) -> bytes:
                 rows = max(len(panel.rows), 0.5 * max(len(one.rows) for one in beside))  # a short one is not blown up
                 axes.set_ylim(rows - 0.5, -0.5)
             else:
-                (_draw_curves if isinstance(panel, Curves) else _draw_paths)(axes, panel, styles)
+                drawers: dict[type, Any] = {Curves: _draw_curves, Paths: _draw_paths, Plot: draw_plot}
+                drawers[type(panel)](axes, panel, styles)
                 axes.set(xlabel=panel.axes[0], ylabel=panel.axes[1])
                 axes.grid(color=GRID, linewidth=0.8)
             width = size[0] if number < len(lead) else size[0] / columns
             axes.set_title(textwrap.fill(_line(panel.title), int(11 * width)), loc="left", fontsize=10)
             axes.set_axisbelow(True)
             axes.spines[["top", "right"]].set_visible(False)
+        for axes in places[len(lead) + len(panels) :]:
+            axes.set_visible(False)
         return png(canvas)
 
 
-def png(canvas: Any) -> bytes:
-    """A figure of matplotlib as a PNG."""
+def png(canvas: Any, **settings: Any) -> bytes:
+    """A figure of matplotlib as a PNG; further settings are those of its `savefig`."""
     content = io.BytesIO()
-    canvas.savefig(content, dpi=150, format="png")
+    canvas.savefig(content, dpi=150, format="png", **settings)
     return content.getvalue()
+
+
+def check_matplotlib(path: str | Path) -> None:
+    """Raises ImportError without matplotlib, naming the file that needs it."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"{path} needs matplotlib: pip install 'hfcomp[plots]'") from error
+
+
+def save_figure(figure: Figure, path: str | Path) -> Path:
+    """Draws a figure into a file, whole or not at all; ImportError as `check_matplotlib`."""
+    check_matplotlib(path)
+    write_bytes(Path(path), draw(figure))
+    return Path(path)
 
 
 def _layout(

@@ -1,9 +1,10 @@
-"""Statistics that are no means, such as medians and correlations, with intervals over draws of images."""
+"""Statistics that are no means: medians, correlations and kappa, with intervals over draws of images."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import TypeVar
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,25 @@ from hfcomp.statistics.bootstrap import FEWEST_DRAWS
 Numbers = NDArray[np.float64]
 Places = NDArray[np.intp]
 Draws = NDArray[np.uint8]
-Statistic = Callable[[Draws], Numbers]
-"""From how often each image is drawn, `[B, I]`, to a number of each draw, `[B]`; NaN where it is not defined."""
 Key = TypeVar("Key", bound=Hashable)
 BLOCK = 64
 """Draws at a time, which bounds memory."""
 ROUNDING = 1e-12
 """Of the mean square: a variance below it is what rounding leaves of a constant."""
+
+
+class Statistic(Protocol):
+    """A number of drawn items.
+
+    Attributes:
+        images: `[n]`, the number of each item's image, which is drawn with all of its items.
+    """
+
+    images: Places
+
+    def __call__(self, draws: Draws) -> Numbers:
+        """From how often each image is drawn, `[B, I]`, to a number per draw, `[B]`; NaN where it is not defined."""
+        ...
 
 
 class Median:
@@ -33,7 +46,7 @@ class Median:
 
     def __init__(self, values: Numbers, images: Places) -> None:
         order = np.argsort(values, kind="stable")
-        self._sorted, self._images = np.asarray(values, dtype=np.float64)[order], images[order]
+        self._sorted, self.images = np.asarray(values, dtype=np.float64)[order], images[order]
 
     def __call__(self, draws: Draws) -> Numbers:
         """The mean of the two items in the middle, as `numpy.median` of the repeated items."""
@@ -42,7 +55,7 @@ class Median:
     def _of(self, draw: Draws) -> float:
         # Sorted once. A draw only changes how often each value stands in the row, so its median is found in the
         # running total of counts, and nothing is sorted again.
-        below = np.cumsum(draw.take(self._images), dtype=np.int64)
+        below = np.cumsum(draw.take(self.images), dtype=np.int64)
         total = int(below[-1]) if len(below) else 0
         if not total:
             return float("nan")
@@ -64,6 +77,7 @@ class Pearson:
         # would cancel: their variance would be the rounding error.
         x, y = (_standardised(np.asarray(values, dtype=np.float64)) for values in (first, second))
         columns = np.ones(len(x)), x, y, x * x, y * y, x * y
+        self.images = images
         self._sums = np.stack([np.bincount(images, column) for column in columns], axis=1)  # by image
 
     def __call__(self, draws: Draws) -> Numbers:
@@ -87,18 +101,47 @@ class Spearman:
 
     def __init__(self, first: Numbers, second: Numbers, images: Places) -> None:
         order = np.argsort(first, kind="stable")  # memory is then read in order
-        self._images = images[order]
+        self.images = images[order]
         self._ranks = [_Ranks(values[order]) for values in (first, second)]
 
     def __call__(self, draws: Draws) -> Numbers:
         """Of each draw."""
-        return np.array([self._of(draw.take(self._images)) for draw in draws])
+        return np.array([self._of(draw.take(self.images)) for draw in draws])
 
     def _of(self, times: Draws) -> float:
         (first, spread), (second, other) = (ranks(times) for ranks in self._ranks)
         if not (spread > 0 and other > 0):
             return float("nan")
         return float(np.clip((times * first) @ second / np.sqrt(spread * other), -1, 1))
+
+
+class Kappa:
+    """Cohen's kappa of two raters of drawn items, from -1 to 1; NaN where all ratings are of one category.
+
+    Source: Cohen, "A coefficient of agreement for nominal scales" (1960), equation 1.
+
+    Args:
+        first: `[n]`, categories from 0.
+        second: `[n]`, of the other rater.
+        images: `[n]`, as of `Median`.
+        categories: number of categories.
+    """
+
+    def __init__(self, first: Places, second: Places, images: Places, categories: int) -> None:
+        self.images, self._categories = images, categories
+        cells = np.asarray(first, dtype=np.intp) * categories + np.asarray(second, dtype=np.intp)
+        self._cells = np.zeros((int(images.max(initial=-1)) + 1, categories**2))  # by image
+        np.add.at(self._cells, (images, cells), 1)
+
+    def __call__(self, draws: Draws) -> Numbers:
+        """From each image's table of ratings, so that all draws are one product."""
+        tables = draws[:, : len(self._cells)].astype(np.float64) @ self._cells
+        tables = tables.reshape(len(draws), self._categories, self._categories)
+        with np.errstate(invalid="ignore", divide="ignore"):  # of draws without an item
+            tables /= tables.sum(axis=(1, 2), keepdims=True)
+            seen = np.trace(tables, axis1=1, axis2=2)
+            expected = (tables.sum(axis=1) * tables.sum(axis=2)).sum(axis=1)
+            return np.where(expected < 1 - ROUNDING, (seen - expected) / (1 - expected), np.nan)
 
 
 class _Ranks:
@@ -133,10 +176,32 @@ def _standardised(values: Numbers) -> Numbers:
     return centred / (np.nan if still else np.sqrt(spread))
 
 
-def draw_statistics(
-    statistics: Mapping[Key, Statistic], draws: Draws, *, progress: bool = False
-) -> dict[Key, Numbers]:
-    """The values of statistics in draws of images with replacement: an image comes with all of its items.
+@dataclass(frozen=True)
+class Resampled:
+    """A statistic and its values in draws of images; the difference of two is taken draw by draw.
+
+    Attributes:
+        value: of the items as they are.
+        draws: `[resamples]`.
+        images: distinct numbers of the items' images.
+    """
+
+    value: float
+    draws: Numbers
+    images: Places
+
+    def __sub__(self, other: Resampled) -> Resampled:
+        images = np.union1d(self.images, other.images)
+        return Resampled(self.value - other.value, self.draws - other.draws, images)
+
+    def bounds(self) -> dict[str, float]:
+        """`low` and `high` of the 95 % percentile interval; NaN with a single image."""
+        low, high = percentile_interval(self.draws) if len(self.images) > 1 else (np.nan, np.nan)
+        return {"low": low, "high": high}
+
+
+def resample(statistics: Mapping[Key, Statistic], draws: Draws, *, progress: bool = False) -> dict[Key, Resampled]:
+    """Statistics of the items as they are and of draws of images with replacement: an image comes with all its items.
 
     All statistics see the same draws, so that two of them can be subtracted draw by draw: what they share is paired,
     and what they do not share is independent.
@@ -145,16 +210,17 @@ def draw_statistics(
         statistics: by name.
         draws: `[resamples, images]`, of `ImageBootstrap`.
         progress: whether to show a bar.
-
-    Returns:
-        Of each `[resamples]`.
     """
     found = {key: np.full(len(draws), np.nan) for key in statistics}
     for start in tqdm(range(0, len(draws), BLOCK), desc="draws", disable=not progress, leave=False):
         block = draws[start : start + BLOCK]
         for key, statistic in statistics.items():
             found[key][start : start + BLOCK] = statistic(block)
-    return found
+    once = np.ones((1, draws.shape[1]), dtype=np.uint8)
+    return {
+        key: Resampled(float(statistic(once)[0]), found[key], np.unique(statistic.images))
+        for key, statistic in statistics.items()
+    }
 
 
 def percentile_interval(draws: Numbers, level: float = 0.95) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from hfcomp.analysis.gallery.options import GalleryOptions
 from hfcomp.analysis.gallery.rows import choose_rows
 from hfcomp.analysis.level_figure import draw_levels
 from hfcomp.annotation.app.server import check_access, check_port
-from hfcomp.annotation.serve_options import PASSWORD, ServeOptions
+from hfcomp.annotation.options import PASSWORD, ServeOptions
 from hfcomp.evaluation.stored import read_evaluation
 from tests import tiny
 from tests.analysis.gallery.pages import held
@@ -26,8 +26,8 @@ follows = pytest.mark.follows
 
 
 @follows("hfcomp/analysis/audit/images.py", "no benchmark is named: --benchmarks A,B, or --data_dir with their data")
-@follows("hfcomp/analysis/audit/models.py", "it needs a dual encoder: --model ID")
-@follows("hfcomp/analysis/audit/notes.py", "If one holds the negatives: --column_names negative_captions=NAME")
+@follows("hfcomp/analysis/audit/probes.py", "it needs a dual encoder: --model ID")
+@follows("hfcomp/analysis/audit/reading.py", "If one holds the negatives: --column_names negative_captions=NAME")
 @follows(
     "hfcomp/analysis/audit/reading.py",
     "`hfcomp evaluate --list` lists the benchmarks; an id of the Hub is OWNER/NAME.",

@@ -179,7 +179,6 @@ def drawn(monkeypatch):
 
     def save(figure, path, **options):
         figures.append(figure)
-        path.touch()
 
     monkeypatch.setattr(Figure, "savefig", save)
     return figures

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hfcomp.annotation.inpainter import load_inpainter
+from hfcomp.annotation.models import load_inpainter, load_segmenter
 from hfcomp.annotation.options import ModelOptions
-from hfcomp.annotation.segmenter import load_segmenter
 from tests.annotation.models import clipseg, inpainting
 
 

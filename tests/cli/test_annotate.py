@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from hfcomp.annotation.serve_options import PASSWORD, ServeOptions
+from hfcomp.annotation.options import PASSWORD, ServeOptions
 from hfcomp.cli import annotate, main
 from hfcomp.data.annotations.project import Project
 from tests import processes

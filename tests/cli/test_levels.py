@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from hfcomp import cli
-from hfcomp.analysis.joint_embeddings import joint_embeddings, nearest_own_centroid
+from hfcomp.analysis.group_figure import joint_embeddings, nearest_own_centroid
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.sandbox import levels_set
 from hfcomp.writing import locked
@@ -51,7 +51,7 @@ def test_two_models_on_the_sandbox(clip, siglip, tmp_path, monkeypatch, capsys):
     embedder = Embedder(clip, device="cpu")
     joint = joint_embeddings(embedder.images(part["image"]), embedder.texts(part["caption"]).vectors)
     share = 100 * nearest_own_centroid(joint, part["group"][:]).mean()
-    assert f"before\nnearest to own group: {share:.1f} %" in written
+    assert f"before: nearest to own group {share:.1f} %" in written
 
 
 def test_a_folder_without_groups_captions_and_matplotlib(clip, tmp_path, monkeypatch, capsys):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure as Canvas
 from PIL import Image
 
 from hfcomp.reporting import figures
 from hfcomp.reporting.figures import Curves, Figure, Paths, Points, Stop, draw, styles_of
+from hfcomp.reporting.plots import DOTS, Plot
 from hfcomp.reporting.report import titled
 from hfcomp.reporting.tables import figure_of_lines
 from tests.experiments.lines import MODELS, all_lines, without
@@ -93,8 +95,17 @@ def test_a_figure_of_one_model_has_values_alone():
         ),
         Curves(ODD, (ODD, ODD), {ODD: [(0, estimate(0.5)), (5, estimate(0.6))]}),
         Paths(ODD, (ODD, ODD), {ODD: [Stop(estimate(0.3), estimate(0.4), "1", bars=True)]}, 0.1),
+        Plot(
+            ODD,
+            (ODD, ODD),
+            densities={ODD: np.arange(4.0)},
+            means={"b": [(1, {"value": 0.5, "low": None, "high": None})]},
+            curves={ODD: (np.arange(2.0), np.arange(2.0))},
+            reference=[(1, 0.5), (2, None)],
+            ticks={1: ODD},
+        ),
     ],
-    ids=["points", "curves", "paths"],
+    ids=["points", "curves", "paths", "plot"],
 )
 def test_any_name_is_drawn_as_it_is(monkeypatch, panel):
     found, _ = texts(monkeypatch, Figure("f.png", ODD, [panel], caption=ODD))
@@ -109,6 +120,18 @@ def test_paths_mark_epochs_and_draw_chance_where_it_is_near(monkeypatch):
         assert "1" in found
         dotted = [one for axes in canvas.axes for one in axes.lines if one.get_linestyle() == ":"]
         assert len(dotted) == lines
+
+
+def test_plots_are_three_in_a_line_and_show_intervals_and_few_dots(monkeypatch):
+    many = np.arange(2.0 * DOTS)
+    panels = [Plot(name, ("x", "y"), dots={"a": (many, many)}, means={"a": [(1, estimate(0.5))]}) for name in "pqrs"]
+    empty = Plot("empty", ("x", "y"), dots={"a": (many[:0], many[:0])})
+    _, canvas = texts(monkeypatch, Figure("f.png", "t", [*panels, empty]))
+    shown = [axes for axes in canvas.axes[3:] if axes.get_visible()]
+    assert [axes.get_title(loc="left") for axes in shown] == [*"pqrs"]
+    assert len({round(axes.get_position().y0, 2) for axes in shown}) == 2, "three and one"
+    dots, bars = shown[0].collections
+    assert len(dots.get_offsets()) == DOTS and bars.get_segments()[0][:, 1] == pytest.approx([0.4, 0.6])
 
 
 def test_models_look_the_same_in_every_figure_and_never_alike():

@@ -15,14 +15,14 @@ from tests.structure.import_graph import ROOT
 # change that raises one says by how much and for what.
 BUDGET = {
     ".": 2_258,
-    "analysis": 7_651,  # target: 5,200
-    "annotation": 4_707,  # target: 3,000
-    "cli": 2_258,
+    "analysis": 6_859,  # target: 5,200
+    "annotation": 4_549,  # target: 3,000
+    "cli": 2_254,
     "data": 11_214,
     "distributed": 361,
     "evaluation": 13_468,  # target: 10,500
-    "experiments": 5_650,
-    "generation": 10_629,  # target: 8,500 with negatives/targets and negatives/substitutes
+    "experiments": 5_652,
+    "generation": 10_603,  # target: 8,500 with negatives/targets and negatives/substitutes
     "hub": 1_124,
     "losses": 4_453,
     "merging": 639,
@@ -30,12 +30,12 @@ BUDGET = {
     "modeling": 2_995,  # target of modeling/conversion: 1,400
     "negatives": 4_584,
     "parsing": 2_655,
-    "reporting": 2_711,
+    "reporting": 2_881,
     "sandbox": 2_221,
-    "statistics": 2_516,
+    "statistics": 2_710,
     "trainers": 6_705,
-    "core": 64_733,  # all but RINGS; target: under 51,000
-    "all": 90_484,  # target: under 69,000
+    "core": 65_095,  # all but RINGS; target: under 51,000
+    "all": 89_870,  # target: under 69,000
 }
 COMMENTS = 1.3  # own-line comments per 100 lines of code; target: 4
 # What becomes packages around the core, which never imports them.

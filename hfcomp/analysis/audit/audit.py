@@ -9,27 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from hfcomp.analysis.audit.checks import CHECKS, Check, unchecked
-from hfcomp.analysis.audit.choices import (
+from hfcomp.analysis.audit.checks import CHECKS, Check, Limit, unchecked
+from hfcomp.analysis.audit.images import duplicate_images, overlap
+from hfcomp.analysis.audit.options import AuditOptions
+from hfcomp.analysis.audit.probes import model_checks, text_probe
+from hfcomp.analysis.audit.reading import AuditSet, read_audit_set
+from hfcomp.analysis.audit.texts import (
     NO_PAIRS,
     Scores,
     bigram_scores,
+    duplicate_texts,
     equal_negatives,
     equal_words,
     known_true,
     likelihood_check,
+    near_duplicate_texts,
     own_bigram_scores,
     rule_checks,
     rule_scores,
     same_words,
 )
-from hfcomp.analysis.audit.images import duplicate_images, overlap
-from hfcomp.analysis.audit.limits import Limit
-from hfcomp.analysis.audit.models import model_checks
-from hfcomp.analysis.audit.options import AuditOptions
-from hfcomp.analysis.audit.probes import text_probe
-from hfcomp.analysis.audit.reading import AuditSet, read_audit_set
-from hfcomp.analysis.audit.texts import duplicate_texts, near_duplicate_texts
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import UrlAccess, url_access
 from hfcomp.evaluation.blind.captions import CaptionSource, read_caption_source

@@ -30,14 +30,7 @@ DRAWN = "scenes of the sandbox all look alike: only equal pixels count"
 def duplicate_images(
     data: AuditSet, examples: int = 0, *, folder: Path | None = None, progress: bool = False
 ) -> Check:
-    """Images that are a copy of an image with another id: equal pixels, or the same look as the overlap guard has it.
-
-    Args:
-        data: the set.
-        examples: how many are shown.
-        folder: where hashes are kept; by default `$HF_HOME/hfcomp/image_hashes`.
-        progress: whether to show a bar.
-    """
+    """Images that are a copy of an image with another id: equal pixels, or alike as the overlap guard has it."""
     rows = data.first_rows
     if not rows:
         return unchecked("duplicate_images", NO_IMAGES)
@@ -95,14 +88,6 @@ def overlap(
 ) -> Check:
     """Rows that show an image which a benchmark scores, each benchmark by itself.
 
-    Args:
-        data: the set.
-        names: of benchmarks; none: those with data under `data_dir`.
-        data_dir: folder of benchmarks' data.
-        examples: how many are shown.
-        folder: where hashes are kept.
-        progress: whether to show bars.
-
     Raises:
         ValueError: for an unknown benchmark, or data that is not as expected.
     """
@@ -123,6 +108,7 @@ def overlap(
             notes.append(f"{benchmark.name} is not compared: {error.reason}")
             continue
         one = find_overlap(compared, scored, columns=("image",), folder=folder, progress=progress)
+        # only the first row of an image was compared; all rows of that image count
         ids = {data.image_ids[rows[place]] for place in one.rows.tolist()}
         own_rows = np.array([name in ids for name in data.image_ids], dtype=bool) & data.has_image
         found |= own_rows

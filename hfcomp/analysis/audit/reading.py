@@ -1,4 +1,4 @@
-"""The data of an audit: a benchmark or a set in the column contract, as tables of pairs and of texts."""
+"""The data of an audit: a benchmark or a set in the column contract, as tables of pairs and texts, with notes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pandas as pd
 from datasets import Dataset, Image
 from numpy.typing import NDArray
 
-from hfcomp.analysis.audit.notes import absent, photographs, unread_columns
 from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.gallery.rows import SANDBOX, read_set
-from hfcomp.data.columns import require_columns
+from hfcomp.data.columns import COLUMNS, require_columns
 from hfcomp.data.formats.tables import is_table
 from hfcomp.data.image_ids import has_no_id, photograph_ids
+from hfcomp.data.known_names import proposed_names
 from hfcomp.data.overlap.image_columns import each_cell
 from hfcomp.data.pair_table import choose_captions, pair_table
 from hfcomp.data.publishing import without_local_paths
@@ -27,8 +27,66 @@ from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
 from hfcomp.evaluation.cells import is_missing
 from hfcomp.evaluation.evaluator import Loaded, load_benchmark
 from hfcomp.evaluation.spec import Folders, Unavailable
-from hfcomp.reading import nearest
+from hfcomp.reading import nearest, nearest_name
 from hfcomp.statistics.bootstrap import ImageBootstrap
+
+READ = {*COLUMNS, "captions", "subset"}
+"""Columns of the contract, and those of benchmarks; that a check does not need one of them is no news."""
+GUESSED = ("negative_captions", "positive_captions", "image_id")
+"""Columns without which an audit says less, so that a likely name for one is proposed."""
+
+
+def unread_columns(rows: Dataset) -> list[str]:
+    """Columns under names that are not the contract's, each with the name that may be meant."""
+    unread = [name for name in rows.column_names if name not in READ]
+    missing = [name for name in GUESSED if name not in rows.column_names]
+    meant = {theirs: ours for ours, theirs in proposed_names(rows, missing).items()}
+    notes, others = [], []
+    for name in unread:
+        ours = meant.get(name) or nearest_name(name.lower(), missing)
+        if ours:
+            notes.append(f"column {name!r} is not read; did you mean --column_names {ours}={name}?")
+        else:
+            others.append(repr(name))
+    if others:
+        hint = "" if meant or notes or "negative_captions" not in missing else _WITHOUT_NEGATIVES
+        notes.append(f"not read: column{'s' * (len(others) > 1)} {', '.join(others)}{hint}")
+    return notes
+
+
+_WITHOUT_NEGATIVES = ". If one holds the negatives: --column_names negative_captions=NAME"
+
+
+def photographs(has_column: bool, ids: Sequence[str | None], given: int) -> list[str]:
+    """How rows without an `image_id` are assigned to photographs.
+
+    Args:
+        has_column: whether there is a column `image_id`.
+        ids: of `photograph_ids`.
+        given: how many rows have an `image_id`.
+    """
+    unknown = sum(one is None for one in ids)
+    by_file = len(ids) - given - unknown
+    notes = []
+    if by_file:
+        where = "the column image_id is missing" if not has_column else f"{_rows(by_file)} no image_id"
+        notes.append(f"{where}: rows with the same image file are of one photograph")
+    if unknown:
+        notes.append(
+            f"{_rows(unknown)} neither an image_id nor an image: each counts as a photograph of its own, which "
+            "intervals and folds take for independent"
+        )
+    return notes
+
+
+def absent(rows: Sequence[int], what: str, example: str = "") -> list[str]:
+    """Rows that lack something, counted, with the first of them."""
+    return [f"{_rows(len(rows))} {what}; the first: row {rows[0]}{example}"] if len(rows) else []
+
+
+def _rows(number: int) -> str:
+    return f"{number:,} row has" if number == 1 else f"{number:,} rows have"
+
 
 IMAGES = ("image", "negative_image")
 MOST_KINDS = 12
@@ -137,14 +195,6 @@ def audit_set(
     notes: Sequence[str] = (),
 ) -> AuditSet:
     """Rows under the contract's names as tables of pairs and texts.
-
-    Args:
-        name: of the set.
-        rows: with `caption` or `captions`, and where there are such `negative_captions`, `positive_captions`,
-            `negative_kinds`, `subset`, `image_id`, `source`.
-        images: cells of image columns.
-        loaded: the benchmark, where it is one.
-        notes: what a reader has to know.
 
     Raises:
         ValueError: for a set without rows.

@@ -1,14 +1,16 @@
-"""The tables of an audit, for the terminal and the page."""
+"""The tables of an audit for the terminal, and its page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import isnan
+from pathlib import Path
 
 from hfcomp.analysis.audit.audit import Audit
-from hfcomp.analysis.audit.checks import CHECKS, Check
-from hfcomp.analysis.audit.limits import Limit
+from hfcomp.analysis.audit.checks import CHECKS, Check, Example, Limit
+from hfcomp.data.images import decode_image
 from hfcomp.reporting.format import UNKNOWN, with_interval
+from hfcomp.reporting.pages.page import Thumbnail, fill, render_page, thumbnail
 from hfcomp.reporting.report import Lines, Report, Section, Table
 
 LEGEND = (
@@ -36,13 +38,7 @@ def size(audit: Audit) -> str:
 
 
 def summary_table(audit: Audit, limits: Sequence[Limit], *, words: bool = False) -> Table:
-    """A row for each check that was made.
-
-    Args:
-        audit: what was found.
-        limits: of CI.
-        words: whether rows say what their number is of.
-    """
+    """A row for each check that was made."""
     most = {limit.name: f"{limit.most:g}" for limit in limits}
     rows = []
     for check in audit.checks.values():
@@ -74,3 +70,43 @@ def percent(check: Check) -> str:
     if check.value is None:
         return UNKNOWN
     return with_interval({"value": check.value / 100, "low": check.low / 100, "high": check.high / 100})
+
+
+SIDE = 160
+"""Pixels of the longer side of a picture."""
+_FILES = Path(__file__).parent
+
+
+def audit_page(audit: Audit, name: str, limits: Sequence[Limit]) -> str:
+    """The text of the page, the same for the same findings."""
+    checks = [
+        (check, _number(check), CHECKS[check.name], [(one, list(_pictures(audit, one))) for one in check.examples])
+        for check in audit.checks.values()
+        if check.reason or check.tables or check.examples
+    ]
+    body = fill(
+        _FILES / "report.html",
+        audit=audit,
+        size=size(audit),
+        failures=audit.failures(limits),
+        summary=summary_table(audit, limits, words=True),
+        legend=LEGEND,
+        checks=checks,
+    )
+    return render_page(f"Audit of {name}", body, styles=[_FILES / "report.css"], scripts=[], data={})
+
+
+def _number(check: Check) -> str:
+    return f"{percent(check)} % of {check.of:,}" if check.value is not None else "not checked"
+
+
+def _pictures(audit: Audit, example: Example) -> Iterator[tuple[str, Thumbnail | str]]:
+    """Where each image of an example is, and its picture or why it cannot be read."""
+    for row in [example.row, *([] if example.other_row is None else [example.other_row])]:
+        for column in example.images:
+            where, cell = f"column '{column}', row {row}", audit.data.images[column][row]
+            try:
+                image = decode_image(getattr(cell, "cell", cell), where=where)
+                yield where, thumbnail(image.crop(cell.box) if hasattr(cell, "box") else image, SIDE)
+            except (ValueError, OSError) as error:
+                yield where, str(error)

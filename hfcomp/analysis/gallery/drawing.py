@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,11 +12,57 @@ from typing import Any
 from datasets import Image as ImageFeature
 from PIL import Image, ImageChops, ImageDraw, ImageFilter, ImageFont
 
-from hfcomp.analysis.gallery.facts import negative_facts
 from hfcomp.data.columns import require_columns
 from hfcomp.data.images import decode_image
+from hfcomp.data.pair_table import entry
 from hfcomp.parsing.word_changes import changed_words
 from hfcomp.writing import replacing
+
+LONGEST = 300
+"""Characters of a value that are shown."""
+_NEGATIVE = (
+    ("negative_kinds", ""),
+    ("negative_categories", ""),
+    ("negative_keywords", "keyword "),
+    ("negative_concreteness", "concreteness "),
+)
+_SHOWN_ELSEWHERE = ("caption", "positive_captions", "negative_captions", "image_id", *(name for name, _ in _NEGATIVE))
+_OFFSETS = ("negative_spans", "concept_spans")
+
+
+def negative_facts(row: Mapping[str, Any], place: int) -> str:
+    """Kind, category, keyword and concreteness of a negative, those that are given.
+
+    Args:
+        row: in the column contract.
+        place: of the negative in the row's lists, from 0.
+    """
+    found = []
+    for column, title in _NEGATIVE:
+        value = entry(row, column, place)
+        if value not in (None, ""):
+            found.append(title + (f"{value:.2f}" if isinstance(value, float) else str(value)))
+    return ", ".join(found)
+
+
+def other_facts(row: Mapping[str, Any], columns: Sequence[str]) -> list[tuple[str, str]]:
+    """The row's other columns, such as concepts, groups and levels, as names and values, without empty ones."""
+    shown = (name for name in columns if name not in _SHOWN_ELSEWHERE + _OFFSETS)
+    found = ((name, _text(row[name])) for name in shown)
+    return [(name, value) for name, value in found if value]
+
+
+def _text(value: Any) -> str:
+    if value is None or value in ("", [], {}):
+        return ""
+    if isinstance(value, list) and all(isinstance(one, str | int | float) for one in value):
+        text = ", ".join(map(str, value))
+    elif isinstance(value, list | dict):
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    else:
+        text = str(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
 
 FONT_SIZE = 15
 LINE = 20  # pixels from one line of text to the next

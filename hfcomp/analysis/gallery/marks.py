@@ -154,6 +154,7 @@ def _check(dataset: Dataset, marks: MarksFile, name: str, path: Path) -> None:
     outside = [one.row for one in marks.marks if one.row >= len(dataset)]
     if outside:
         raise ValueError(f"{path}: there is no row {outside[0]}, expected 0 to {len(dataset) - 1}.")
+    # the fingerprint covers texts and numbers; images only count in the ids of rows
     changed = [one.row for one in marks.marks if row_id(dataset[one.row]) != one.id]
     if changed:
         rows = ", ".join(map(str, changed[:_SHOWN]))

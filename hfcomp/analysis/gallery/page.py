@@ -1,23 +1,126 @@
-"""The page of a data set: its rows, with what models say of them, to search, sort and mark."""
+"""The page of a data set: its rows with pictures and what models say of them, to search, sort and mark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
-from string import Template
 from typing import Any
+
+from datasets import Dataset, Image
+from tqdm.auto import tqdm
 
 from hfcomp.analysis.gallery.marks import SCHEMA_VERSION
 from hfcomp.analysis.gallery.options import GalleryOptions
-from hfcomp.analysis.gallery.pictures import Pictures, make_pictures, other_images
-from hfcomp.analysis.gallery.rows import ShownRows, choose_rows, read_set, row_record
+from hfcomp.analysis.gallery.rows import ShownRows, choose_rows, read_set, row_id, row_record
 from hfcomp.analysis.gallery.scores import ModelScores, score_rows, score_tables
+from hfcomp.data.images import Unreadable, decode_image
 from hfcomp.data.known_names import parse_column_names
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import UrlAccess, url_access
-from hfcomp.reporting.pages.page import LIST_SCRIPT, LIST_STYLE, render_page, table_html, text_html
+from hfcomp.evaluation.cells import THREADS
+from hfcomp.reporting.pages.page import (
+    LIST_SCRIPT,
+    LIST_STYLE,
+    Cell,
+    Thumbnail,
+    Thumbnails,
+    fill,
+    mask_overlay,
+    render_page,
+    thumbnail,
+)
 from hfcomp.writing import check_free_file, write_text
+
+
+@dataclass
+class Pictures:
+    """The pictures of the rows that are shown.
+
+    Attributes:
+        distinct: each picture once.
+        rows: for each row by column the number of its picture in `distinct`, why it cannot be read, or None.
+        ids: of the rows.
+        unreadable: by column the places, among the rows that are shown, of images that cannot be read.
+    """
+
+    distinct: list[Thumbnail] = field(default_factory=list)
+    rows: list[dict[str, int | str | None]] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    unreadable: dict[str, set[int]] = field(default_factory=dict)
+
+    def notes(self) -> list[str]:
+        """What a reader has to know: images that cannot be read, with the first of each column."""
+        found = []
+        for column, places in self.unreadable.items():
+            if places:
+                reason = self.rows[min(places)][column]
+                number = f"{len(places):,} image{'s' * (len(places) > 1)} of column {column!r}"
+                found.append(f"{number} cannot be read and {'are' if len(places) > 1 else 'is'} left out: {reason}")
+        return found
+
+
+def make_pictures(shown: ShownRows, side: int, *, progress: bool = False) -> Pictures:
+    """Decodes and shrinks the images of all rows that are shown.
+
+    Raises:
+        ValueError: where none of the images of column `image` can be read, with the first reason.
+    """
+    columns = shown.images
+    found = Pictures(unreadable={column: set() for column in columns})
+    numbers = Thumbnails(found.distinct)
+    for place, (own_id, cells) in enumerate(_made(shown, columns, side, progress)):
+        found.ids.append(own_id)
+        found.rows.append({column: numbers.number(cell) for column, cell in cells.items()})
+        for column, cell in cells.items():
+            if isinstance(cell, str):
+                found.unreadable[column].add(place)
+    bad = found.unreadable["image"]
+    if bad and len(bad) == sum(row["image"] is not None for row in found.rows):
+        raise ValueError(f"none of the {len(bad):,} images can be read; the first: {found.rows[min(bad)]['image']}")
+    return found
+
+
+def _made(shown: ShownRows, columns: list[str], side: int, progress: bool) -> Iterable[tuple[str, dict[str, Cell]]]:
+    whole = shown.whole.select(shown.numbers)
+
+    def make(place: int) -> tuple[str, dict[str, Cell]]:
+        row = shown.dataset[place]
+        return row_id(whole[place]), _row_pictures(row, columns, side, shown.numbers[place])
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        made = pool.map(make, range(len(shown.numbers)))
+        yield from tqdm(made, total=len(shown.numbers), desc="pictures", disable=not progress, leave=False)
+
+
+def _row_pictures(row: dict[str, Any], columns: list[str], side: int, number: int) -> dict[str, Cell]:
+    cells: dict[str, Cell] = {}
+    for column in columns:
+        if row[column] is None:
+            cells[column] = None
+            continue
+        try:
+            image = decode_image(row[column], where=f"column {column!r}, row {number}")
+        except Unreadable as error:
+            cells[column] = str(error)
+            continue
+        cells[column] = (
+            mask_overlay(image, _size_below(cells, image.size)) if column == "mask" else thumbnail(image, side)
+        )
+    return cells
+
+
+def _size_below(cells: dict[str, Cell], own: tuple[int, int]) -> tuple[int, int]:
+    """The size of the picture that a mask lies over; columns of masks come after those of images."""
+    below = next((one for one in reversed(list(cells.values())) if isinstance(one, Thumbnail)), None)
+    return (below.width, below.height) if below else own
+
+
+def other_images(dataset: Dataset, shown: list[str]) -> list[str]:
+    """Columns of images that no page shows."""
+    return [name for name, kind in dataset.features.items() if isinstance(kind, Image) and name not in shown]
+
 
 _FILES = Path(__file__).parent
 PAGE = "gallery.html"
@@ -86,11 +189,8 @@ def gallery_page(
         {**record, "id": own_id, **images, "scores": [one.rows[place] for one in models] or None}
         for place, (record, own_id, images) in enumerate(zip(records, pictures.ids, pictures.rows, strict=True))
     ]
-    body = Template((_FILES / "gallery.html").read_text("utf-8")).substitute(
-        about=text_html(_about(place, shown, options)),
-        notes=f'<ul class="notes">{"".join(f"<li>{text_html(note)}</li>" for note in notes)}</ul>' if notes else "",
-        tables="\n".join(map(table_html, score_tables(models))),
-    )
+    about = _about(place, shown, options)
+    body = fill(_FILES / "gallery.html", about=about, notes=notes, tables=score_tables(models))
     return render_page(
         f"Gallery of {Path(place).name}",
         body,

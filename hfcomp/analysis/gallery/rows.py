@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, Image
 
-from hfcomp.analysis.gallery.facts import negative_facts, other_facts
+from hfcomp.analysis.gallery.drawing import negative_facts, other_facts
 from hfcomp.analysis.gallery.options import DataOptions, GalleryOptions
 from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.image_ids import with_image_ids
@@ -112,17 +112,13 @@ def _identity(value: Any) -> Any:
         return value
     if value["bytes"] is not None:
         return hashlib.sha256(value["bytes"]).hexdigest()
+    # a file's name and size: reading every image of a large set for its hash would take minutes
     path = value["path"]
     return [path and Path(path).name, os.path.getsize(path) if path and os.path.isfile(path) else None]
 
 
 def choose_rows(whole: Dataset, name: str, options: GalleryOptions) -> ShownRows:
     """The rows that are shown: the first ones, or some that are drawn at random.
-
-    Args:
-        whole: of `read_set`.
-        name: of the data set, for errors.
-        options: how many, and the seed.
 
     Raises:
         ValueError: for a set without rows, or without a column of images or captions.
@@ -157,12 +153,7 @@ def _named(dataset: Dataset) -> Dataset:
 
 
 def row_record(row: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """What a page shows of a row, but for its images and scores.
-
-    Args:
-        row: under the contract's names.
-        number: of the row in the data set.
-    """
+    """What a page shows of a row, but for its images and scores."""
     captions = row_captions(row)
     caption = captions[0] if captions else None
     negatives = [

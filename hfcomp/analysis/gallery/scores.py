@@ -58,13 +58,6 @@ def score_rows(
 ) -> list[ModelScores]:
     """Scores the rows with each of the models, one in memory at a time.
 
-    Args:
-        shown: the rows.
-        records: of them, see `row_record`.
-        unreadable: by column the places of images that are left out.
-        options: the models and how they run.
-        progress: whether to show bars.
-
     Raises:
         ValueError: for a model that does not load or is not a supported dual encoder.
     """

@@ -1,4 +1,4 @@
-"""One HTML page, usable offline: the tree of concepts to open and search, with thumbnails and hard negatives.
+"""`hfcomp analyze magic`: one HTML page with the tree of concepts to open and search, and its tables.
 
 Names and captions may be a language model's: all of them are escaped.
 """
@@ -7,14 +7,90 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from html import escape
+from dataclasses import dataclass, field
 from pathlib import Path
-from string import Template
+from typing import Any
 
-from hfcomp.analysis.hierarchy.members import Members, SetMembers
+from tqdm.auto import tqdm
+
+from hfcomp.analysis.hierarchy.options import HierarchyOptions
+from hfcomp.data.images import decode_image
+from hfcomp.data.loading import load_training_set, undecoded
+from hfcomp.generation.magic.graph.file import read_hierarchy
 from hfcomp.generation.magic.graph.hierarchy import Concept, Hierarchy
-from hfcomp.reporting.pages.page import render_page, table_html, text_html
-from hfcomp.reporting.report import Table
+from hfcomp.generation.magic.graph.tables import hierarchy_tables
+from hfcomp.reporting.format import counted
+from hfcomp.reporting.pages.page import fill, render_page, thumbnail
+from hfcomp.reporting.report import Report, Section, Table
+from hfcomp.reporting.saving import render_markdown
+from hfcomp.reporting.terminal import render_terminal
+from hfcomp.writing import check_free_folder, write_text
+
+SIDE = 96
+"""Of a thumbnail: pixels of its longer side."""
+CAPTIONS = 4
+"""Generalised captions that are shown of a concept."""
+
+
+@dataclass
+class Members:
+    """The rows of one concept.
+
+    Attributes:
+        rows: of each split by image.
+        captions: the first generalised captions.
+        pictures: data URIs.
+    """
+
+    rows: dict[str, int] = field(default_factory=lambda: {"train": 0, "test": 0})
+    captions: list[str] = field(default_factory=list)
+    pictures: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SetMembers:
+    """The rows of a set.
+
+    Attributes:
+        concepts: by name.
+        pairs: images with each of their captions.
+        undecoded: images that cannot be decoded.
+    """
+
+    concepts: Mapping[str, Members]
+    pairs: int
+    undecoded: int
+
+
+def read_members(folder: Path, *, thumbnails: int, progress: bool = False) -> SetMembers:
+    """Reads the parts of a set of `hfcomp build magic`, each file verified.
+
+    Raises:
+        ValueError: for a set that is not finished or damaged.
+    """
+    found: dict[str, Members] = {}
+    pairs = wrong = 0
+    for split in ("train", "test"):
+        try:
+            rows = undecoded(load_training_set(str(folder), split=split, config="captions"))
+        except ValueError as error:
+            if "has no rows" in str(error):  # of a split of a small set
+                continue
+            raise
+        pairs += sum(1 if isinstance(one, str) else len(one or ()) for one in rows["caption"][:])
+        texts = zip(rows["group"][:], rows["generalised_caption"][:], strict=True)
+        for row, (name, caption) in enumerate(tqdm(texts, desc=split, total=len(rows), disable=not progress)):
+            own = found.setdefault(name, Members())
+            own.rows[split] += 1
+            if len(own.captions) < CAPTIONS and caption not in own.captions:
+                own.captions.append(caption)
+            if len(own.pictures) < thumbnails:
+                try:
+                    own.pictures.append(thumbnail(decode_image(rows[row]["image"]), SIDE).uri)
+                except (ValueError, OSError):
+                    wrong += 1
+    return SetMembers(found, pairs, wrong)
+
 
 _FILES = Path(__file__).parent
 _NO_ROWS = Members()
@@ -22,24 +98,14 @@ _Nodes = dict[tuple[int, str], list[str]]
 
 
 def concepts_page(hierarchy: Hierarchy, members: SetMembers, tables: Sequence[Table], *, title: str) -> str:
-    """The page, the same text for the same set.
-
-    Args:
-        hierarchy: of the set.
-        members: of its concepts.
-        tables: that stand above the tree.
-        title: of the page.
-    """
+    """The page, the same text for the same set."""
     pictures = {
         one.name: members.concepts[one.name].pictures for one in hierarchy.concepts if one.name in members.concepts
     }
-    parts = {
-        "tables": "\n".join(map(table_html, tables)),
-        "tree": _Tree(hierarchy, members.concepts).html(),
-    }
+    tree = _Tree(hierarchy, members.concepts).nodes()
     return render_page(
         title,
-        Template((_FILES / "page.html").read_text("utf-8")).substitute(parts),
+        fill(_FILES / "page.html", tables=tables, tree=tree),
         styles=[_FILES / "page.css"],
         scripts=[_FILES / "page.js"],
         data={"pictures": pictures},
@@ -63,48 +129,57 @@ class _Tree:
                 self._links[level + 1, other].append(name)
         self._top = [one.name for one in hierarchy.nodes if one.level == 4]
 
-    def html(self) -> str:
-        return "\n".join(self._node(4, name) for name in self._top)
+    def nodes(self) -> list[dict[str, Any]]:
+        """The nodes of level 4 as the template shows them, with those below inside."""
+        return [self._node(4, name) for name in self._top]
 
-    def _node(self, level: int, name: str) -> str:
+    def _node(self, level: int, name: str) -> dict[str, Any]:
         if level == 1:
             return self._leaf(self._concepts[name])
         concepts = self._leaves(level, name)
         images = sum(self._concepts[one].images for one in concepts)
-        inside = "\n".join(self._node(level - 1, one) for one in self._below[level, name])
-        links = ", ".join(self._link(one) if level == 2 else text_html(one) for one in self._links[level, name])
-        also = f'<p class="also">Also: {links}</p>' if links else ""
-        counts = f"{len(concepts):,} concept{'s' * (len(concepts) != 1)}, {images:,} images"
-        return f"<details{_data(level, name)}>{_summary(level, name, counts)}{also}{inside}</details>"
+        return {
+            **{"level": level, "name": name, "names": name, "id": None, "unseen": False},
+            "counts": f"{counted(len(concepts), 'concept')}, {images:,} images",
+            "also": [(one, self._ids.get(one) if level == 2 else None) for one in self._links[level, name]],
+            "inside": [self._node(level - 1, one) for one in self._below[level, name]],
+        }
 
     def _leaves(self, level: int, name: str) -> list[str]:
         below = self._below[level, name]
         return below if level == 2 else [leaf for one in below for leaf in self._leaves(level - 1, one)]
 
-    def _leaf(self, concept: Concept) -> str:
+    def _leaf(self, concept: Concept) -> dict[str, Any]:
         own = self._members.get(concept.name, _NO_ROWS)
-        counts = f"{concept.images:,} images, {own.rows['train']:,} train and {own.rows['test']:,} test rows"
-        unseen = ' <span class="mark">unseen by concept</span>' if concept.unseen else ""
         pairs = zip(concept.hard_negatives, concept.similarities, strict=True)
-        rivals = "".join(f"<li>{self._link(name)} <small>{cosine:.3f}</small></li>" for name, cosine in pairs)
-        parts = [
-            f'<div class="pictures" data-name="{escape(concept.name)}"></div>' if own.pictures else "",
-            "".join(f"<q>{text_html(text)}</q> " for text in own.captions),
-            f"<p>Hard negatives, the nearest first:</p><ol>{rivals}</ol>" if rivals else "<p>No hard negative.</p>",
-            f"<p>Merged: {', '.join(map(text_html, concept.merged))}</p>" if concept.merged else "",
-        ]
-        known = " ".join((concept.name, *concept.merged))
-        head = _summary(1, concept.name, counts, unseen)
-        return f'<details id="{self._ids[concept.name]}"{_data(1, known)}>{head}{"".join(parts)}</details>'
-
-    def _link(self, name: str) -> str:
-        place = self._ids.get(name)
-        return f'<a href="#{place}">{text_html(name)}</a>' if place else text_html(name)
+        return {
+            **{"level": 1, "name": concept.name, "names": " ".join((concept.name, *concept.merged))},
+            **{"id": self._ids[concept.name], "unseen": concept.unseen, "merged": concept.merged, "rows": own},
+            "counts": f"{concept.images:,} images, {own.rows['train']:,} train and {own.rows['test']:,} test rows",
+            "hard_negatives": [(name, self._ids.get(name), f"{cosine:.3f}") for name, cosine in pairs],
+        }
 
 
-def _data(level: int, names: str) -> str:
-    return f' data-level="{level}" data-names="{escape(names.casefold())}"'
+PAGE, REPORT = "concepts.html", "report.md"
 
 
-def _summary(level: int, name: str, counts: str, mark: str = "") -> str:
-    return f"<summary><b>{text_html(name)}</b>{mark} <small>level {level}: {counts}</small></summary>"
+def analyze_hierarchy(folder: Path, options: HierarchyOptions, *, progress: bool = False) -> Path:
+    """Writes the page and the report of a set, prints the tables, and returns the page's path.
+
+    Raises:
+        ValueError: for a folder without a finished set of `hfcomp build magic`, or an output folder that has a page.
+    """
+    check_free_folder(options.output_dir, options.overwrite, written=[PAGE, REPORT])
+    page = options.output_dir / PAGE
+    hierarchy = read_hierarchy(folder)
+    members = read_members(folder, thumbnails=options.thumbnails, progress=progress)
+    rows = [[split, f"{sum(one.rows[split] for one in members.concepts.values()):,}"] for split in ("train", "test")]
+    rows.append(["images that cannot be decoded", f"{members.undecoded:,}"])
+    tables = [*hierarchy_tables(hierarchy, members.pairs), Table("Rows of the split by image", ["", "rows"], rows)]
+    title = f"Concepts of {folder.resolve().name}"
+    report = Report(title, sections=[Section("", tables)])
+    options.output_dir.mkdir(parents=True, exist_ok=True)
+    write_text(page, concepts_page(hierarchy, members, tables, title=title))
+    write_text(options.output_dir / REPORT, render_markdown(report))
+    render_terminal(report)
+    return page

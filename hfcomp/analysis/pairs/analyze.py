@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from hfcomp.analysis.pairs.bertscore import BertScore
-from hfcomp.analysis.pairs.image_model import ImageEmbedder
-from hfcomp.analysis.pairs.images import PairImages
+from hfcomp.analysis.pairs.encoders import BertScore, ImageEmbedder
 from hfcomp.analysis.pairs.items import PairSet, named_sets, read_pairs
 from hfcomp.analysis.pairs.options import NONE, AnalyzeOptions
 from hfcomp.analysis.pairs.report import PairResults
-from hfcomp.analysis.pairs.similarity import dual_encoder_scores, image_similarity, word_scores
+from hfcomp.analysis.pairs.similarity import PairImages, dual_encoder_scores, image_similarity, word_scores
 from hfcomp.analysis.pairs.summary import ScoredSet, Summary
 from hfcomp.data.urls import UrlAccess, url_access
 from hfcomp.evaluation.encoding.cache import EmbeddingCache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,19 +15,45 @@ from datasets import Dataset, Image, get_dataset_config_names
 from hfcomp.analysis.gallery import options as gallery_options
 from hfcomp.analysis.gallery.rows import is_sandbox, read_set
 from hfcomp.analysis.pairs.options import DataOptions
-from hfcomp.analysis.pairs.paper import config_of
 from hfcomp.data.built_sets import check_finished, configurations
 from hfcomp.data.columns import require_columns
 from hfcomp.data.image_ids import IMAGE_ID, has_no_id, photographs_or_rows
 from hfcomp.data.pair_table import NEGATIVE_FACTS, check_entries, choose_captions, pair_table
 from hfcomp.generation.options import RENAME
 from hfcomp.negatives.concreteness import MAXIMUM, MINIMUM, ConcretenessRatings
+from hfcomp.negatives.targets import MODES, PAPER_MEAN_AND_MEDIAN
 from hfcomp.reading import may_be_hub_id
 
 IMAGES = ("image", "negative_image")
 MOST_SHOWN = 3
 SANDBOX_ROWS = 4096
 """Rows of the built-in world's training set, unless `limit` says otherwise."""
+PAPER_CONFIGS = ("high_concreteness", "low_concreteness", "random")
+TABLE_1 = {
+    "mean concreteness": tuple(PAPER_MEAN_AND_MEDIAN[mode][0] for mode in MODES),
+    "median concreteness": tuple(PAPER_MEAN_AND_MEDIAN[mode][1] for mode in MODES),
+    "I2T accuracy": (0.9225, 0.8357, 0.8712),
+    "T2I accuracy": (0.5087, 0.4020, 0.4433),
+    "BERTScore": (0.8907, 0.8981, 0.8992),
+    "CLIP-L": (0.9029, 0.9279, 0.9197),
+    "DINOScore": (0.6225, 0.6707, 0.6514),
+    "CLIP-V": (0.7000, 0.7270, 0.7168),
+    "unique keywords": (11190, 11034, 11050),
+}
+"""The paper's own numbers, by row of each of `PAPER_CONFIGS` (Im, Madhwal and Gupta, "Concrete Jungle", 2026).
+
+Of PE-Core-L-14-336, DINOv2 (size not given) and RoBERTa-large, on pairs made from COCO's Karpathy split.
+"""
+PAPER_NAMES = {
+    **{config: config for config in PAPER_CONFIGS},
+    **{
+        "high": PAPER_CONFIGS[0],
+        "hc": PAPER_CONFIGS[0],
+        "low": PAPER_CONFIGS[1],
+        "lc": PAPER_CONFIGS[1],
+        "wo": PAPER_CONFIGS[2],
+    },
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,13 +156,26 @@ def read_pairs(name: str, place: str, options: DataOptions, ratings: Concretenes
     if options.limit is not None:
         dataset = dataset.select(range(min(options.limit, len(dataset))))
     dataset = choose_captions(dataset, options.caption_choice, notes.append, allow_missing=True)
-    config = config_of(name, config, Path(path).name)
+    config = paper_config(name, config, Path(path).name)
     found = PairSet(name, place, config, dataset, _items(dataset, name, place))
     for note in notes:
         found.note(note)
     _count_left_out(found)
     _rate(found, ratings)
     return found
+
+
+def paper_config(*names: str | None) -> str | None:
+    """The paper's configuration that the first recognised name says; `None` where none is one."""
+    words = (re.sub(r"[^a-z]+", "_", (name or "").lower()).strip("_") for name in names)
+    return next((PAPER_NAMES[word] for word in words if word in PAPER_NAMES), None)
+
+
+def published(row: str, config: str | None) -> float | None:
+    """A number of the paper's Table 1."""
+    if config is None or row not in TABLE_1:
+        return None
+    return float(TABLE_1[row][PAPER_CONFIGS.index(config)])
 
 
 def _items(dataset: Dataset, name: str, place: str) -> pd.DataFrame:

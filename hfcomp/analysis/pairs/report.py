@@ -10,12 +10,11 @@ from typing import Any
 
 import pandas as pd
 
-from hfcomp.analysis.pairs.curves import STEP
-from hfcomp.analysis.pairs.figures import DOTS
 from hfcomp.analysis.pairs.options import AnalyzeOptions
-from hfcomp.analysis.pairs.pictures import GALLERY, GAPS, PICTURES, draw_pictures, loess_curves
+from hfcomp.analysis.pairs.pictures import FIGURES, GALLERY, GAPS, PICTURES, gallery_png, loess_curves, pair_figures
 from hfcomp.analysis.pairs.summary import CORRELATED, COSINE, COUNT, ScoredSet, Summary
 from hfcomp.metrics.units import Unit
+from hfcomp.reporting.figures import Figure, check_matplotlib
 from hfcomp.reporting.format import decimal, interval, with_interval
 from hfcomp.reporting.report import Lines, Part, Picture, Report, Section, Table
 from hfcomp.reporting.saving import publish
@@ -38,11 +37,6 @@ PAPER = (
     'Columns "paper" are the paper\'s own numbers (Concrete Jungle, Table 1), of its own pairs and of '
     "PE-Core-L-14-336, DINOv2 and RoBERTa-large: for reference, not computed here."
 )
-LOESS = (
-    "Curves: robust LOESS, each fit over the nearest {share:.0f} % of a set's rated pairs. Fits are {step:g} % of the "
-    "ratings' range apart and joined by straight lines: without that, time would grow with the number of ratings."
-)
-POINTS = "Points: {number:,} pairs of a set at most, drawn at random; r is of all pairs."
 SHARED = "A difference is paired as far as two sets share images, and independent as far as they do not."
 
 
@@ -108,8 +102,8 @@ def contents(results: PairResults) -> dict[str, Any]:
         "correlations": summary.correlations(),
         "keywords": summary.by_keyword(),
         "categories": summary.categories(),
-        "hardness": _classes(results, GAPS, "DINOScore"),
-        "gaps": _classes(results, GAPS, "concreteness"),
+        "hardness": summary.by_class(GAPS, "DINOScore"),
+        "gaps": summary.by_class(GAPS, "concreteness"),
         "curves": loess_curves(results.sets, results.options.loess_share, notes),
         "notes": notes,
     }
@@ -127,27 +121,10 @@ def _facts(one: ScoredSet) -> dict[str, Any]:
     }
 
 
-def _classes(results: PairResults, quantities: Sequence[str], by: str) -> list[dict[str, Any]]:
-    """Means in classes of another number, of every set and model."""
-    return [
-        {"set": name, "model": model, "of": quantity, "by": by, "classes": classes}
-        for name, one in results.sets.items()
-        for model in one.models
-        for quantity in quantities
-        if (classes := results.summary.by_class(name, model, quantity, by))
-    ]
-
-
 def pair_report(results: PairResults, found: Mapping[str, Any], folder: Path) -> Callable[..., Report]:
-    """The report, in brief for the terminal or whole; figures are drawn once, and missing libraries noted.
-
-    Args:
-        results: that it is of.
-        found: their `contents`.
-        folder: where the files are.
-    """
+    """The report, in brief for the terminal or whole; figures are drawn once, and missing libraries noted."""
     notes = list(found["notes"])
-    pictures = {picture.name: picture for picture in draw_pictures(results.sets, results.options, found, notes)}
+    pictures = {part.name: part for part in _pictures(results, found, notes)}
     names = list(results.sets)
 
     def report(*, brief: bool) -> Report:
@@ -161,13 +138,33 @@ def pair_report(results: PairResults, found: Mapping[str, Any], folder: Path) ->
     return report
 
 
+def _pictures(results: PairResults, found: Mapping[str, Any], notes: list[str]) -> Iterator[Figure | Picture]:
+    """Figures and the gallery, which needs no matplotlib; `notes` receive what a reader has to know of them."""
+    options, models = results.options, {model for one in results.sets.values() for model in one.models}
+    if len(models) > 1:
+        first = next(model for one in results.sets.values() for model in one.models)
+        notes.append(f"figures show the dual encoder {first}; tables have all")
+    try:
+        check_matplotlib(FIGURES[0])
+        yield from pair_figures(results.sets, found, options.loess_share)
+    except ImportError as error:
+        notes.append(str(error))
+    if options.gallery:
+        content = gallery_png(results.sets, options.gallery, options.seed, options.caveat)
+        yield Picture(GALLERY, "pairs drawn at random (Fig. 7)", content)
+
+
 def _sections(
-    results: PairResults, found: Mapping[str, Any], pictures: Mapping[str, Picture], *, brief: bool
+    results: PairResults, found: Mapping[str, Any], pictures: Mapping[str, Part], *, brief: bool
 ) -> Iterator[Section]:
     names, lines = list(results.sets), found["results"]
 
-    def drawn(name: str, note: str = "") -> list[Part]:
-        return [pictures[name], Lines([note] if note else [])] if name in pictures and not brief else []
+    def drawn(name: str) -> list[Part]:
+        """A figure with its caption as text."""
+        if brief or name not in pictures:
+            return []
+        caption = getattr(pictures[name], "caption", "")
+        return [pictures[name], Lines([caption] if caption else [])]
 
     first = [line for line in lines if line["in_table_1"]]
     yield Section("Table 1", [value_table(first, names), *drawn("concreteness.png")])
@@ -176,10 +173,9 @@ def _sections(
     yield Section("Differences of sets", list(difference_tables(shown)))
     yield Section("Ties", [tie_table(lines, names)])
     yield Section("Hardness by similarity of the images", drawn("hardness.png"))
-    loess = LOESS.format(share=100 * results.options.loess_share, step=100 * STEP) if found["curves"] else ""
-    yield Section("Similarity against concreteness", drawn("gap.png", loess))
+    yield Section("Similarity against concreteness", drawn("gap.png"))
     central = [one for one in found["correlations"] if not brief or (one["first"], one["second"]) in CENTRAL]
-    yield Section("Correlations", [correlation_table(central), *drawn("correlations.png", POINTS.format(number=DOTS))])
+    yield Section("Correlations", [correlation_table(central), *drawn("correlations.png")])
     yield Section("Words of the keyword", [keyword_table(found["keywords"]), *drawn("keywords.png")])
     yield Section("Categories", [category_table(found["categories"], names)])
     yield Section("Pairs", drawn(GALLERY))

@@ -1,23 +1,26 @@
-"""What models say of every pair: comparisons and logit gaps of a dual encoder, and cosines within images and texts."""
+"""Numbers of every pair: edits of words, comparisons and logit gaps of a dual encoder, cosines of images and texts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hfcomp.analysis.pairs.images import ImageEncoder, PairImages
-from hfcomp.analysis.pairs.items import PairSet
-from hfcomp.analysis.pairs.words import word_edit_distance, words_of
+from hfcomp.analysis.pairs.items import PairSet, image_features
+from hfcomp.data.images import Unreadable
+from hfcomp.evaluation.cells import CellsWithout, damaged_images
 from hfcomp.evaluation.encoding.embed import Embedder, Indexed
 from hfcomp.evaluation.encoding.embedded import Numbers, indexed_cosines
 from hfcomp.metrics.choice import all_higher
 
 CAPTION_IMAGE, NEGATIVE_IMAGE = "caption and image", "negative caption and image"
 CAPTION_WRONG_IMAGE, WRONG_PAIR = "caption and negative image", "negative caption and negative image"
+
+PUNCTUATION = ".,;:!?\"'()[]"
 
 
 @dataclass
@@ -40,9 +43,107 @@ class Scores:
             comparisons: the cosines that have to be higher, and those that have to be lower.
         """
         outcome = all_higher(*comparisons)
+        # a comparison with NaN is false, which would count a missing image as a wrong answer
         known = np.logical_and.reduce([np.isfinite(high + low) for high, low in comparisons])
         self.values[name] = np.where(known, outcome.correct.astype(float), np.nan)
         self.ties[name] = outcome.tie
+
+    def tied(self, name: str) -> dict[str, float]:
+        """The number of ties and their share of the pairs, where the number is a comparison."""
+        if name not in self.ties:
+            return {}
+        ties = self.ties[name][np.isfinite(self.values[name])]
+        return {"ties": int(ties.sum()), "tie_rate": float(ties.mean())}
+
+
+def words_of(text: str) -> list[str]:
+    """Words for comparing: split at blanks, lower-cased, without punctuation around them.
+
+    Our choice: the paper does not say how it counts. A generator that drops the full stop has changed no word.
+    """
+    return [word for word in (part.strip(PUNCTUATION) for part in text.lower().split()) if word]
+
+
+def word_edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
+    """The fewest insertions, deletions and replacements of words from one text to the other (Levenshtein)."""
+    # most negatives differ in one place: equal words at both ends are skipped, which leaves a tiny table
+    start, ends = 0, [len(first), len(second)]
+    while start < min(ends) and first[start] == second[start]:
+        start += 1
+    while min(ends) > start and first[ends[0] - 1] == second[ends[1] - 1]:
+        ends = [end - 1 for end in ends]
+    first, second = first[start : ends[0]], second[start : ends[1]]
+    row = list(range(len(second) + 1))
+    for place, word in enumerate(first, start=1):
+        diagonal, row[0] = row[0], place
+        for column, other in enumerate(second, start=1):
+            diagonal, row[column] = row[column], min(row[column] + 1, row[column - 1] + 1, diagonal + (word != other))
+    return row[-1]
+
+
+class ImageEncoder(Protocol):
+    """What encodes images: an `Embedder`, or an `ImageEmbedder`."""
+
+    def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
+        """Vectors of the distinct images; an image that is `None` gets none."""
+
+
+class PairImages:
+    """The columns `image` and `negative_image` of a set.
+
+    Attributes:
+        columns: those that the set has.
+    """
+
+    def __init__(self, pairs: PairSet, *, progress: bool = False) -> None:
+        self._pairs, self._progress = pairs, progress
+        used = set(pairs.items["row"])
+        unused = set(range(len(pairs.dataset))) - used
+        self.columns = image_features(pairs)
+        self._without = {column: set(unused) for column in self.columns}
+        self._scanned: set[str] = set()
+
+    def index(self, encoder: ImageEncoder, column: str) -> Indexed:
+        """Encodes a column; where an image cannot be read all are tried, and the bad ones left out and counted.
+
+        Raises:
+            ValueError: where no image of the column can be read, with the first reason, or the model fails.
+        """
+        try:
+            return self._encode(encoder, column)
+        except Unreadable:
+            if column in self._scanned or not self._scan(column):
+                raise
+        return self._encode(encoder, column)
+
+    def readable(self, column: str, row: int) -> bool:
+        """Whether there is an image that can be read."""
+        if row in self._without[column]:
+            return False
+        cells = self._pairs.dataset.select([row])[column]
+        return cells[0] is not None and not damaged_images(cells, column)
+
+    def _encode(self, encoder: ImageEncoder, column: str) -> Indexed:
+        cells = CellsWithout(self._pairs.dataset[column], self._without[column])
+        return encoder.index_images(cells, column=column, progress=self._progress)
+
+    def _scan(self, column: str) -> bool:
+        """Tries every image of a column; whether any is bad."""
+        self._scanned.add(column)
+        cells = CellsWithout(self._pairs.dataset[column], self._without[column])
+        reasons = damaged_images(cells, column, progress=self._progress)
+        if not reasons:
+            return False
+        row, reason = min(reasons.items())
+        there = sum(cell is not None for cell in cells)
+        if len(reasons) == there:
+            raise ValueError(f"{self._pairs.source}: none of the {there:,} images can be read; the first: {reason}")
+        self._without[column] |= reasons.keys()
+        self._pairs.note(
+            f"{len(reasons):,} of {there:,} images of column {column!r} cannot be read and are left out; the first, "
+            f"in row {row}: {reason}"
+        )
+        return True
 
 
 def word_scores(items: pd.DataFrame) -> Scores:
@@ -66,14 +167,7 @@ def image_similarity(pairs: PairSet, images: PairImages, encoder: ImageEncoder) 
 
 
 def dual_encoder_scores(pairs: PairSet, images: PairImages, embedder: Embedder, *, progress: bool = False) -> Scores:
-    """All that a dual encoder says of the pairs, as far as there are images.
-
-    Args:
-        pairs: the set; a note in it counts texts that the model cuts.
-        images: of the set.
-        embedder: the model.
-        progress: whether to show bars.
-    """
+    """All that a dual encoder says of the pairs, as far as there are images."""
     items, number = pairs.items, len(pairs.items)
     texts = embedder.index_texts([*items["caption"], *items["negative_caption"]], progress=progress)
     if texts.flagged:
@@ -96,16 +190,7 @@ def dual_encoder_scores(pairs: PairSet, images: PairImages, embedder: Embedder, 
 
 
 def _compare(found: Scores, own: Numbers, other: Numbers, elsewhere: Numbers, wrong: Numbers, scale: float) -> None:
-    """What needs a negative image.
-
-    Args:
-        found: that receives it.
-        own: `[n]`, cosines of caption and image.
-        other: of negative caption and image.
-        elsewhere: of caption and negative image.
-        wrong: of negative caption and negative image.
-        scale: from a cosine to a logit.
-    """
+    """What needs a negative image."""
     found.values |= {CAPTION_WRONG_IMAGE: elsewhere, WRONG_PAIR: wrong, "T2I logit gap": scale * (own - elsewhere)}
     found.judge("T2I accuracy", (own, elsewhere))
     images, captions = ((own, other), (wrong, elsewhere)), ((own, elsewhere), (wrong, other))

@@ -8,19 +8,17 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from tqdm.auto import tqdm
 
-from hfcomp.analysis.pairs.items import PairSet
-from hfcomp.analysis.pairs.paper import published
+from hfcomp.analysis.pairs.items import PairSet, published
 from hfcomp.analysis.pairs.similarity import Numbers, Scores
 from hfcomp.metrics.group import CHANCE
 from hfcomp.metrics.units import Unit
-from hfcomp.statistics import ImageBootstrap
-from hfcomp.statistics.resampling import Median, Pearson, Spearman, draw_statistics, percentile_interval
+from hfcomp.statistics.resampling import Median, Pearson, Spearman
+from hfcomp.statistics.wide import WideTables
 
 PERCENT, RATING, LOGIT, COSINE, COUNT = Unit(100, 2, "%"), Unit(1, 2), Unit(1, 2), Unit(1, 4), Unit(1, 2)
 SHARE, COSINES = (0.0, 1.0), (-1.0, 1.0)
+BY_KEYWORD = ("BERTScore", "word edit distance")
 KEYWORD_WORDS = {"1": (1, 1), "2": (2, 2), "3 or more": (3, np.inf)}
 CORRELATED = (
     ("CLIP-L", "BERTScore"),
@@ -99,8 +97,28 @@ class ScoredSet:
 
     def find(self, model: str, name: str) -> Numbers | None:
         """`[n]`: a number that the model says of every pair, or that is known without one."""
-        found = self.scores.get(model, Scores()).values.get(name)
-        return self.scores[""].values.get(name) if found is None else found
+        return self.columns.get(self.column(model, name))
+
+    def find_all(self, model: str, *names: str) -> list[Numbers] | None:
+        """The numbers of the pairs that have all of them; `None` if no pair has."""
+        found = [self.find(model, name) for name in names]
+        if any(values is None for values in found):
+            return None
+        there = np.logical_and.reduce([np.isfinite(values) for values in found])
+        return [values[there] for values in found] if there.any() else None
+
+    def says(self, model: str, *names: str) -> bool:
+        """Whether one of the numbers is the model's."""
+        return bool(model) and any((model, name) in self.columns for name in names)
+
+    def column(self, model: str, name: str) -> tuple[str, str]:
+        """What `columns` calls a number that the model says, or that is known without one."""
+        return (model if (model, name) in self.columns else ""), name
+
+    @property
+    def columns(self) -> dict[tuple[str, str], Numbers]:
+        """`[n]` each, by dual encoder and name."""
+        return {(model, name): own for model, scores in self.scores.items() for name, own in scores.values.items()}
 
     @property
     def models(self) -> list[str]:
@@ -109,25 +127,13 @@ class ScoredSet:
 
 
 class Summary:
-    """The numbers of sets that are compared, from draws of images that all of them share.
-
-    Images of one `image_id` are one image, whatever set they are in: a draw takes it with its pairs of all sets. What
-    two sets share is thereby paired, and what they do not share is independent.
-
-    Args:
-        sets: by name.
-        seed: of the draws.
-        progress: whether to show bars.
-    """
+    """The numbers of sets that are compared, from draws of images that all of them share."""
 
     def __init__(self, sets: Mapping[str, ScoredSet], *, seed: int = 0, progress: bool = False) -> None:
-        self.sets, self._seed, self._progress = sets, seed, progress
-        ids = [one.pairs.items["image_id"].to_numpy(dtype=str) for one in sets.values()]
-        known, index = np.unique(np.concatenate(ids), return_inverse=True)
-        ends = np.cumsum([len(one) for one in ids])[:-1]
-        self._number = len(known)
-        self.images: dict[str, NDArray[np.intp]] = dict(zip(sets, np.split(index, ends), strict=True))
-        self._bootstrap = ImageBootstrap(np.arange(self._number), seed=seed)
+        self.sets = sets
+        tables = {name: one.columns for name, one in sets.items()}
+        images = {name: one.pairs.items["image_id"] for name, one in sets.items()}
+        self.tables = WideTables(tables, images, seed=seed, progress=progress)
 
     def lines(self) -> list[dict[str, Any]]:
         """A line for each number: `row`, `model`, `unit`, `chance`, `sets`, `differences`, `paper`, `in_table_1`.
@@ -136,99 +142,30 @@ class Summary:
         it is a comparison `ties` and `tie_rate`. `differences` has those of two sets, `first` minus `second`.
         """
         models = list(dict.fromkeys(model for one in self.sets.values() for model in one.models))
+        known = {column for one in self.sets.values() for column in one.columns}
         asked = [
-            (place, quantity, model)
-            for place, quantities in enumerate((PAPER_ROWS, FURTHER_ROWS))
-            for quantity in quantities
+            (quantity, model)
+            for quantity in (*PAPER_ROWS, *FURTHER_ROWS)
             for model in ("", *models)
-            if any(quantity.name in one.scores.get(model, Scores()).values for one in self.sets.values())
+            if (model, quantity.name) in known
         ]
-        numbers = [(quantity, model) for _, quantity, model in asked]
-        means, differences = self._means(numbers), self._differences(numbers)
-        found = [
-            self._mean_line(quantity, model, means, differences) | {"in_table_1": place == 0}
-            for place, quantity, model in asked
-        ]
-        medians = self._median_line()
-        after = next((at for at, line in enumerate(found) if line["row"] == "mean concreteness"), -1) + 1
-        return [*found[:after], *medians, *found[after:], *self._unique_line()]
-
-    def _means(self, asked: Sequence[tuple[Quantity, str]]) -> dict[tuple[str, str, str], dict[str, Any]]:
-        """By set, model and name."""
-        groups = [
-            (name, bounds, keys)
-            for name in self.sets
-            for bounds in dict.fromkeys(quantity.bounds for quantity, _ in asked)
-            for keys in self._alike([one for one in asked if one[0].bounds == bounds], name)
-        ]
-        found = {}
-        for name, bounds, keys in tqdm(groups, desc="intervals", disable=not self._progress, leave=False):
-            columns, images = self._columns(name, keys)
-            low, high = self._bootstrap.interval(columns, images, bounds=bounds)
-            counts = {"items": len(images), "images": len(np.unique(images))}
-            for column, key in enumerate(keys):
-                ends = {"low": float(low[column]), "high": float(high[column])}
-                found[name, *key] = {"value": float(columns[:, column].mean()), **ends, **counts}
-        return found
-
-    def _alike(self, asked: Sequence[tuple[Quantity, str]], *names: str) -> list[list[tuple[str, str]]]:
-        """Numbers by model and name that the same pairs of each set have: they share one pass over the draws."""
-        groups: dict[tuple[bytes, ...], list[tuple[str, str]]] = {}
+        means = self.tables.means({(model, quantity.name): quantity.bounds for quantity, model in asked})
+        differences = self.tables.differences((model, quantity.name) for quantity, model in asked)
+        found = []
         for quantity, model in asked:
-            values = [self.sets[name].scores.get(model, Scores()).values.get(quantity.name) for name in names]
-            there = [np.isfinite(own) for own in values if own is not None]
-            if len(there) == len(names) and all(own.any() for own in there):
-                groups.setdefault(tuple(own.tobytes() for own in there), []).append((model, quantity.name))
-        return list(groups.values())
-
-    def _columns(self, name: str, keys: Sequence[tuple[str, str]]) -> tuple[Numbers, NDArray[np.intp]]:
-        """`[n, M]`, numbers that the same pairs of a set have, by model and name, and the images, in their order."""
-        columns = np.stack([self.sets[name].scores[model].values[quantity] for model, quantity in keys], axis=1)
-        there = np.flatnonzero(np.isfinite(columns[:, 0]))
-        there = there[np.argsort(self.images[name][there], kind="stable")]
-        return columns[there], self.images[name][there]
-
-    def _differences(self, asked: Sequence[tuple[Quantity, str]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
-        """Of the means of every two sets, by model and name."""
-        groups = [(*pair, keys) for pair in combinations(self.sets, 2) for keys in self._alike(asked, *pair)]
-        found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-        for first, second, keys in tqdm(groups, desc="differences", disable=not self._progress, leave=False):
-            for key, difference in zip(keys, self._difference(first, second, keys), strict=True):
-                found.setdefault(key, []).append({"first": first, "second": second, **difference})
-        return found
-
-    def _difference(self, first: str, second: str, keys: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-        """Of the means of two sets: paired where all images are the same, which is quicker and the same number.
-
-        Else twice the mean of one set's values and the other's with the sign changed.
-        """
-        (values, images), (others, other_images) = (self._columns(name, keys) for name in (first, second))
-        if np.array_equal(images, other_images):
-            low, high = self._bootstrap.interval(values - others, images, bounds=None, difference=True)
-        else:
-            halves = [(values, images), (-others, other_images)]
-            low, high = (2 * end for end in self._bootstrap.macro_interval(halves, bounds=None, difference=True))
-        shared = len(np.intersect1d(images, other_images))
-        for change, *ends in zip(values.mean(axis=0) - others.mean(axis=0), low, high, strict=True):
-            found = dict(zip(("value", "low", "high"), map(float, (change, *ends)), strict=True))
-            yield found | {"shared_images": shared}
-
-    def _mean_line(
-        self, quantity: Quantity, model: str, means: Mapping[Any, Any], differences: Mapping[Any, Any]
-    ) -> dict[str, Any]:
-        sets: dict[str, dict[str, Any]] = {}
-        for name, one in self.sets.items():
-            if (name, model, quantity.name) not in means:
-                continue
-            scores = one.scores[model]
-            sets[name] = {**means[name, model, quantity.name]}
-            if quantity.name in scores.ties:
-                ties = scores.ties[quantity.name][np.isfinite(scores.values[quantity.name])]
-                sets[name] |= {"ties": int(ties.sum()), "tie_rate": float(ties.mean())}
-        return self._line(quantity, model, sets, differences.get((model, quantity.name), []))
+            column = model, quantity.name
+            sets = {
+                name: means[name, column] | one.scores[model].tied(quantity.name)
+                for name, one in self.sets.items()
+                if (name, column) in means
+            }
+            found.append(self._line(quantity, model, sets, differences.get(column, []), quantity in PAPER_ROWS))
+            if quantity is PAPER_ROWS[0]:
+                found += self._median_line()
+        return [*found, *self._unique_line()]
 
     def _line(
-        self, quantity: Quantity, model: str, sets: Mapping[str, Any], differences: Sequence[Mapping[str, Any]]
+        self, quantity: Quantity, model: str, sets: Mapping[str, Any], differences: Sequence[Any], in_table_1: bool
     ) -> dict[str, Any]:
         paper = {name: published(quantity.row, one.pairs.config) for name, one in self.sets.items()}
         return {
@@ -239,43 +176,27 @@ class Summary:
             "sets": dict(sets),
             "differences": list(differences),
             "paper": {name: value for name, value in paper.items() if value is not None},
+            "in_table_1": in_table_1,
         }
 
-    def mean(
-        self, values: Numbers, images: NDArray[np.intp], bounds: tuple[float, float] | None = None
-    ) -> dict[str, Any]:
-        """The mean with its interval.
-
-        Args:
-            values: `[n]`, finite.
-            images: `[n]`, numbers of the items' images.
-            bounds: of a value.
-        """
-        low, high = self._bootstrap.interval(values, images, bounds=bounds)
-        counts = {"items": len(values), "images": len(np.unique(images))}
-        return {"value": float(values.mean()), "low": low, "high": high, **counts}
-
     def _median_line(self) -> Iterator[dict[str, Any]]:
-        statistics, sets, images = {}, {}, {}
-        for name in self.sets:
-            for keys in self._alike([(PAPER_ROWS[0], "")], name):
-                values, images[name] = self._columns(name, keys)
-                statistics[name] = Median(values[:, 0], images[name])
-                counts = {"items": len(values), "images": len(np.unique(images[name]))}
-                sets[name] = {"value": float(np.median(values)), **counts}
-        if not sets:
-            return
-        draws = self._draw(statistics)
-        for name, own in sets.items():
-            own["low"], own["high"] = self._interval(draws[name], own["images"])
+        medians = {}
+        for name, one in self.sets.items():
+            ratings = one.find("", "concreteness")
+            if ratings is not None and (there := np.isfinite(ratings)).any():
+                medians[name] = Median(ratings[there], self.tables.images[name][there])
+        found = self.tables.resample(medians)
+        sets = {
+            name: {"value": one.value, "items": len(medians[name].images), "images": len(one.images)} | one.bounds()
+            for name, one in found.items()
+        }
         differences = []
-        for first, second in combinations(sets, 2):
-            shared = len(np.intersect1d(images[first], images[second]))
-            low, high = percentile_interval(draws[first] - draws[second])
-            change = {"first": first, "second": second, "value": sets[first]["value"] - sets[second]["value"]}
-            differences.append(change | {"low": low, "high": high, "shared_images": shared})
-        quantity = Quantity("concreteness", RATING, title="median concreteness")
-        yield self._line(quantity, "", sets, differences) | {"in_table_1": True}
+        for (first, one), (second, other) in combinations(found.items(), 2):
+            change = {"first": first, "second": second, "value": (one - other).value} | (one - other).bounds()
+            differences.append(change | {"shared_images": len(np.intersect1d(one.images, other.images))})
+        if sets:
+            quantity = Quantity("concreteness", RATING, title="median concreteness")
+            yield self._line(quantity, "", sets, differences, in_table_1=True)
 
     def _unique_line(self) -> Iterator[dict[str, Any]]:
         """The number of different keywords, which is no mean and depends on the size of a set."""
@@ -286,41 +207,36 @@ class Summary:
             if different:
                 sets[name] = {"value": different, "items": int((keywords != "").sum())}
         if sets:
-            quantity = Quantity("unique keywords", Unit(1, 0))
-            yield self._line(quantity, "", sets, []) | {"in_table_1": True}
-
-    def _draw(self, statistics: Mapping[Any, Any]) -> dict[Any, Numbers]:
-        return draw_statistics(statistics, self._bootstrap.draws, progress=self._progress)
-
-    def _interval(self, draws: Numbers, images: int) -> tuple[float, float]:
-        return percentile_interval(draws) if images > 1 else (np.nan, np.nan)
+            yield self._line(Quantity("unique keywords", Unit(1, 0)), "", sets, [], in_table_1=True)
 
     def correlations(self) -> list[dict[str, Any]]:
         """Of each set, model and pair of numbers: `pearson` and `spearman` with intervals, `items` and `images`."""
-        found, statistics = [], {}
-        everything = np.ones((1, self._number), dtype=np.uint8)
-        for name, one in self.sets.items():
-            for model in one.models or [""]:
-                for first, second in CORRELATED:
-                    pair = [one.find(model, first), one.find(model, second)]
-                    if any(values is None for values in pair) or _again(one, model, first, second):
-                        continue
-                    there = np.isfinite(pair[0]) & np.isfinite(pair[1])
-                    if there.sum() < FEWEST:
-                        continue
-                    images = self.images[name][there]
-                    counts = {"items": int(there.sum()), "images": len(np.unique(images))}
-                    of_model = model if _says(one, model, first, second) else ""
-                    found.append({"set": name, "model": of_model, "first": first, "second": second, **counts})
-                    for kind, statistic in (("pearson", Pearson), ("spearman", Spearman)):
-                        own = statistic(*(values[there] for values in pair), images)
-                        found[-1][kind] = {"value": float(own(everything)[0])}
-                        statistics[len(found) - 1, kind] = own
-        draws = self._draw(statistics) if statistics else {}
-        for (number, kind), values in draws.items():
-            low, high = self._interval(values, found[number]["images"])
-            found[number][kind] |= {"low": low, "high": high}
+        found: list[dict[str, Any]] = []
+        statistics = {}
+        for name, model, first, second in self._correlated():
+            one = self.sets[name]
+            pair = [one.find(model, first), one.find(model, second)]
+            there = np.isfinite(pair[0]) & np.isfinite(pair[1])
+            if there.sum() < FEWEST:
+                continue
+            images = self.tables.images[name][there]
+            counts = {"items": int(there.sum()), "images": len(np.unique(images))}
+            of_model = model if one.says(model, first, second) else ""
+            for kind, statistic in (("pearson", Pearson), ("spearman", Spearman)):
+                statistics[len(found), kind] = statistic(*(values[there] for values in pair), images)
+            found.append({"set": name, "model": of_model, "first": first, "second": second, **counts})
+        for (number, kind), one in self.tables.resample(statistics).items():
+            found[number][kind] = {"value": one.value} | one.bounds()
         return found
+
+    def _correlated(self) -> Iterator[tuple[str, str, str, str]]:
+        """Set, model and both numbers of every correlation; one of numbers without a model stands once."""
+        for name, one in self.sets.items():
+            for place, model in enumerate(one.models or [""]):
+                for first, second in CORRELATED:
+                    is_known = all(one.find(model, number) is not None for number in (first, second))
+                    if is_known and (place == 0 or one.says(model, first, second)):
+                        yield name, model, first, second
 
     def by_keyword(self) -> list[dict[str, Any]]:
         """By set and number of words of the keyword: share of pairs, and the means of BERTScore and edit distance."""
@@ -333,37 +249,39 @@ class Summary:
                 chosen = (words >= least) & (words <= most)
                 if chosen.any():
                     share = float(chosen.sum() / np.isfinite(words).sum())
-                    found.append({"set": name, "words": label, "share": share, **self._keyword_means(name, chosen)})
+                    means = {
+                        quantity: self.tables.mean(name, ("", quantity), chosen)
+                        for quantity in BY_KEYWORD
+                        if (values := one.find("", quantity)) is not None and np.isfinite(values[chosen]).any()
+                    }
+                    found.append({"set": name, "words": label, "share": share, **means})
         return found
 
-    def _keyword_means(self, name: str, chosen: NDArray[np.bool_]) -> dict[str, Any]:
-        means = {}
-        for quantity in ("BERTScore", "word edit distance"):
-            values = self.sets[name].find("", quantity)
-            if values is not None and (there := chosen & np.isfinite(values)).any():
-                means[quantity] = self.mean(values[there], self.images[name][there])
-        return means
+    def by_class(self, quantities: Sequence[str], by: str) -> list[dict[str, Any]]:
+        """Means of every set's and model's numbers in classes of another number, one of `BINS`.
 
-    def by_class(self, name: str, model: str, quantity: str, by: str) -> list[dict[str, Any]]:
-        """Means of a number in classes of another one, each with `from`, `to` and the mean `middle` of the other.
-
-        Args:
-            name: of the set.
-            model: whose numbers they are.
-            quantity: whose means are taken.
-            by: one of `BINS`.
+        A class has `from`, `to` and the mean `middle` of the other number.
         """
-        values, others = (self.sets[name].find(model, one) for one in (quantity, by))
+        return [
+            {"set": name, "model": model, "of": quantity, "by": by, "classes": classes}
+            for name, one in self.sets.items()
+            for model in one.models
+            for quantity in quantities
+            if (classes := list(self._classes(name, model, quantity, by)))
+        ]
+
+    def _classes(self, name: str, model: str, quantity: str, by: str) -> Iterator[dict[str, Any]]:
+        one = self.sets[name]
+        values, others = one.find(model, quantity), one.find(model, by)
         if values is None or others is None:
-            return []
-        there, found = np.isfinite(values) & np.isfinite(others), []
+            return
+        there = np.isfinite(values) & np.isfinite(others)
         for low, high in zip(BINS[by][:-1], BINS[by][1:], strict=True):
             last = high == BINS[by][-1]
             chosen = there & (others >= low) & ((others <= high) if last else (others < high))
             if chosen.any():
                 edges = {"from": float(low), "to": float(high), "middle": float(others[chosen].mean())}
-                found.append(edges | self.mean(values[chosen], self.images[name][chosen]))
-        return found
+                yield edges | self.tables.mean(name, one.column(model, quantity), chosen)
 
     def categories(self) -> list[dict[str, Any]]:
         """By set, the share of each category of negatives, or of each kind where a set names no categories."""
@@ -376,13 +294,3 @@ class Summary:
             for label, count in sorted(labels.value_counts().items(), key=lambda part: (-part[1], part[0])):
                 found.append({"set": name, column: label, "items": int(count), "share": float(count / len(labels))})
         return found
-
-
-def _says(one: ScoredSet, model: str, *names: str) -> bool:
-    """Whether one of the numbers is the model's."""
-    return bool(model) and any(name in one.scores[model].values for name in names)
-
-
-def _again(one: ScoredSet, model: str, first: str, second: str) -> bool:
-    """Whether the same correlation stands with another model, as neither number is a model's."""
-    return bool(one.models) and model != one.models[0] and not _says(one, model, first, second)

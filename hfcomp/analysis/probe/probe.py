@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from hfcomp.analysis.gallery.rows import is_sandbox
-from hfcomp.analysis.pairs.images import PairImages
 from hfcomp.analysis.pairs.items import PairSet, read_pairs
+from hfcomp.analysis.pairs.similarity import PairImages
 from hfcomp.analysis.probe.options import ProbeOptions
 from hfcomp.analysis.probe.report import FIGURE, ProbeResults
 from hfcomp.analysis.probe.shares import ADAPTIVE, EncodedPairs, gradient_shares
@@ -101,6 +101,7 @@ def _load_pairs(dataset: str, options: ProbeOptions) -> PairSet:
 def _draw(pairs: PairSet, options: ProbeOptions) -> PairSet:
     """Pairs with the first negative of their row, one of each photograph, in random order."""
     first = pairs.items[pairs.items["place"] == 0]
+    # drawn before rows of one photograph are dropped, so each of its pairs is equally likely to stay
     order = np.random.default_rng(options.seed).permutation(len(first))
     drawn = first.iloc[order].drop_duplicates("image_id")
     if len(drawn) < len(first):

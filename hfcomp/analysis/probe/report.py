@@ -79,13 +79,7 @@ class ProbeResults:
 
 
 def probe_report(results: ProbeResults, config: Mapping[str, Any], folder: Path) -> Callable[..., Report]:
-    """The report, in brief for the terminal or whole.
-
-    Args:
-        results: Shares to show.
-        config: Command and date.
-        folder: Folder of its files.
-    """
+    """The report, in brief for the terminal or whole."""
     name, caveat = results.model["name"], results.options.caveat
     title = f"Share of the gradient on the hard negative: {name} on {results.dataset['path']}"
 

@@ -57,6 +57,7 @@ def gradient_shares(pairs: EncodedPairs, batch_size: int, margins: Sequence[floa
     Returns:
         An entry for each margin and direction with anchors; bounds are NaN with a single batch.
     """
+    # logits are computed once per batch; a margin only shifts those of the hard negative, in O(N)
     margins = list(pairs.margins) if margins is None else margins
     number = len(pairs) // batch_size
     sums, anchors = [], np.zeros(2)
@@ -88,6 +89,7 @@ def _ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> dict[str, f
     share, number = part.sum() / whole.sum(), len(part)
     half = math.nan
     if number > 1:
+        # the delta method: a ratio of two sums varies as their residuals `part - share * whole` do
         deviation = ((part - share * whole) / whole.mean()).std(ddof=1)
         half = two_sided_quantile(lambda t: students_tail(t, number - 1)) * deviation / math.sqrt(number)
     return {"value": share, "low": np.maximum(share - half, 0), "high": np.minimum(share + half, 1)}

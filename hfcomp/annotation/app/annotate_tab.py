@@ -12,8 +12,7 @@ from PIL import Image
 
 from hfcomp.annotation.app import markup
 from hfcomp.annotation.app.annotate_layout import Annotating
-from hfcomp.annotation.app.files import image_file
-from hfcomp.annotation.app.sessions import Session, acting_person
+from hfcomp.annotation.app.sessions import Session, acting_person, image_file
 from hfcomp.annotation.app.uploads import Uploads, strokes
 from hfcomp.annotation.captions import proposed_caption
 from hfcomp.annotation.model_queue import ModelError
@@ -29,7 +28,7 @@ OUTDATED = "The mask or the prompt was changed after these candidates were paint
 
 
 def shows_errors(repeats: str = "") -> Callable[[Callable[..., Updates]], Callable[..., Updates]]:
-    """A handler whose errors become a message in the page; nothing else in it changes.
+    """A handler of a tab whose errors become a message in the page, by the tab's `failure`; nothing else changes.
 
     Args:
         repeats: what the retry button repeats after a model or the disk failed.
@@ -37,7 +36,7 @@ def shows_errors(repeats: str = "") -> Callable[[Callable[..., Updates]], Callab
 
     def decorate(handler: Callable[..., Updates]) -> Callable[..., Updates]:
         @wraps(handler)
-        def run(self: AnnotateTab, session: Session, request: gr.Request, *rest: Any) -> Updates:
+        def run(self: Any, session: Session, request: gr.Request, *rest: Any) -> Updates:
             try:
                 return handler(self, session, request, *rest)
             except ERRORS as error:
@@ -49,13 +48,7 @@ def shows_errors(repeats: str = "") -> Callable[[Callable[..., Updates]], Callab
 
 
 class AnnotateTab:
-    """What happens in the tab. Each handler takes the session, the request, and the values of the fields.
-
-    Args:
-        studio: does the work.
-        layout: the components.
-        uploads: of all pages.
-    """
+    """What happens in the tab. Each handler takes the session, the request, and the values of the fields."""
 
     def __init__(self, studio: Studio, layout: Annotating, uploads: Uploads) -> None:
         self.studio, self.at, self.uploads = studio, layout, uploads

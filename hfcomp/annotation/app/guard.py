@@ -60,13 +60,7 @@ ANSWERS = {
 
 
 class Refused(Exception):
-    """A request that is not served.
-
-    Args:
-        status: HTTP status of the answer.
-        text: of the answer, in one line.
-        headers: of the answer.
-    """
+    """A request that is not served."""
 
     def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(text)
@@ -169,6 +163,7 @@ class Guard:
             )
         if any(not self._names.has_origin(origin, hosts[0]) for origin in origins):
             raise Refused(403, "A page of another origin asked for this, which is refused.")
+        # browsers state where a request comes from; a link from another site may open the page, and nothing else
         site, mode = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-mode")
         is_link = scope["method"] == "GET" and mode == "navigate" and headers.get("sec-fetch-dest") == "document"
         if site not in ("same-origin", "none") and not (is_link and scope["path"] in ("/", SIGN_IN)):
@@ -194,6 +189,7 @@ class Guard:
                 *((303, "Sign in first.", {"location": SIGN_IN}) if path == "/" else (401, "Sign in first."))
             )
         allowed = _READ if method in ("GET", "HEAD") else _SENT if method == "POST" else None
+        # an allow list: a route that a later Gradio adds stays closed until somebody has looked at it
         if allowed is None or allowed.fullmatch(path) is None:
             raise Refused(404, "This page has no such address.")
         if path == UPLOAD:

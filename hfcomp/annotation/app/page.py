@@ -25,15 +25,7 @@ TICK_SECONDS = 60.0
 
 
 class Page:
-    """The page of a studio.
-
-    Args:
-        studio: does the work.
-        title: of the page.
-        has_password: whether names are signed in with one, and not typed in the page.
-        lease_seconds: after which an item that nobody works on is given to others.
-        uploads: of all pages.
-    """
+    """The page of a studio."""
 
     def __init__(
         self, studio: Studio, *, title: str, has_password: bool, lease_seconds: float, uploads: Uploads

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any
 
 import gradio as gr
 
 from hfcomp.annotation.app import markup
-from hfcomp.annotation.app.annotate_tab import ERRORS, Updates
-from hfcomp.annotation.app.files import image_file
-from hfcomp.annotation.app.sessions import Session, acting_person
+from hfcomp.annotation.app.annotate_tab import Updates, shows_errors
+from hfcomp.annotation.app.sessions import Session, acting_person, image_file
 from hfcomp.annotation.studio import Studio
 from hfcomp.data.annotations.entries import QUALITIES, Edit, Item
 from hfcomp.data.annotations.masks import outline, read_mask
@@ -90,36 +87,20 @@ def layout(session: gr.State) -> Reviewing:
     return Reviewing(**parts)
 
 
-def _shows_errors(handler: Callable[..., Updates]) -> Callable[..., Updates]:
-    @wraps(handler)
-    def run(self: ReviewTab, session: Session, request: gr.Request, *rest: Any) -> Updates:
-        try:
-            return handler(self, session, request, *rest)
-        except ERRORS as error:
-            return self.failure(error)
-
-    return run
-
-
 class ReviewTab:
-    """What happens in the tab.
-
-    Args:
-        studio: of the items.
-        layout: the components.
-    """
+    """What happens in the tab."""
 
     def __init__(self, studio: Studio, layout: Reviewing) -> None:
         self.studio, self.at = studio, layout
 
-    def failure(self, error: Exception) -> Updates:
+    def failure(self, session: Session, error: Exception, repeats: str) -> Updates:
         """The message of an error; what was chosen stays."""
         return {
             self.at.message: markup.message(str(error) or type(error).__name__, "error"),
             self.at.again: gr.update(visible=True),
         }
 
-    @_shows_errors
+    @shows_errors()
     def show_next(self, session: Session, request: gr.Request) -> Updates:
         """The edit that the person reviews."""
         person = acting_person(session, request)
@@ -141,7 +122,7 @@ class ReviewTab:
             **self._images(item, edit, outlined=False),
         }
 
-    @_shows_errors
+    @shows_errors()
     def outline(self, session: Session, request: gr.Request, outlined: bool) -> Updates:
         """Both images with or without the outline of the mask."""
         acting_person(session, request)
@@ -150,7 +131,7 @@ class ReviewTab:
         item = self.studio.project.decisions.item(session.review)
         return self._images(item, self.studio.project.decisions.edit(item.id), outlined=outlined)
 
-    @_shows_errors
+    @shows_errors()
     def accept(self, session: Session, request: gr.Request, name: str, quality: str | None) -> Updates:
         """Accepts the edit with the reviewer's own rating, and shows the next one."""
         person, item = self._reviewed(session, request, name)
@@ -159,7 +140,7 @@ class ReviewTab:
         self.studio.project.decisions.accept(person, item, quality)
         return self._after(session, f"{item} was accepted.", request)
 
-    @_shows_errors
+    @shows_errors()
     def send_back(self, session: Session, request: gr.Request, name: str, reason: str | None) -> Updates:
         """Sends the edit back to the annotator for a reason, and shows the next one."""
         person, item = self._reviewed(session, request, name)

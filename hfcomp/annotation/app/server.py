@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
+import secrets
+import shutil
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -16,7 +20,6 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.requests import Request
 
-from hfcomp.annotation.app.cache import own_cache
 from hfcomp.annotation.app.guard import PERSON, Guard, Names, is_loopback
 from hfcomp.annotation.app.page import CSS, SCRIPT, Page
 from hfcomp.annotation.app.sign_in import Door
@@ -25,6 +28,50 @@ from hfcomp.annotation.captions import load_caption_parser
 from hfcomp.annotation.people_file import Passwords
 from hfcomp.annotation.studio import Studio
 from hfcomp.data.annotations.project import IMAGES
+from hfcomp.writing import LOCK_FILE, try_lock
+
+VARIABLE = "GRADIO_TEMP_DIR"
+"""The environment variable that names Gradio's folder, which is read with every file."""
+PREFIX = "hfcomp-annotate-"
+
+
+@contextmanager
+def own_cache() -> Iterator[Path]:
+    """A new folder in Gradio's or the system's temporary one; what killed servers left beside it is removed."""
+    before = os.environ.get(VARIABLE)
+    parent = Path(before or tempfile.gettempdir())
+    parent.mkdir(parents=True, exist_ok=True)
+    # a server that was killed could not remove its own folder
+    remove_left(parent)
+    folder = parent.resolve() / f"{PREFIX}{secrets.token_hex(8)}"
+    folder.mkdir(mode=0o700)
+    lock = try_lock(folder)  # the kernel releases it when the process ends, however it ends
+    if lock is None or not folder.is_dir():
+        raise OSError(f"{folder} was removed by another server that started at this moment. Start this one again.")
+    os.environ[VARIABLE] = str(folder)
+    try:
+        yield folder
+    finally:
+        os.environ.pop(VARIABLE)
+        if before is not None:
+            os.environ[VARIABLE] = before
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.release()
+
+
+def remove_left(parent: Path) -> None:
+    """Removes the folders of this user whose server is gone: those whose lock is free."""
+    for folder in parent.glob(f"{PREFIX}*"):
+        try:
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not (folder / LOCK_FILE).is_file():
+                continue
+            lock = try_lock(folder)
+        except OSError:
+            continue
+        if lock is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            lock.release()
+
 
 THREADS = 128
 """Requests at a time. Most wait for a model or the disk."""

@@ -53,11 +53,7 @@ class SignedIn:
 
 
 class Throttle:
-    """Says when a client may try the next password.
-
-    Args:
-        clock: seconds.
-    """
+    """Says when a client may try the next password."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -69,9 +65,11 @@ class Throttle:
         now = self._clock()
         number, last = self._failures.get(_group(client), (0, now))
         if number > FREE_FAILURES and now - last < FORGOTTEN:
+            # doubles with each failure, counted from the last one
             left = last + min(2.0 ** (number - FREE_FAILURES - 1), LONGEST_WAIT) - now
             if left > 0:
                 return left
+        # a token bucket shared by all clients: guesses from many addresses are slowed down as well
         self._checks = min(CHECKS_AT_ONCE, self._checks + CHECKS_A_SECOND * (now - self._filled))
         self._filled = now
         if self._checks < 1:
@@ -94,15 +92,7 @@ class Throttle:
 
 
 class Door:
-    """Lets people in.
-
-    Args:
-        passwords: of the people.
-        title: of the page.
-        cookie: name of the cookie.
-        log: takes a line about each attempt.
-        clock: seconds.
-    """
+    """Lets people in."""
 
     def __init__(
         self,

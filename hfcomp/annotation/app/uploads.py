@@ -52,10 +52,6 @@ class _Kept:
 class Uploads:
     """The uploads of all pages.
 
-    Args:
-        folder: for the files; the server's own.
-        clock: seconds.
-
     Attributes:
         folder: for the files.
         slots: those of the uploads under way.
@@ -89,6 +85,7 @@ class Uploads:
 
     def keep(self, session: str, content: bytes) -> Path:
         """Writes a file that a session sent, once: an editor sends the same ones with each event."""
+        # named by session and content: nobody can guess the file of another session, and a repeated upload is one file
         name = hmac.new(self._secret, session.encode() + b"\0" + content, hashlib.sha256).hexdigest()
         path = self.folder / f"{name}.image"
         if not path.exists():
@@ -121,10 +118,6 @@ class Uploads:
 
 class Upload:
     """An upload under way.
-
-    Args:
-        uploads: that it belongs to.
-        session: that sends it.
 
     Attributes:
         refusal: why it is refused; empty otherwise.

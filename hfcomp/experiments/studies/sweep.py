@@ -18,8 +18,7 @@ import pandas as pd
 from datasets import Dataset
 
 from hfcomp import __version__
-from hfcomp.analysis.embedding_distances import BASE_STEP, HeldOutRows, Tables, distances, select_rows
-from hfcomp.analysis.embedding_report import report_paths
+from hfcomp.analysis.embedding_distances import BASE_STEP, HeldOutRows, Tables, distances, report_paths, select_rows
 from hfcomp.data.columns import require_columns
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.overlap import ScoredImages

@@ -12,9 +12,12 @@ import pandas as pd
 from datasets import Dataset
 
 from hfcomp import __version__
-from hfcomp.analysis.keyword_findings import BASE_STEP, PLAIN, SHOWN, check_lines
-from hfcomp.analysis.keyword_report import (
+from hfcomp.analysis.keyword_findings import (
+    BASE_STEP,
+    PLAIN,
+    SHOWN,
     StudyResults,
+    check_lines,
     checkpoint_table,
     concept_contents,
     study_figure,

@@ -13,7 +13,7 @@ from hfcomp.data.annotations.decisions import Entry
 from hfcomp.data.annotations.entries import ACTIONS, AUTOMATIC, QUALITIES, Action, Quality, first_spellings
 from hfcomp.metrics.units import Unit
 from hfcomp.statistics.bootstrap import ImageBootstrap
-from hfcomp.statistics.resampling import Draws, Numbers, draw_statistics, percentile_interval
+from hfcomp.statistics.resampling import Kappa, percentile_interval, resample
 
 KAPPA = Unit(1, 2)
 DECISIONS: tuple[Action, ...] = tuple(action for action in ACTIONS if action != "undo")
@@ -95,31 +95,6 @@ class AnnotationStatistics:
     pairs: Sequence[Agreement]
     people: Sequence[Work]
     skip_reasons: Mapping[str, int]
-
-
-class Kappa:
-    """Cohen's kappa of two raters in draws of items.
-
-    Source: Cohen, "A coefficient of agreement for nominal scales" (1960), equation 1.
-
-    Args:
-        first: `[n]`, ratings from 0.
-        second: `[n]`, of the other rater.
-        categories: number of ratings.
-    """
-
-    def __init__(self, first: Sequence[int], second: Sequence[int], categories: int) -> None:
-        self._shape = (categories, categories)
-        self._cells = np.eye(categories**2)[np.asarray(first, dtype=np.intp) * categories + np.asarray(second)]
-
-    def __call__(self, draws: Draws) -> Numbers:
-        """`[B]`, NaN for draws of one category only."""
-        tables = (draws.astype(np.float64) @ self._cells).reshape(len(draws), *self._shape)
-        tables /= tables.sum(axis=(1, 2), keepdims=True)
-        seen = np.trace(tables, axis1=1, axis2=2)
-        expected = (tables.sum(axis=1) * tables.sum(axis=2)).sum(axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(expected < 1 - 1e-12, (seen - expected) / (1 - expected), np.nan)
 
 
 def annotation_statistics(log: Iterable[Entry], *, resamples: int = 2000, seed: int = 0) -> AnnotationStatistics:
@@ -224,16 +199,15 @@ def rating_agreement(
         seed: of the resamples.
     """
     equal = np.array([float(one == other) for one, other in zip(first, second, strict=True)])
-    items = [f"{place:09}" for place in range(len(equal))]  # which sort as they stand
+    items = np.arange(len(equal))
     bootstrap = ImageBootstrap(items, resamples=resamples, seed=seed)
-    share = Estimate(float(equal.mean()), *_known(*bootstrap.interval(equal, items)))
-    if len({*first, *second}) == 1:
-        return share, Estimate()
-    kappa = Kappa(*([QUALITIES.index(one) for one in ratings] for ratings in (first, second)), len(QUALITIES))
-    (value,) = kappa(np.ones((1, len(items)), dtype=np.uint8))
-    draws = draw_statistics({"kappa": kappa}, bootstrap.draws)["kappa"]
-    return share, Estimate(float(value), *_known(*percentile_interval(draws)))
+    share = _estimate(equal.mean(), *bootstrap.interval(equal, items))
+    ratings = ([QUALITIES.index(one) for one in ratings] for ratings in (first, second))
+    kappa = resample({"": Kappa(*map(np.array, ratings), items, len(QUALITIES))}, bootstrap.draws)[""]
+    return share, _estimate(kappa.value, *percentile_interval(kappa.draws))
 
 
-def _known(low: float, high: float) -> tuple[float | None, float | None]:
-    return (None, None) if np.isnan(low) or np.isnan(high) else (low, high)
+def _estimate(*numbers: float) -> Estimate:
+    """A number that is not defined has no interval."""
+    known = [None if np.isnan(one) or np.isnan(numbers[0]) else float(one) for one in numbers]
+    return Estimate(known[0], *(known[1:] if None not in known else (None, None)))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from string import Template
 from typing import Any
 
 from hfcomp.parsing.word_changes import word_changes
-from hfcomp.reporting.pages.page import FOLDER, Cell, Thumbnail, Thumbnails, text_html
+from hfcomp.reporting.pages.page import FOLDER, Cell, Thumbnail, Thumbnails, fill
 
 CAPTION, NEGATIVE, POSITIVE = "caption", "not", "also true"
 """What a text of an item is: a true one, a false one, and a further true one."""
@@ -166,8 +165,4 @@ class ItemBrowser:
 
 def items_html(browser: ItemBrowser) -> str:
     """The section of items: what is said of them, and where items are shown, the controls and their place."""
-    notes = "".join(f"<li>{text_html(note)}</li>" for note in browser.notes)
-    parts = {"about": text_html(browser.about), "notes": f'<ul class="notes">{notes}</ul>' if notes else ""}
-    if not browser.items:
-        return f'<p class="about">{parts["about"]}</p>\n{parts["notes"]}'
-    return Template((FOLDER / "items.html").read_text("utf-8")).substitute(parts)
+    return fill(FOLDER / "items.html", browser=browser)

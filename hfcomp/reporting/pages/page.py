@@ -1,8 +1,8 @@
 """A page: one file with its own style, script, pictures and data, which loads nothing and sends nothing.
 
-Texts of data sets and models get into a page escaped, or as JSON that the page's script puts in as text. The page's
-policy allows its own style and script, by their hashes, and images in the page, and nothing else. Every text goes
-through `text_html`: captions, names and errors come from data and models.
+Texts of data sets and models get into a page through templates, which escape every value that is not `Markup` as
+`text_html` does, or as JSON that the page's script puts in as text. The page's policy allows its own style and script,
+by their hashes, and images in the page, and nothing else.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from html import escape
 from pathlib import Path
-from string import Template
 from typing import Any, NamedTuple
 
+import jinja2
+from markupsafe import Markup
 from PIL import Image, ImageChops, ImageFilter
 
 from hfcomp.parsing.word_changes import word_changes
@@ -85,16 +87,43 @@ def render_page(
     """
     style = "\n".join(path.read_text("utf-8") for path in (STYLE, *styles))
     script = "\n".join(path.read_text("utf-8") for path in scripts)
-    return Template((FOLDER / "page.html").read_text("utf-8")).substitute(
-        policy=f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
-        "base-uri 'none'; form-action 'none'",
-        title=escape(visible(title)),
-        heading=text_html(title),
-        style=style,
-        body=body,
-        data="\n".join(_data(name, value) for name, value in data.items()),
-        script=script,
+    policy = (
+        f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
     )
+    parts = {"policy": policy, "style": style, "script": script, "body": body}
+    parts["data"] = "\n".join(_data(name, value) for name, value in data.items())
+    return fill(FOLDER / "page.html", title=title, **{name: Markup(part) for name, part in parts.items()})
+
+
+def fill(path: Path, **values: Any) -> Markup:
+    """HTML of a template, in which every text is escaped as `text_html` does it.
+
+    Filters for what is not a text between tags: `table` of a report, `difference` of two captions, and `attribute`.
+
+    Args:
+        path: of the template, in the language of jinja.
+        values: by their names in the template.
+    """
+    return Markup(_template(path).render(values))
+
+
+@cache
+def _template(path: Path) -> jinja2.Template:
+    # StrictUndefined: a name that the template does not get is an error and not an empty text
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_escaped
+    )
+    environment.filters |= {
+        "table": lambda table: Markup(table_html(table)),
+        "difference": lambda after, before: Markup(difference_html(before, after)),
+        "attribute": lambda text: Markup(escape(visible(text))),
+    }
+    return environment.from_string(path.read_text("utf-8"))
+
+
+def _escaped(value: Any) -> Markup:
+    return value if isinstance(value, Markup) else Markup(text_html(str(value)))
 
 
 def _data(name: str, value: Any) -> str:

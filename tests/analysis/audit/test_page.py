@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hfcomp.analysis.audit.audit import audit
-from hfcomp.analysis.audit.limits import parse_limits
+from hfcomp.analysis.audit.checks import parse_limits
 from hfcomp.analysis.audit.options import AuditOptions
-from hfcomp.analysis.audit.page import audit_page
+from hfcomp.analysis.audit.report import audit_page
 from tests.analysis.audit import sets
 from tests.analysis.gallery.pages import HOSTILE
 from tests.chromium import chromium, overflow, watched

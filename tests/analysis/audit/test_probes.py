@@ -5,11 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hfcomp.analysis.audit.choices import folds
-from hfcomp.analysis.audit.decided import by_chance
-from hfcomp.analysis.audit.models import NO_MODEL, embedding_probe, image_probe, model_checks, true_negatives
+from hfcomp.analysis.audit.checks import by_chance
 from hfcomp.analysis.audit.options import AuditOptions
-from hfcomp.analysis.audit.probes import probe, text_probe
+from hfcomp.analysis.audit.probes import (
+    NO_MODEL,
+    embedding_probe,
+    image_probe,
+    model_checks,
+    probe,
+    text_probe,
+    true_negatives,
+)
+from hfcomp.analysis.audit.texts import folds
 from hfcomp.evaluation.encoding.embed import Indexed
 from tests.analysis.audit import sets
 

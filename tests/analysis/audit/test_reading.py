@@ -10,11 +10,11 @@ import pytest
 from datasets import Dataset
 
 from hfcomp.analysis.audit.audit import audit
-from hfcomp.analysis.audit.choices import folds
 from hfcomp.analysis.audit.images import NO_IMAGES, duplicate_images
 from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.audit.reading import audit_set, read_audit_set
 from hfcomp.analysis.audit.report import audit_report
+from hfcomp.analysis.audit.texts import folds
 from hfcomp.reporting.terminal import render_terminal
 from tests import tiny
 from tests.analysis.audit import sets

@@ -12,8 +12,7 @@ from playwright.sync_api import expect
 
 from hfcomp.analysis.gallery.marks import apply_marks
 from hfcomp.analysis.gallery.options import GalleryOptions
-from hfcomp.analysis.gallery.page import gallery_page
-from hfcomp.analysis.gallery.pictures import Pictures
+from hfcomp.analysis.gallery.page import Pictures, gallery_page
 from hfcomp.analysis.gallery.rows import ShownRows, row_record
 from hfcomp.analysis.gallery.scores import ModelScores
 from hfcomp.data.loading import load_training_set

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hfcomp.analysis.hierarchy.members import Members, SetMembers
-from hfcomp.analysis.hierarchy.page import concepts_page
+from hfcomp.analysis.hierarchy.page import Members, SetMembers, concepts_page
 from hfcomp.generation.magic.graph.hierarchy import Concept, Hierarchy, Node
 from hfcomp.reporting.report import Table
 

@@ -9,8 +9,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from hfcomp.analysis.hierarchy.members import Members, SetMembers
-from hfcomp.analysis.hierarchy.page import concepts_page
+from hfcomp.analysis.hierarchy.page import Members, SetMembers, concepts_page
 from hfcomp.generation.magic.graph.hierarchy import Concept, Hierarchy, Node
 from tests.analysis.hierarchy.pages import HOSTILE, page
 from tests.chromium import chromium, overflow, watched

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 from hfcomp import cli
-from hfcomp.analysis.hierarchy.members import Members, read_members
+from hfcomp.analysis.hierarchy.page import Members, read_members
 from hfcomp.generation.magic.graph.file import read_hierarchy
 from tests.analysis.hierarchy.pages import HOSTILE, page
 from tests.generation.magic.sets import WORDS, built

@@ -15,7 +15,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from hfcomp.analysis.pairs import pictures
 from hfcomp.analysis.pairs.analyze import analyze
+from hfcomp.analysis.pairs.encoders import ImageEmbedder
 from hfcomp.analysis.pairs.options import AnalyzeOptions
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.statistics.outcomes import read_table
@@ -103,9 +105,8 @@ def test_three_sets_side_by_side(options, tmp_path, capsys):
     assert shared == {("high", "lc"): 16, ("high", "text"): 0, ("lc", "text"): 0}
     assert list(rows["T2I accuracy"]["sets"]) == list(rows["DINOScore"]["sets"]) == ["high", "lc"]
     assert "text: there are no negative images" in out and "high minus lc" in out and " paper: " in out
-    pictures = ("concreteness", "hardness", "keywords", "correlations", "gap", "gallery")
     report = (tmp_path / "out" / "report.md").read_text()
-    for name in pictures:
+    for name in ("concreteness", "hardness", "keywords", "correlations", "gap", "gallery"):
         assert f"({name}.png)" in report
         with Image.open(tmp_path / "out" / f"{name}.png") as picture:
             assert picture.format == "PNG"
@@ -214,16 +215,12 @@ def test_without_matplotlib_or_statsmodels_the_numbers_are_kept(options, tmp_pat
 def test_a_second_run_encodes_nothing(options, tmp_path, monkeypatch):
     place = save(models.pairs(6), tmp_path)
     first = analyze([place], options())
-    from hfcomp.analysis.pairs import image_model
-
-    monkeypatch.setattr(image_model, "load_model", lambda *_, **__: pytest.fail("the image model is loaded"))
+    monkeypatch.setattr(ImageEmbedder, "load", lambda _: pytest.fail("the image model is loaded"))
     second = analyze([place], options())
     pd.testing.assert_frame_equal(first.table(), second.table())
 
 
 def test_a_gallery_shows_shared_images_side_by_side(options, tmp_path, monkeypatch):
-    from hfcomp.analysis.pairs import gallery
-
     shown, settings = [], {}
 
     def draw(dataset, path, **given):
@@ -231,10 +228,10 @@ def test_a_gallery_shows_shared_images_side_by_side(options, tmp_path, monkeypat
         settings.update(given)
         return _png(path)
 
-    monkeypatch.setattr(gallery, "draw_gallery", draw)
+    monkeypatch.setattr(pictures, "draw_gallery", draw)
     places = {"a": save(models.pairs(10), tmp_path, "a"), "b": save(models.pairs(10, first=5), tmp_path, "b")}
     results = analyze(places, options(image_model="none", text_model="none", gallery=6))
-    assert gallery.gallery_png(results.sets, 6, heading="Random weights.")
+    assert pictures.gallery_png(results.sets, 6, heading="Random weights.")
     names = [row["image_id"] for row in shown]
     assert len(names) == 6 and names[::2] == names[1::2]
     numbers = [int(name.removeprefix("image ")) for name in names]

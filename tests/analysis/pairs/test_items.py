@@ -8,9 +8,8 @@ import math
 import datasets
 import pytest
 
-from hfcomp.analysis.pairs.items import named_sets, read_pairs
+from hfcomp.analysis.pairs.items import named_sets, paper_config, published, read_pairs
 from hfcomp.analysis.pairs.options import DataOptions
-from hfcomp.analysis.pairs.paper import config_of, published
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from tests import tiny
 from tests.hub.built import built
@@ -169,8 +168,8 @@ def test_a_set_with_a_configuration_that_is_not_finished_is_refused_and_the_fini
 
 
 def test_the_papers_numbers():
-    assert config_of("mine", None, "High-Concreteness") == "high_concreteness"
-    assert [config_of(name) for name in ("lc", "wo", "random", "highly", None)] == [
+    assert paper_config("mine", None, "High-Concreteness") == "high_concreteness"
+    assert [paper_config(name) for name in ("lc", "wo", "random", "highly", None)] == [
         "low_concreteness",
         "random",
         "random",

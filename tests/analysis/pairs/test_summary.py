@@ -50,56 +50,6 @@ def test_the_difference_of_a_set_to_itself_moved_is_sure(values):
         assert [found[key] for key in ("value", "low", "high")] == pytest.approx([0.25] * 3, abs=1e-9)
 
 
-def test_pairing_is_a_quicker_way_to_the_same_interval(values):
-    """Pairs in another order, and several of an image, have the interval of the two sets resampled together."""
-    generator = np.random.default_rng(3)
-    images = np.repeat(np.arange(NUMBER // 2), 2)
-    order = generator.permutation(NUMBER)
-    sets = {
-        "a": scored("a", {"concreteness": values}, images),
-        "b": scored(
-            "b", {"concreteness": (2 + 0.5 * values + generator.normal(size=NUMBER) / 9)[order]}, images[order]
-        ),
-    }
-    summary = Summary(sets)
-    found = difference(summary, "mean concreteness")
-    (first, second) = (one.scores[""].values["concreteness"] for one in sets.values())
-    halves = [(first, summary.images["a"]), (-second, summary.images["b"])]
-    low, high = summary._bootstrap.macro_interval(halves, bounds=None, difference=True)
-    assert [found["low"], found["high"]] == pytest.approx([2 * low, 2 * high])
-
-
-def test_of_other_images_the_difference_is_unsure(values):
-    """The interval is that of two independent means."""
-    sets = {
-        "a": scored("a", {"concreteness": values}),
-        "b": scored("b", {"concreteness": values - 0.25}, range(NUMBER, 2 * NUMBER)),
-    }
-    found = difference(Summary(sets), "mean concreteness")
-    half = 1.96 * np.sqrt(2 * values.var(ddof=1) / NUMBER)
-    assert found["shared_images"] == 0 and found["value"] == pytest.approx(0.25)
-    assert found["high"] - found["value"] == pytest.approx(half, rel=0.15)
-    assert found["high"] - found["value"] == pytest.approx(found["value"] - found["low"])
-
-
-@pytest.mark.slow
-def test_intervals_of_differences_cover(values):
-    """Half of the images are shared: in 200 simulations about 95 % of the intervals hold the difference."""
-    generator, held = np.random.default_rng(1), 0
-    for seed in range(200):
-        shared = generator.normal(size=20)
-        sets = {
-            name: scored(
-                name, {"BERTScore": np.r_[shared + 0.5 * generator.normal(size=20), generator.normal(size=20)]},
-                [*range(20), *range(start, start + 20)],
-            )
-            for name, start in (("a", 20), ("b", 40))
-        }  # fmt: skip
-        found = difference(Summary(sets, seed=seed), "BERTScore")
-        held += found["low"] <= 0 <= found["high"]
-    assert 180 <= held <= 198
-
-
 def test_means_are_of_the_pairs_that_have_the_number(values):
     some = np.where(np.arange(NUMBER) % 4 == 0, np.nan, values)
     tie = np.arange(NUMBER) % 8 == 1
@@ -174,8 +124,8 @@ def test_keywords_and_categories_are_counted(values):
 def test_classes_hold_every_pair_once():
     rating = np.array([1, 1.49, 1.5, 4.5, 5, np.nan])
     one = scored("a", {"concreteness": rating, "T2I logit gap": np.arange(6)})
-    found = Summary({"a": one}).by_class("a", "clip", "T2I logit gap", "concreteness")
-    assert [(part["from"], part["to"], part["items"], part["value"]) for part in found] == [
+    (found,) = Summary({"a": one}).by_class(["T2I logit gap"], "concreteness")
+    assert [(part["from"], part["to"], part["items"], part["value"]) for part in found["classes"]] == [
         (1, 1.5, 2, 0.5),
         (1.5, 2, 1, 2),
         (4.5, 5, 2, 3.5),

@@ -17,9 +17,8 @@ import pytest
 from PIL import Image
 
 from hfcomp.annotation.app import guard, sign_in, uploads
-from hfcomp.annotation.app.cache import PREFIX, VARIABLE, own_cache
 from hfcomp.annotation.app.guard import Names
-from hfcomp.annotation.app.server import serving
+from hfcomp.annotation.app.server import PREFIX, VARIABLE, own_cache, serving
 from hfcomp.annotation.people_file import PeopleFile, SharedPassword, add_person
 from tests.annotation.app import stand_ins
 from tests.annotation.app.client import Client, png
@@ -361,7 +360,7 @@ def test_the_folder_of_files_is_removed_at_the_end(tmp_path, monkeypatch):
 
 def test_what_a_killed_server_left_is_removed_at_the_next_start(tmp_path, monkeypatch):
     code = (
-        "import os, signal\nfrom hfcomp.annotation.app.cache import own_cache\nwith own_cache() as folder:\n"
+        "import os, signal\nfrom hfcomp.annotation.app.server import own_cache\nwith own_cache() as folder:\n"
         "    (folder / 'a.png').write_bytes(b'a')\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     environment = os.environ | {VARIABLE: str(tmp_path)}

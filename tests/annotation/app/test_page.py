@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from hfcomp.annotation.app.server import serving
-from hfcomp.annotation.inpainter import Inpainter
+from hfcomp.annotation.models import Inpainter, Segmenter
 from hfcomp.annotation.people_file import SharedPassword
-from hfcomp.annotation.segmenter import Segmenter
 from hfcomp.annotation.studio import Studio
 from hfcomp.data.annotations.masks import changed_outside, read_mask
 from tests.annotation import models

@@ -106,7 +106,7 @@ def test_every_value_of_html_comes_of_markup():
 @pytest.mark.parametrize("name", sorted(name for name, one in vars(markup).items() if inspect.isfunction(one)))
 def test_no_text_gets_into_html_as_it_is(name):
     if inspect.getmodule(getattr(markup, name)) is not markup:
-        return  # of reporting.pages.markup, which has its own test
+        return  # of reporting.pages.page, which has its own test
     made = MADE[name]()
     assert not {"<img", "<form", "\u202e", "&{"} & {part for part in ("<img", "<form", "\u202e", "&{") if part in made}
 

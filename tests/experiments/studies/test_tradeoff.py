@@ -12,8 +12,7 @@ import pytest
 import yaml
 from datasets import Dataset
 
-from hfcomp.analysis.keyword_findings import OPEN, OPPOSITE, SHOWN
-from hfcomp.analysis.keyword_report import StudyResults, summarize_study
+from hfcomp.analysis.keyword_findings import OPEN, OPPOSITE, SHOWN, StudyResults, summarize_study
 from hfcomp.experiments import command
 from hfcomp.experiments import study as study_module
 from hfcomp.experiments.arm import Arm

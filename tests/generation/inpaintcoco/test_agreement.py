@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import random
 import warnings
 
-import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from hfcomp.annotation.agreement_report import agreement_report
+from hfcomp.annotation.progress import agreement_report
 from hfcomp.data.annotations.decisions import Decisions
 from hfcomp.data.annotations.entries import AUTOMATIC, QUALITIES
-from hfcomp.generation.inpaintcoco.agreement import Kappa, annotation_statistics
+from hfcomp.generation.inpaintcoco.agreement import annotation_statistics
 from hfcomp.reporting.saving import render_markdown
 from tests.data.annotations.making import Clock, edit, items
 
@@ -57,17 +55,6 @@ def test_equal_ratings_and_kappa_of_each_pair_and_of_all(store):
     assert whole.high - whole.low < part.high - part.low
     assert annotation_statistics(store.log(), seed=0) == found
     assert annotation_statistics(store.log(), seed=1) != found
-
-
-def test_kappa_of_draws_is_that_of_the_repeated_items():
-    generator = np.random.default_rng(0)
-    first, second = generator.integers(0, 3, size=(2, 30))
-    draws = generator.multinomial(30, np.full(30, 1 / 30), size=20).astype(np.uint8)
-    expected = [cohen_kappa_score(np.repeat(first, times), np.repeat(second, times)) for times in draws]
-    np.testing.assert_allclose(Kappa(first, second, 3)(draws), expected, atol=1e-12)
-    alone = np.zeros((1, 30), dtype=np.uint8)
-    alone[0, int(np.flatnonzero(first == second)[0])] = 30
-    assert math.isnan(Kappa(first, second, 3)(alone)[0])
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,20 @@ import io
 import json
 import re
 
+import jinja2
 import numpy as np
+import pytest
 from PIL import Image
 
-from hfcomp.reporting.pages.page import difference_html, mask_overlay, render_page, table_html, text_html, thumbnail
+from hfcomp.reporting.pages.page import (
+    difference_html,
+    fill,
+    mask_overlay,
+    render_page,
+    table_html,
+    text_html,
+    thumbnail,
+)
 from hfcomp.reporting.report import Table
 
 
@@ -37,6 +47,18 @@ def test_the_policy_allows_the_page_s_own_parts_alone(tmp_path):
 
 def test_the_same_arguments_give_the_same_page(tmp_path):
     assert page(tmp_path, {"a": [1]}, "<p>b</p>") == page(tmp_path, {"a": [1]}, "<p>b</p>")
+
+
+def test_a_template_escapes_every_text(tmp_path):
+    path = tmp_path / "a.html"
+    path.write_text(
+        '<p>{{ text }}</p><i title="{{ text | attribute }}">{{ table | table }}{{ text | difference("a b") }}</i>'
+    )
+    found = fill(path, text="<b>\u202eä", table=Table("", ["<u>"], [["<s>"]]))
+    assert not re.search(r"<[bus]>|\u202e", found) and "<del>a b</del>" in found
+    assert '<p><bdi>&lt;b&gt;\\u202eä</bdi></p><i title="&lt;b&gt;\\u202eä">' in found
+    with pytest.raises(jinja2.UndefinedError):
+        fill(path, text="a")
 
 
 def test_a_difference_marks_words_and_escapes_them():

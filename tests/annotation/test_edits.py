@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hfcomp.annotation.automatic.proposals import NO_MORE, Proposal, RuleProposer, read_proposal
 from hfcomp.annotation.captions import is_same_caption, names, replacements
+from hfcomp.annotation.edits import NO_MORE, Proposal, RuleProposer, read_proposal
 from hfcomp.data.annotations.entries import Item
 from hfcomp.generation.writers.reading import Refused
 from hfcomp.generation.writers.requests import EditAnswer

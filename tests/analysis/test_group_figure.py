@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hfcomp.analysis.group_figure import draw_groups
-from hfcomp.analysis.joint_embeddings import joint_embeddings, nearest_own_centroid, principal_plane
+from hfcomp.analysis.group_figure import draw_groups, joint_embeddings, nearest_own_centroid, principal_plane
 from tests.analysis.figures import texts_of
 
 
@@ -62,7 +61,7 @@ def test_the_picture_names_models_groups_and_shares(tmp_path, monkeypatch):
     with Image.open(path) as picture:
         assert picture.format == "PNG" and picture.width > picture.height
     assert {"$group_0", "$group_8"} <= {one.replace("\\", "") for one in written}
-    assert "a$_b$\nnearest to own group: 100.0 %" in written and "before\nnearest to own group: 100.0 %" in written
+    assert "a$_b$: nearest to own group 100.0 %" in written and "before: nearest to own group 100.0 %" in written
     assert "chance 11.1 %" in " ".join(" ".join(written).split())
     with pytest.raises(ValueError, match=r"found \{'a': 9\} for 36 pairs"):
         draw_groups(path, {"a": centres[:9]}, group)

@@ -1,20 +1,29 @@
-"""The automatic mode: drafts of edits for people to review."""
+"""The automatic mode: drafts of edits, made without a person, for people to review."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
 
 from tqdm.auto import tqdm
 
-from hfcomp.annotation.automatic.edits import Draft, DraftMaker, SetAside
-from hfcomp.annotation.automatic.log import DraftLog
-from hfcomp.annotation.automatic.options import DraftOptions
-from hfcomp.annotation.automatic.proposals import NO_MORE, LanguageModelProposer, Proposal, Proposer, RuleProposer
-from hfcomp.annotation.inpainter import load_inpainter
-from hfcomp.annotation.segmenter import load_segmenter
+from hfcomp.annotation.edits import (
+    NO_MORE,
+    Draft,
+    DraftMaker,
+    LanguageModelProposer,
+    Proposal,
+    Proposer,
+    RuleProposer,
+    SetAside,
+)
+from hfcomp.annotation.models import load_inpainter, load_segmenter
+from hfcomp.annotation.options import DraftOptions
 from hfcomp.data.annotations.entries import AUTOMATIC, Edit, Item
 from hfcomp.data.annotations.masks import mask_image
 from hfcomp.data.annotations.project import Project
@@ -22,8 +31,55 @@ from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.generation.writers.reading import Refused
+from hfcomp.generation.writers.requests import content_hash
 from hfcomp.negatives.negative import caption_rng
-from hfcomp.writing import locked
+from hfcomp.reading import parse_json
+from hfcomp.writing import append_text, locked, write_json
+
+FOLDER, FILE = "drafts", "drafts.jsonl"
+Outcome = Literal["submitted", "set aside"]
+
+
+class DraftLog:
+    """A file of JSON lines, one for each item that was tried: its outcome, why, and how the edit was made.
+
+    The settings of each line are in a file `settings-<hash>.json` beside it. A line is on the disk when `append`
+    returns. What a killed process left of a line is not read.
+
+    Attributes:
+        tried: ids of the items that have a line with these settings.
+    """
+
+    def __init__(self, project: Path, settings: Mapping[str, Any]) -> None:
+        self._path = project / FOLDER / FILE
+        self._path.parent.mkdir(exist_ok=True)
+        self._settings = content_hash(settings)[:12]
+        write_json(self._path.with_name(f"settings-{self._settings}.json"), settings)
+        lines = self._path.read_bytes().splitlines(keepends=True) if self._path.is_file() else []
+        self._is_cut = bool(lines) and not lines[-1].endswith(b"\n")
+        found = [_read(line) for line in lines]
+        self.tried = {line["item"] for line in found if line and line["settings"] == self._settings}
+
+    def append(self, item: str, outcome: Outcome, **facts: Any) -> None:
+        """Writes a line.
+
+        Raises:
+            OSError: for a full disk.
+        """
+        line = {"item": item, "outcome": outcome, "settings": self._settings, **facts}
+        start = "\n" if self._is_cut else ""
+        append_text(self._path, f"{start}{json.dumps(line, ensure_ascii=False)}\n")
+        self._is_cut = False
+        self.tried.add(item)
+
+
+def _read(line: bytes) -> Mapping[str, Any] | None:
+    try:
+        found = parse_json(line.decode())
+        return found if {"item", "settings"} <= {*found} else None
+    except (ValueError, TypeError):
+        return None
+
 
 UNREADABLE = "image cannot be read"
 BATCH = 32
@@ -122,6 +178,7 @@ class _Drafter:
         return [name for name in found if name not in left]
 
     def _try(self, item: Item, first: Proposal | Refused) -> None:
+        # a person may have been given the item since the list of open items was made
         if not self._project.decisions.take(AUTOMATIC, item.id):
             return
         try:
@@ -165,6 +222,7 @@ class _Drafter:
         self._set_aside(item, reasons)
 
     def _submit(self, item: Item, proposal: Proposal, found: Draft, reasons: list[str]) -> None:
+        # painting takes longer than a lease, and whoever holds the item now goes first
         if not self._project.decisions.renew(AUTOMATIC, item.id):
             self._log(f"{item.id}: somebody else was given it meanwhile, so its draft was not saved")
             return
@@ -183,6 +241,7 @@ class _Drafter:
             quality="okay",
         )
         self._project.decisions.submit(AUTOMATIC, item.id, edit)
+        # logged once the decision is on disk; a kill in between repeats nothing, since the item is no longer open
         self._tried.append(item.id, "submitted", before=reasons, **found.margins)
         self.drafts.submitted += 1
 

@@ -1,28 +1,44 @@
-"""BERTScore (Zhang et al., "BERTScore: Evaluating Text Generation with BERT", ICLR 2020) without idf weights.
+"""Models that are no dual encoders: the vision transformer of DINOScore, and BERTScore's encoder of texts.
 
-Own code, since `bert-score` 0.3.13, the last release, no longer gives its own numbers with transformers 5: the blank
-that it puts before a text for RoBERTa is dropped there without a word, so that the first word is another token.
+BERTScore (Zhang et al., "BERTScore: Evaluating Text Generation with BERT", ICLR 2020) is without idf weights. It is
+our own code: with transformers 5 `bert-score` 0.3.13, the last release, no longer gives its own numbers. The blank
+that it puts before a text for RoBERTa is silently dropped there, and the first word becomes another token.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import PIL
 import torch
+import transformers
 from numpy.typing import NDArray
 from torch import nn
 from tqdm.auto import tqdm
-from transformers import AutoTokenizer, GPT2Tokenizer, RobertaTokenizer
+from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer, GPT2Tokenizer, RobertaTokenizer
 
-from hfcomp.analysis.pairs.pretrained import find_device, load_model
+from hfcomp.data.images import is_tiny
+from hfcomp.data.pixels import PixelTransform
+from hfcomp.evaluation.cells import decoded, distinct, image_key
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.embed import Indexed
+from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, free_device, loaded_ahead, workers
+from hfcomp.evaluation.encoding.identity import identity
+from hfcomp.evaluation.models import check_device
+from hfcomp.modeling.weight_checks import damage_named, no_report
 from hfcomp.negatives.language_models import length_sorted_batches, position_limit
+from hfcomp.reading import check_place
 from hfcomp.text_tables import open_table
 
-USE = "text_model"
+IMAGE_MODEL, TEXT_MODEL = "image_model", "text_model"
+POOLER = "pooler"
+"""In names of weights that neither score reads, and that many checkpoints lack."""
 KNOWN = {
     "roberta-large": (17, 0.83122575),
     "roberta-base": (10, 0.814463),
@@ -31,6 +47,93 @@ KNOWN = {
 
 Source: `model2layers` and `rescale_baseline/en` of github.com/Tiiiger/bert_score (MIT), version 0.3.13.
 """
+
+
+def load_model(place: str, *, needed_by: str) -> nn.Module:
+    """A model by Hub id or folder, in eval mode.
+
+    Raises:
+        ValueError: for a place without a model, damaged weights, or weights that the model needs and the file lacks:
+            transformers would make them up at random.
+    """
+    check_place(place, needed_by)
+    try:
+        with no_report(), damage_named(place):
+            model, loading = AutoModel.from_pretrained(
+                place, dtype=torch.float32, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+            )
+    except (OSError, ValueError) as error:  # no such model, another kind of folder, damaged weights
+        raise ValueError(f"{needed_by}: {place} could not be loaded: {error}") from error
+    missing = sorted(key for key in loading["missing_keys"] if POOLER not in key)
+    if missing:
+        raise ValueError(f"{needed_by}: {place} lacks the weights {missing[:3]} ({len(missing)} in all).")
+    return model.eval()
+
+
+class ImageEmbedder(EvaluatedModel):
+    """Encodes images with a vision transformer by Hub id or folder, each distinct one once, in fp32.
+
+    The vector of an image is the class token of the last layer behind its layer norm (`pooler_output` of DINOv2),
+    L2-normalised: the usual reading of "DINOScore", and our choice, as the paper does not say.
+
+    Raises:
+        ValueError: for a place without a model or an image processor.
+    """
+
+    def __init__(
+        self, place: str, *, batch_size: int = 128, device: str | None = None, cache: EmbeddingCache | None = None
+    ) -> None:
+        check_device(device)
+        super().__init__(place, device=device, batch_size=batch_size, cache=cache, split=False)
+        try:
+            config = AutoConfig.from_pretrained(place, trust_remote_code=False)
+            processor = AutoImageProcessor.from_pretrained(place, trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{IMAGE_MODEL}: {place} has no configuration or image processor: {error}") from error
+        self.place, self.width = place, config.hidden_size
+        self.transform = PixelTransform.from_processor(processor)
+        facts = {
+            "use": "class token",
+            "weights": identity(place),
+            "device": self.device.type,
+            "pixels": {"class": type(processor).__name__, **json.loads(processor.to_json_string())},
+            "versions": [torch.__version__, transformers.__version__, PIL.__version__],
+        }
+        self._fingerprints = {"images": facts}
+
+    def load(self) -> nn.Module:
+        """The model."""
+        return load_model(self.place, needed_by=IMAGE_MODEL)
+
+    def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
+        """One vector for each distinct image; an image that is `None` gets none.
+
+        Raises:
+            ValueError: for an image that cannot be read, embeddings that are not finite, or a model without a class
+                token.
+        """
+        names = [f"column '{column}', row {row}" for row in range(len(images))]
+        keys, index, first = distinct(map(image_key, images, names))
+        store, found, missing = self.look_up("images", keys, self.width)
+
+        def load(number: int) -> tuple[torch.Tensor, bool]:
+            where = names[first[number]]
+            image = decoded(images[first[number]], where)
+            return self.transform([image], where=[where]), is_tiny(image)
+
+        bar = tqdm(total=len(missing), desc=f"{IMAGE_MODEL}: {column}", disable=not progress, leave=False, unit="img")
+        with bar, ThreadPoolExecutor(workers()) as pool:
+            self.fill(store, found, missing, loaded_ahead(pool, load, self.own_batches(missing)), self._encode, bar)
+        return Indexed(found.vectors, index, int(found.flags.sum()), len(missing))
+
+    def _encode(self, loaded: Sequence[tuple[torch.Tensor, bool]]) -> NDArray[np.float32]:
+        pixels = self.transform.normalize(torch.cat([pixels for pixels, _ in loaded]).to(self.device))
+        tokens = self.backbone(pixel_values=pixels).last_hidden_state
+        if tokens.ndim != 3:
+            raise ValueError(
+                f"{IMAGE_MODEL}: {self.place} is not a vision transformer with a class token, such as DINOv2."
+            )
+        return nn.functional.normalize(tokens[:, 0].float(), dim=-1).cpu().numpy()
 
 
 class BertScore:
@@ -61,8 +164,9 @@ class BertScore:
         batch_size: int = 128,
         device: str | None = None,
     ) -> None:
-        self.place, self.batch_size, self.device = place, batch_size, find_device(device)
-        self.model = load_model(place, needed_by=USE).to(self.device)
+        check_device(device)
+        self.place, self.batch_size, self.device = place, batch_size, torch.device(device or free_device())
+        self.model = load_model(place, needed_by=TEXT_MODEL).to(self.device)
         self.tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
         own_layer, own_baseline = KNOWN.get(place.rstrip("/").rpartition("/")[2], (None, None))
         layers = self.model.config.num_hidden_layers
@@ -78,18 +182,13 @@ class BertScore:
         self._prefix = " " if isinstance(self.tokenizer, RobertaTokenizer | GPT2Tokenizer) else ""
 
     def __call__(self, first: Sequence[str], second: Sequence[str], *, progress: bool = False) -> NDArray[np.float64]:
-        """`[n]`: F1 of each pair; symmetric, since no idf weights distinguish a reference.
-
-        Args:
-            first: n texts.
-            second: n texts.
-            progress: whether to show a bar.
-        """
+        """`[n]`: F1 of each pair; symmetric, since no idf weights distinguish a reference."""
         ids = [self._ids(text) for text in (*first, *second)]
         number = len(first)
         scores = np.full(number, np.nan)
+        # batches by length: padding to the longest text would cost most of the time
         longest = [max(len(ids[row]), len(ids[number + row])) for row in range(number)]
-        with tqdm(total=number, desc=USE, disable=not progress, leave=False) as bar:
+        with tqdm(total=number, desc=TEXT_MODEL, disable=not progress, leave=False) as bar:
             for rows in length_sorted_batches(longest, self.batch_size):
                 pair = [self._embed([ids[start + row] for row in rows]) for start in (0, number)]
                 scores[rows] = greedy_f1(*pair).cpu().numpy()
@@ -140,6 +239,7 @@ def greedy_f1(first: Tokens, second: Tokens) -> torch.Tensor:
         0 for a pair of which one side has no words.
     """
     cosines = first.vectors @ second.vectors.transpose(1, 2)
+    # padding must never be the nearest token
     cosines = cosines.masked_fill(~(first.there[:, :, None] & second.there[:, None, :]), -torch.inf)
     means = [
         torch.where(side.words, cosines.amax(axis), 0.0).sum(1) / side.words.sum(1).clamp(min=1)

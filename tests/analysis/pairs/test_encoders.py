@@ -1,19 +1,23 @@
-"""BERTScore against the authors' library, and its files and layers."""
+"""BERTScore against the authors' library, its files and layers; the vision transformer of DINOScore."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
+from transformers import AutoImageProcessor, AutoModel
 
-from hfcomp.analysis.pairs import bertscore
-from hfcomp.analysis.pairs.bertscore import BertScore, Tokens, greedy_f1, read_baseline
+from hfcomp.analysis.pairs import encoders
+from hfcomp.analysis.pairs.encoders import BertScore, ImageEmbedder, Tokens, greedy_f1, read_baseline
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.testing import write_tiny_dinov2
 from tests import tiny
 from tests.analysis.pairs import models
 
 TEXTS = tiny.captions()[::97]
 FIRST = [*TEXTS, "a red", "a red cube", ""]
 SECOND = [*TEXTS[1:], TEXTS[0], "a red cube on a blue ball", "", ""]
+IMAGES = [tiny.image(seed, (40, 30)) for seed in range(5)]
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +84,7 @@ def test_a_baseline_rescales(roberta, tmp_path):
 
 
 def test_known_models_have_the_authors_layer_and_baseline(tmp_path, monkeypatch):
-    monkeypatch.setattr(bertscore, "KNOWN", {"known": (2, 0.5)})
+    monkeypatch.setattr(encoders, "KNOWN", {"known": (2, 0.5)})
     folder = str(models.roberta(tmp_path / "known"))
     found = BertScore(folder, device="cpu")
     assert (found.layer, found.baseline) == (2, 0.5)
@@ -95,7 +99,7 @@ def test_the_shipped_numbers_are_the_librarys():
     from pathlib import Path
 
     folder = Path(library.__file__).parent / "rescale_baseline" / "en"
-    for name, (layer, baseline) in bertscore.KNOWN.items():
+    for name, (layer, baseline) in encoders.KNOWN.items():
         assert library.utils.model2layers[name] == layer
         assert read_baseline(folder / f"{name}.tsv", layer) == baseline
 
@@ -133,3 +137,45 @@ def test_made_up_weights_are_refused(tmp_path):
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ValueError, match=r"lacks the weights \['encoder.layer.1"):
         BertScore(str(folder), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def dinov2(tmp_path_factory):
+    return write_tiny_dinov2(tmp_path_factory.mktemp("models") / "dinov2")
+
+
+def test_vectors_are_the_class_tokens_of_the_model(dinov2):
+    processor = AutoImageProcessor.from_pretrained(dinov2, trust_remote_code=False)
+    model = AutoModel.from_pretrained(dinov2, trust_remote_code=False).eval()
+    with torch.inference_mode():
+        expected = model(**processor(IMAGES, return_tensors="pt")).pooler_output
+    expected = torch.nn.functional.normalize(expected, dim=-1).numpy()
+    found = ImageEmbedder(str(dinov2), batch_size=2, device="cpu").index_images([*IMAGES, None, IMAGES[1]])
+    np.testing.assert_allclose(found.take(slice(0, 5)), expected, atol=2e-6)
+    assert found.index.tolist() == [0, 1, 2, 3, 4, -1, 1] and found.computed == 5
+
+
+def test_vectors_are_kept_for_later_runs(dinov2, tmp_path):
+    first, second = (
+        ImageEmbedder(str(dinov2), device="cpu", cache=EmbeddingCache(tmp_path / "cache")).index_images(images)
+        for images in (IMAGES[:3], IMAGES)
+    )
+    assert (first.computed, second.computed) == (3, 2)
+    np.testing.assert_array_equal(first.vectors, second.vectors[:3])
+    stale = write_tiny_dinov2(tmp_path / "other")
+    weights = torch.nn.init.normal_(torch.empty(1))
+    model = AutoModel.from_pretrained(stale, trust_remote_code=False)
+    with torch.no_grad():
+        model.embeddings.cls_token += weights
+    model.save_pretrained(stale)
+    other = ImageEmbedder(str(stale), device="cpu", cache=EmbeddingCache(tmp_path / "cache"))
+    assert other.index_images(IMAGES).computed == 5, "vectors of other weights are not its own"
+
+
+def test_what_is_no_vision_transformer_is_refused(tmp_path, dinov2):
+    with pytest.raises(ValueError, match="image_model: .* has no configuration or image processor"):
+        ImageEmbedder(str(tmp_path), device="cpu")
+    with pytest.raises(ValueError, match="column 'negative_image', row 1"):
+        ImageEmbedder(str(dinov2), device="cpu").index_images([IMAGES[0], b"no image"], column="negative_image")
+    with pytest.raises(ValueError, match="device: 'cuda:99' cannot be used here"):
+        ImageEmbedder(str(dinov2), device="cuda:99")

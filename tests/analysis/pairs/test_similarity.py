@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hfcomp.analysis.pairs.words import word_edit_distance, words_of
+from hfcomp.analysis.pairs.similarity import word_edit_distance, words_of
 
 
 @pytest.mark.parametrize(

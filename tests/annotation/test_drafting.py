@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hfcomp.annotation.automatic import drafting
-from hfcomp.annotation.automatic.drafting import draft
-from hfcomp.annotation.automatic.edits import (
+from hfcomp.annotation import drafting
+from hfcomp.annotation.drafting import draft
+from hfcomp.annotation.edits import (
     BAD_MASK,
     EDIT_MISREAD,
     LARGE_MASK,
@@ -20,8 +20,8 @@ from hfcomp.annotation.automatic.edits import (
     SMALL_MASK,
     UNCHANGED,
 )
-from hfcomp.annotation.automatic.options import DraftOptions
-from hfcomp.annotation.segmenter import Segmenter
+from hfcomp.annotation.models import Segmenter
+from hfcomp.annotation.options import DraftOptions
 from hfcomp.data.annotations.entries import AUTOMATIC, Item
 from hfcomp.data.annotations.masks import changed_outside, read_mask
 from hfcomp.data.annotations.project import IMAGES, Project

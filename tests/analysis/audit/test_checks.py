@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hfcomp.analysis.audit.checks import CHECKS, Check, unchecked
-from hfcomp.analysis.audit.limits import parse_limits
+from hfcomp.analysis.audit.checks import CHECKS, Check, parse_limits, unchecked
 
 
 def test_a_check_fails_above_its_limit_and_where_it_was_not_made():

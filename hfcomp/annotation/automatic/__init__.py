@@ -1,1 +1,0 @@
-"""The automatic mode: drafts of edits, made without a person, for people to review."""
