@@ -31,12 +31,12 @@ BUDGET = {
     "modeling": 3_387,  # target of modeling/conversion: 1,400
     "negatives": 4_684,
     "parsing": 2_709,
-    "reporting": 2_808,  # with run_record.py, out of run_folders and cards
+    "reporting": 2_809,  # with run_record.py, out of run_folders and cards
     "sandbox": 2_221,
     "statistics": 2_518,
     "trainers": 6_930,
-    "core": 67_334,  # all but RINGS; target: under 51,000
-    "all": 93_252,  # target: under 69,000
+    "core": 67_335,  # all but RINGS; target: under 51,000
+    "all": 93_253,  # target: under 69,000
 }
 COMMENTS = 0.8  # own-line comments per 100 lines of code; target: 4
 # What becomes packages around the core, which never imports them.
