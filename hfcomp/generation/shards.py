@@ -21,6 +21,7 @@ from hfcomp.data.built_sets import TRAIN
 from hfcomp.data.images import SKIP_ADVICE, Unreadable, decode_image, open_image
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import UrlAccess, is_url, open_named, shown
+from hfcomp.generation.builder import IMAGES
 from hfcomp.generation.manifest import SET_ASIDE_ROWS, Record, shard_file, without_rows, write_record
 from hfcomp.writing import write_parquet
 
@@ -32,7 +33,7 @@ RESERVED = (ROW, SET_ASIDE, COUNTS, THIS_RUN)
 # The query and fragment of a URL of the web, which may be a signature: they are not written into a set.
 SECRETS_OF_URL = r"(?s)^((?:http|ftp)s?://[^?#]*)[?#].*$"
 NO_IMAGE, BAD_IMAGE = "image file cannot be read", "image cannot be decoded"
-DECODED = "images: decoded"
+DECODED = IMAGES("decoded")
 THREADS = 8
 # Readers fetch a group of rows at a time.
 ROWS_PER_GROUP = 1000

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hfcomp.generation.builder import ANSWERS, CAPTIONS, DROPPED, FLAGGED, MADE
+from hfcomp.generation.kinds import FILLS, NO_NEGATIVE, WITHOUT
 from hfcomp.generation.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, this_run
 from hfcomp.generation.turns import Proposals, Row
 from hfcomp.negatives.filters import DUPLICATE, GRAMMAR, SAME_SENTENCE, SAME_WORDS, has_same_words, is_same_sentence
@@ -22,20 +24,11 @@ from hfcomp.parsing.tokens import longest_caption
 from hfcomp.reading import nearest
 
 GENERATORS = ("keyword", "swap", "mask", "llm")
-CAPTIONS = ("longest", "all")
+WHICH_CAPTIONS = ("longest", "all")
 NO_CAPTION = "no caption"
-NO_NEGATIVE = "no negative"
-# Names of counts begin so.
-MADE, DROPPED, CAPTION_COUNT = "negatives: ", "dropped: ", "captions: "
-# What a language model proposed for masks and was refused; it proposes the same again for a larger number.
-FILLS = "fills refused: "
-# The same of what a language model answered.
-ANSWERS = "answers refused: "
-PASSED_OVER = f"{CAPTION_COUNT}passed over, "
-WITHOUT, FEWER = f"{CAPTION_COUNT}without a negative", f"{CAPTION_COUNT}with fewer than requested"
-# Of negatives that are kept.
-FLAGGED = "flagged: "
-REORDERED = f"{FLAGGED}the caption's words in another order"
+PASSED_OVER = CAPTIONS("passed over, ")
+FEWER = CAPTIONS("with fewer than requested")
+REORDERED = FLAGGED("the caption's words in another order")
 
 Check = Callable[[Batch, Sequence[int], Sequence[str]], list[str | None]]
 """Rows of a batch and a text for each; returns why a text is dropped, or None."""
@@ -49,8 +42,8 @@ def make_captions(*, which: str) -> Callable[[Batch], Batch]:
             `caption_problem` are passed over where there are others, and counted) or `all`, a row for each.
             A column of plain texts is taken as it is.
     """
-    if which not in CAPTIONS:
-        raise ValueError(f"captions is {which!r}; expected one of {', '.join(CAPTIONS)}.")
+    if which not in WHICH_CAPTIONS:
+        raise ValueError(f"captions is {which!r}; expected one of {', '.join(WHICH_CAPTIONS)}.")
 
     def captions(batch: Batch) -> Batch:
         places, texts, reasons, counts = [], [], [], []
@@ -278,9 +271,9 @@ class TextNegatives:
 
     def _rejections(self) -> Counter[str]:
         found: Counter[str] = Counter()
-        for prefix, generators in ((FILLS, self._fillers), (ANSWERS, self._llm)):
+        for refused, generators in ((FILLS, self._fillers), (ANSWERS, self._llm)):
             for one in generators.values():
-                found.update({f"{prefix}{name}": number for name, number in one.rejected.items()})
+                found.update({refused(name): number for name, number in one.rejected.items()})
         return found
 
     def _answers(self) -> Counter[str]:
@@ -288,10 +281,10 @@ class TextNegatives:
         return next((model.counts for model in self._llm.values()), Counter())
 
     def _counts(self, row: Row) -> Counter[str]:
-        found = Counter(f"{MADE}{one.kind}" for one in row.chosen)
-        found.update(f"{DROPPED}{reason}" for reason in row.verdicts.values() if reason)
+        found = Counter(MADE(one.kind) for one in row.chosen)
+        found.update(DROPPED(reason) for reason in row.verdicts.values() if reason)
         if row.duplicates:
-            found[f"{DROPPED}{DUPLICATE}"] += row.duplicates
+            found[DROPPED(DUPLICATE)] += row.duplicates
         if reordered := sum(has_same_words(row.caption, one.text) for one in row.chosen):
             found[REORDERED] += reordered
         if not row.chosen:

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Protocol
 
 from hfcomp.checksums import file_hash
 from hfcomp.data.negatives.columns import RATED_WORDS
+from hfcomp.generation.builder import DROPPED, FLAGGED, MADE
 from hfcomp.generation.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, Stage, this_run
 from hfcomp.generation.sources import model_facts
-from hfcomp.generation.text_negatives import DROPPED, FLAGGED, MADE
 from hfcomp.generation.writers.changes import KIND_OF_CATEGORY, Change, check_neighbours, replaced_keyword
 from hfcomp.generation.writers.making import Asker, Question, make_asker, writer_facts
 from hfcomp.generation.writers.prompts import KEYWORD_FILE, keyword_prompt
@@ -34,8 +34,8 @@ READS = ("caption", "keyword", "keyword_span", "category", "keyword_tag", "rated
 """Columns of the source that the stage sees."""
 NO_CAPTION = "no negative caption"
 NO_TARGET, BAD_TARGET, NO_MORE = "no keyword", "keyword is not at its span", "no more substitutes"
-AGREED = f"{FLAGGED}another word made to agree"
-FALLBACK = f"{FLAGGED}a word of no group, replaced by one for its tag"
+AGREED = FLAGGED("another word made to agree")
+FALLBACK = FLAGGED("a word of no group, replaced by one for its tag")
 
 
 @dataclass(frozen=True)
@@ -191,11 +191,11 @@ def _written(batch: Batch, proposer: _Proposer, judge: GrammarFilter | None, att
             if isinstance(one, Refused):
                 reason = str(one).partition(":")[0]
                 last[place] = f"{NO_CAPTION}, {one}"
-                counts[place][f"{DROPPED}{reason}"] += 1
+                counts[place][DROPPED(reason)] += 1
             else:
                 changes[place] = one
     for place, change in changes.items():
-        counts[place].update({f"{MADE}{change.negative.kind}": 1} | ({AGREED: 1} if change.agreements else {}))
+        counts[place].update({MADE(change.negative.kind): 1} | ({AGREED: 1} if change.agreements else {}))
         counts[place].update({FALLBACK: 1} if change.is_fallback else {})
     rows = [[changes[place].negative] if place in changes else [] for place in range(len(targets))]
     return as_columns(rows, 1) | {

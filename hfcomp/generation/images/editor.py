@@ -16,9 +16,9 @@ from PIL import Image, ImageOps
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.encoding.identity import pipeline_identity
 from hfcomp.generation.images.options import DType, denoising_steps
-from hfcomp.generation.workers import worker_number
 from hfcomp.modeling.weight_checks import no_report
 from hfcomp.reading import may_be_hub_id
+from hfcomp.workers import worker_number
 
 INSTALL = "negative images need diffusers: pip install 'hfcomp[generate]'."
 PARAMETERS = ("prompt", "image", "strength", "num_inference_steps", "guidance_scale", "generator")

@@ -9,8 +9,6 @@ from typing import Literal
 from hfcomp.generation.options import BuildOptions
 
 DType = Literal["auto", "float16", "bfloat16", "float32"]
-IMAGE_COUNT = "images: "
-"""What names of counts begin with."""
 HIGHEST_QUALITY = 95
 """Of a JPEG: above it files grow and nothing is gained, as Pillow's documentation says."""
 

@@ -11,6 +11,7 @@ from PIL import Image
 
 from hfcomp.data.images import decode_image
 from hfcomp.evaluation.encoding.content import image_key
+from hfcomp.generation.builder import IMAGES
 from hfcomp.generation.images.checks import (
     BLANK,
     SAFETY_CHECKER,
@@ -21,10 +22,9 @@ from hfcomp.generation.images.checks import (
     is_unchanged,
 )
 from hfcomp.generation.images.editor import Edit, ImageEditor, pipeline_facts, resolve_dtype, versions
-from hfcomp.generation.images.options import IMAGE_COUNT, ImageOptions
+from hfcomp.generation.images.options import ImageOptions
 from hfcomp.generation.shards import COUNTS, ROW, SET_ASIDE, Batch, Stage
-from hfcomp.generation.source_images import make_image_check
-from hfcomp.generation.sources import model_facts
+from hfcomp.generation.sources import make_image_check, model_facts
 
 READS = ("image", "caption", "negative_captions")
 """Columns that the stages read."""
@@ -137,7 +137,7 @@ class NegativeImages:
 
     def _counts(self, prompt: str) -> dict[str, int]:
         is_cut = self._editor.is_cut(prompt)
-        return {f"{IMAGE_COUNT}prompt longer than {self._editor.prompt_tokens} tokens": 1} if is_cut else {}
+        return {IMAGES(f"prompt longer than {self._editor.prompt_tokens} tokens"): 1} if is_cut else {}
 
 
 def image_seed(image: Any, prompt: str, seed: int, where: str) -> int:

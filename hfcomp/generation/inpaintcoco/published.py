@@ -14,17 +14,15 @@ from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.generation.inpaintcoco.checks import (
     CHANGED_OUTSIDE,
-    FLAG,
     IMAGES,
-    PAIR,
     Unreadable,
     caption_problems,
     image_problems,
+    pseudonyms,
     read_pair,
     share_outside,
 )
-from hfcomp.generation.inpaintcoco.options import InpaintCocoOptions
-from hfcomp.generation.inpaintcoco.people import pseudonyms
+from hfcomp.generation.inpaintcoco.options import FLAGGED_PAIRS, PAIRS, InpaintCocoOptions
 from hfcomp.generation.inpaintcoco.project_rows import SOURCE
 from hfcomp.generation.shards import COUNTS, SET_ASIDE, Batch, Stage
 from hfcomp.generation.sources import BuildInputs, Log, kept_columns, output_features
@@ -116,5 +114,5 @@ def _flags(row: dict[str, Any]) -> tuple[list[str], float | None, str | None]:
 
 
 def _counts(row: dict[str, Any], problems: list[str], share: float | None) -> dict[str, int]:
-    counts = {f"{PAIR}{row['concept']}": 1} | {f"{FLAG}{name}": 1 for name in problems}
-    return counts | ({f"{FLAG}{CHANGED_OUTSIDE}": 1} if share else {})
+    counts = {PAIRS(row["concept"]): 1} | {FLAGGED_PAIRS(name): 1 for name in problems}
+    return counts | ({FLAGGED_PAIRS(CHANGED_OUTSIDE): 1} if share else {})

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.generation.magic.options import CAPTIONS
+from hfcomp.generation.magic.options import BY_CAPTIONS
 from hfcomp.generation.sources import model_facts
 
 DIMENSIONS = 32
@@ -44,7 +44,7 @@ class SentenceEncoder:
         if find_spec("sentence_transformers") is None:
             raise ImportError(
                 'a sentence encoder needs sentence-transformers: pip install "hfcomp[magic]". Or choose --encoder '
-                f"{CAPTIONS}, which needs no model."
+                f"{BY_CAPTIONS}, which needs no model."
             )
         self._model, self._device = model, device
 
@@ -98,4 +98,4 @@ class CaptionsEncoder:
 
     def facts(self) -> Mapping[str, Any]:
         """See `ConceptEncoder`."""
-        return {"encoder": CAPTIONS, "dimensions": DIMENSIONS}
+        return {"encoder": BY_CAPTIONS, "dimensions": DIMENSIONS}

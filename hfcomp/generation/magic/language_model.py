@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from hfcomp.generation.magic.names import canonical_name, name_problem
-from hfcomp.generation.magic.source import Found
+from hfcomp.generation.magic.source import Found, canonical_name, name_problem
 from hfcomp.generation.writers.making import Asker, Question, make_asker, writer_facts
 from hfcomp.generation.writers.prompts import CONCEPTS_FILE, concept_prompt, generalised_prompt, parent_prompt
 from hfcomp.generation.writers.reading import Refused

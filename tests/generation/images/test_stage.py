@@ -19,7 +19,7 @@ from hfcomp.generation.images.checks import is_blank, is_unchanged
 from hfcomp.generation.images.editor import Edit, ImageEditor
 from hfcomp.generation.images.stage import NO_NEGATIVE_CAPTION, image_seed, image_stages
 from hfcomp.generation.manifest import SET_ASIDE_FILE, UNFINISHED
-from hfcomp.generation.source_images import BAD_IMAGE, NO_IMAGE
+from hfcomp.generation.sources import BAD_IMAGE, NO_IMAGE
 from tests.generation import builds
 from tests.generation.images.photographs import COLORS, SIZE, build, options, photograph, row, source
 

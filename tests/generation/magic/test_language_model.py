@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from hfcomp.generation.magic.language_model import LanguageModelSource
-from hfcomp.generation.magic.making import make_source
 from hfcomp.generation.magic.options import MagicOptions
-from hfcomp.generation.magic.stages import UNREAD, make_concepts
+from hfcomp.generation.magic.stages import UNREAD, make_concepts, make_source
 from hfcomp.generation.shards import COUNTS
 from hfcomp.generation.writers import pace
 from hfcomp.modeling.random_llama import write_tiny_llama

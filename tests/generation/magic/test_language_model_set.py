@@ -9,7 +9,7 @@ import re
 import pytest
 
 from hfcomp.generation.build import build_set
-from hfcomp.generation.magic.graph.file import read_hierarchy
+from hfcomp.generation.magic.hierarchy import read_hierarchy
 from hfcomp.generation.writers import pace
 from tests.generation.builds import hashes
 from tests.generation.magic.sets import WORDS, options, source

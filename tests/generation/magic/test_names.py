@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hfcomp.generation.magic.names import (
+from hfcomp.generation.magic.source import (
     CONTROL,
     EMPTY,
     LIST,

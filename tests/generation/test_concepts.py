@@ -8,10 +8,10 @@ import pytest
 from datasets import Dataset, Features, Value, load_dataset
 
 from hfcomp.data.features import CONCEPT_FEATURES
+from hfcomp.generation.concepts import make_concepts
 from hfcomp.generation.manifest import MANIFEST
 from hfcomp.generation.runner import Stage, run_stages
 from hfcomp.generation.shards import COUNTS, ShardMaker
-from hfcomp.generation.text_concepts import make_concepts
 from hfcomp.generation.text_negatives import make_captions
 from hfcomp.parsing import cached_parser
 from tests.generation import builds

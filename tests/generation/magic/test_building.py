@@ -11,17 +11,23 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from hfcomp.generation.magic.graph import merging
-from hfcomp.generation.magic.graph import parents as module
-from hfcomp.generation.magic.graph.building import build_hierarchy
-from hfcomp.generation.magic.graph.file import read_hierarchy, write_hierarchy
-from hfcomp.generation.magic.graph.hierarchy import Concept, Cut, Hierarchy, Merge, Node, Removal
-from hfcomp.generation.magic.graph.merging import merge_small
-from hfcomp.generation.magic.graph.negatives import hard_negatives
-from hfcomp.generation.magic.graph.settings import GraphSettings
-from hfcomp.generation.magic.graph.splits import draw_test_concepts, draw_test_images
-from hfcomp.generation.magic.graph.tables import hierarchy_tables
-from tests.generation.magic.graph.sources import Angles, Written
+from hfcomp.generation.magic import building as module
+from hfcomp.generation.magic import merging
+from hfcomp.generation.magic.building import build_hierarchy, draw_test_concepts, draw_test_images
+from hfcomp.generation.magic.hierarchy import (
+    Concept,
+    Cut,
+    Hierarchy,
+    Merge,
+    Node,
+    Removal,
+    hierarchy_tables,
+    read_hierarchy,
+    write_hierarchy,
+)
+from hfcomp.generation.magic.merging import hard_negatives, merge_small
+from hfcomp.generation.magic.options import GraphSettings
+from tests.generation.magic.parents import Angles, Written
 
 
 def build(images, source=None, degrees=None, **settings) -> Hierarchy:

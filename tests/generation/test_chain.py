@@ -11,7 +11,7 @@ import pytest
 from datasets import Dataset, Features, Image, List, Value, load_dataset, load_from_disk
 
 from hfcomp.generation import shards
-from hfcomp.generation.chains import joined
+from hfcomp.generation.chain import joined
 from hfcomp.generation.runner import Build, run_stages
 from hfcomp.generation.shards import SOURCE_ROW
 from hfcomp.writing import write_parquet

@@ -1,4 +1,4 @@
-"""The executor `local`: shards are made in this process, or in several that are spawned."""
+"""Where the shards of a build are made: in this process, in several that are spawned, or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -15,14 +15,35 @@ from multiprocessing.reduction import ForkingPickler
 from multiprocessing.sharedctypes import Synchronized
 
 from hfcomp.generation.manifest import Record
+from hfcomp.generation.options import Workers
 from hfcomp.generation.shards import Job, ShardMaker, Stage, StageError
-from hfcomp.generation.workers import end_with, set_worker_number
+from hfcomp.workers import end_with, set_worker_number
 
 START_METHOD = "spawn"  # torch and CUDA do not survive a fork
 
 
-def make_locally(job: Job, missing: Sequence[int], num_workers: int) -> Iterator[tuple[int, Record]]:
-    """Makes shards on this machine, see `hfcomp.generation.executors.make_shards`."""
+def make_shards(job: Job, missing: Sequence[int], workers: Workers) -> Iterator[tuple[int, Record]]:
+    """Makes shards in any order.
+
+    Args:
+        job: the build, whose folder is locked by this process.
+        missing: numbers of the shards to make.
+        workers: that make them.
+
+    Yields:
+        The number and the record of each shard, without `set_aside_rows`, when both are on disk.
+
+    Raises:
+        StageError: when a stage fails or a worker is lost for good; shards that were under way are finished first.
+    """
+    if workers.executor == "ray" and missing:
+        from hfcomp.generation.ray_executor import make_on_ray
+
+        return make_on_ray(job, missing, workers.number, workers.gpus)
+    return _make_locally(job, missing, workers.number)
+
+
+def _make_locally(job: Job, missing: Sequence[int], num_workers: int) -> Iterator[tuple[int, Record]]:
     if num_workers == 1 or len(missing) <= 1:
         maker = ShardMaker(job)
         yield from ((index, maker.make(index)) for index in missing)

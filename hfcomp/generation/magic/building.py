@@ -1,15 +1,77 @@
-"""The parents of concepts up to level 4 (CLEAR GLASS, section 3.1.1), without cycles."""
+"""From first-level concepts and their numbers of images to a hierarchy."""
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 from tqdm.auto import tqdm
 
-from hfcomp.generation.magic.graph.hierarchy import Chain, Cut, Node, Removal
+from hfcomp.generation.magic.encoders import ConceptEncoder
+from hfcomp.generation.magic.hierarchy import Chain, Concept, Cut, Hierarchy, Node, Removal
+from hfcomp.generation.magic.merging import Merged, Rivals, hard_negatives, merge_small
+from hfcomp.generation.magic.options import GraphSettings
+from hfcomp.generation.magic.similarity import check_vectors
 from hfcomp.generation.magic.source import ConceptSource, Found
+
+Log = Callable[[str], None]
+
+
+def build_hierarchy(
+    images: Mapping[str, int],
+    source: ConceptSource,
+    encoder: ConceptEncoder,
+    settings: GraphSettings,
+    *,
+    log: Log,
+    progress: bool = False,
+) -> Hierarchy:
+    """Merges small concepts, finds the parents of the others, their hard negatives and the split by concept.
+
+    Algorithm 1 of CLEAR GLASS asks for all parents first. Merging concerns level 1 alone, so the parents of the
+    concepts that are left are the same, and most questions are saved; but a source that grows is offered fewer names.
+
+    Args:
+        images: the number of images of each canonical name; their order does not matter.
+        source: of the parents.
+        encoder: of the names.
+        settings: thresholds.
+        log: receives lines about what is done.
+        progress: whether to show bars.
+
+    Raises:
+        ValueError: for a vector that is not finite.
+    """
+    names = sorted(images)
+    vectors = encoder.encode(names)
+    check_vectors(vectors, names)
+    merged = merge_small(images, names, vectors, settings)
+    log(f"{len(merged.merges):,} small concepts merged, {len(merged.removed):,} removed, {len(merged.images):,} left")
+    parents = find_parents(merged.images, source, progress=progress)
+    chains, orphans = without_chain(merged.images, parents)
+    rows = np.array([row for row, name in enumerate(names) if name in chains], np.int64)
+    kept = [names[row] for row in rows]
+    rivals = hard_negatives(chains, kept, vectors[rows], settings)
+    log(f"{len(kept):,} concepts, {sum(map(bool, rivals.values())):,} of them with a hard negative")
+    unseen = draw_test_concepts(kept, settings.test_share, settings.seed)
+    return Hierarchy(
+        concepts=tuple(_concept(name, chains[name], merged, rivals[name], name in unseen) for name in kept),
+        parents={name: parents.of[1][name] for name in kept},
+        nodes=parents.nodes(kept),
+        merges=merged.merges,
+        removed=tuple(sorted([*merged.removed, *orphans], key=lambda one: one.name)),
+        cuts=tuple(sorted(parents.cuts, key=lambda one: (one.level, one.name, one.parent))),
+        refused=dict(sorted(parents.refused.items())),
+    )
+
+
+def _concept(name: str, chain: Chain, merged: Merged, rivals: Rivals, unseen: bool) -> Concept:
+    names, cosines = tuple(one for one, _ in rivals), tuple(cosine for _, cosine in rivals)
+    return Concept(name, chain, merged.images[name], merged.members.get(name, ()), names, cosines, unseen)
+
 
 AT_A_TIME = 64
 """Concepts whose parents are asked for before the known ones are offered anew. Our choice, as many as requests at a
@@ -124,3 +186,24 @@ def _prune(found: Parents) -> None:
             ends[name] = max((above[parent] for parent in parents), default=level + 1)
             found.of[level][name] = tuple(parent for parent in parents if above[parent] > TOP)
     found.ends = ends
+
+
+def draw_test_images(ids_of: Mapping[str, Sequence[str]], share: float, seed: int) -> set[str]:
+    """The test images: of each concept a share of its images, rounded.
+
+    Args:
+        ids_of: the ids of each concept's images; an image has one concept.
+        share: between 0 and 1.
+        seed: of the draw.
+    """
+    return {one for ids in ids_of.values() for one in _drawn(ids, round(share * len(ids)), seed)}
+
+
+def draw_test_concepts(names: Sequence[str], share: float, seed: int) -> set[str]:
+    """The test concepts: a share of all, rounded; at least one and not all, where there are two or more."""
+    number = round(share * len(names))
+    return {*_drawn(names, min(max(number, 1), len(names) - 1), seed)}
+
+
+def _drawn(names: Iterable[str], number: int, seed: int) -> list[str]:
+    return sorted(names, key=lambda name: (hashlib.sha256(f"{seed} {name}".encode()).digest(), name))[:number]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from datasets import Dataset, Features, Image
 
-from hfcomp.generation import local_files
-from hfcomp.generation.local_files import check_local_files
+from hfcomp.generation import sources
+from hfcomp.generation.sources import check_local_files
 
 FEATURES = Features({"image": Image(decode=False)})
 
@@ -23,7 +23,7 @@ def check(source: str, names: list[str], **options) -> list[str]:
 
 @pytest.fixture
 def caches(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setattr(local_files, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(sources, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "datasets")
     return tmp_path
 
