@@ -22,8 +22,9 @@ from typing import Any
 
 from hfcomp.cli.build import build_and_report
 from hfcomp.cli.factories import ASKED, LLM, Steps, Written, check_refused, random_model, run_steps, say, train
+from hfcomp.data.verification import verify_set
 from hfcomp.errors import one_line_errors
-from hfcomp.generation.build import build_set, verify_set
+from hfcomp.generation.build import build_set
 from hfcomp.generation.magic.encoders import CAPTIONS
 from hfcomp.generation.magic.options import TAXONOMY, MagicOptions
 from hfcomp.generation.writers.serving import transformers_serve

@@ -16,7 +16,6 @@ from hfcomp.data.built_sets import configurations
 from hfcomp.data.licenses import LICENSE
 from hfcomp.data.set_cards import DEFAULT, stated_license
 from hfcomp.data.urls import UrlAccess, set_url_access
-from hfcomp.data.verification import verify_set
 from hfcomp.evaluation.encoding.models import check_device
 from hfcomp.generation.builder import CardText, find_builder
 from hfcomp.generation.cards import Source, chained_manifest, count_tables, write_card
@@ -24,8 +23,6 @@ from hfcomp.generation.options import BuildOptions, command_line
 from hfcomp.generation.runner import Build, Stage, run_stages
 from hfcomp.generation.sources import BuildInputs, Log, check_local_files, license_stages
 from hfcomp.reporting.report import Lines, Report, Section, Table
-
-__all__ = ["BuiltSet", "build_set", "verify_set"]
 
 
 @dataclass(frozen=True)

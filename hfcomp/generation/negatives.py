@@ -20,7 +20,7 @@ from hfcomp.generation.options import NegativeOptions
 from hfcomp.generation.shards import Batch, Stage
 from hfcomp.generation.sources import BuildInputs, make_image_check, model_facts, output_features, read_captioned_rows
 from hfcomp.generation.text_negatives import TextNegatives, check_kinds, make_captions, needs_parser
-from hfcomp.generation.writers.making import writer_facts
+from hfcomp.generation.writers.asker import writer_facts
 from hfcomp.generation.writers.prompts import NEGATIVES_FILE
 from hfcomp.negatives.filters import FALSE_NEGATIVE, is_false_negative
 from hfcomp.negatives.keywords import PAPER_TABLE, read_keyword_table

@@ -273,10 +273,9 @@ class LanguageModelOptions:
             )
 
     def writer_settings(self) -> dict[str, Any]:
-        """The settings of `hfcomp.generation.writers.making.make_asker`."""
-        from hfcomp.generation.writers.making import SETTINGS
-
-        settings = {name: getattr(self, name) for name in SETTINGS}
+        """The settings of `hfcomp.generation.writers.asker.make_asker`."""
+        names = [field.name for field in fields(LanguageModelOptions) if field.name != "attempts"]
+        settings = {name: getattr(self, name) for name in ("writer", *names)}
         return settings | {"request_options": parse_request_options(self.request_options)}
 
 

@@ -116,7 +116,7 @@ class TextNegatives:
             caption are dropped. By default nothing is.
         grammar_tolerance: in nats per token; by default that of `GrammarFilter`.
         device: of these models; by default a GPU where there is one.
-        writer: of the kinds `llm`, settings of `hfcomp.generation.writers.making.make_asker`.
+        writer: of the kinds `llm`, settings of `hfcomp.generation.writers.asker.make_asker`.
         attempts: Questions in a row about a caption to the writer without a negative that is kept, after which the
             writer is asked no more: at most this number of questions per negative.
         checks: further filters, for texts that passed these.
@@ -320,8 +320,7 @@ def _language_models(kinds: Sequence[str], writer: Mapping[str, Any] | None, dev
             "the kind llm needs a writer. Pass writer=WriterOptions(base_url='http://127.0.0.1:8000/v1')"
             ".writer_settings(), with WriterOptions of hfcomp.generation.options."
         )
-    from hfcomp.generation.writers.making import make_asker
-    from hfcomp.generation.writers.proposals import LlmNegatives, chosen_parts
+    from hfcomp.generation.writers.asker import LlmNegatives, chosen_parts, make_asker
 
     asker = make_asker(**writer, device=device)
     return {kind: LlmNegatives(chosen_parts(kind.partition(":")[2]), asker) for kind in wanted}

@@ -17,10 +17,10 @@ from hfcomp.data.negatives.columns import RATED_WORDS
 from hfcomp.generation.builder import DROPPED, FLAGGED, MADE
 from hfcomp.generation.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, Stage, this_run
 from hfcomp.generation.sources import model_facts
+from hfcomp.generation.writers.asker import Asker, Question, make_asker, writer_facts
 from hfcomp.generation.writers.changes import KIND_OF_CATEGORY, Change, check_neighbours, replaced_keyword
-from hfcomp.generation.writers.making import Asker, Question, make_asker, writer_facts
 from hfcomp.generation.writers.prompts import KEYWORD_FILE, keyword_prompt
-from hfcomp.generation.writers.reading import Refused
+from hfcomp.generation.writers.requests import Refused
 from hfcomp.negatives.filters import GRAMMAR, is_same_sentence
 from hfcomp.negatives.grammar import GrammarFilter
 from hfcomp.negatives.negative import Negative, as_columns
@@ -137,7 +137,7 @@ def make_negative_captions(
         mode: how keywords were selected; `random` has the paper's fourth set of examples.
         seed: of all draws.
         attempts: at a caption, each with a seed of its own.
-        writer: settings of `hfcomp.generation.writers.making.make_asker`, of which `writer` may also be `substitute`.
+        writer: settings of `hfcomp.generation.writers.asker.make_asker`, of which `writer` may also be `substitute`.
         grammar_model: causal language model that judges texts beside their captions.
         grammar_tolerance: in nats per token; by default that of `GrammarFilter`.
         device: of models in this process.

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from hfcomp.generation.writers.answer_cache import NothingToChange
 from hfcomp.generation.writers.meanings import check_words, may_be_one
-from hfcomp.generation.writers.reading import Refused
-from hfcomp.generation.writers.refusals import NothingToChange
+from hfcomp.generation.writers.requests import Refused
 from hfcomp.negatives.filters import is_same_sentence
 from hfcomp.negatives.mask_filling.words import lemmas_of
 from hfcomp.negatives.negative import Negative

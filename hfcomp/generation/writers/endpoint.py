@@ -28,19 +28,27 @@ from importlib.util import find_spec
 from typing import Any, NoReturn
 from urllib.parse import quote, urlsplit
 
-from hfcomp.generation.writers.completions import MOST_BYTES, BadBody, BrokenOff, read_completion
-from hfcomp.generation.writers.pace import Pace, pause_after
-from hfcomp.generation.writers.requests import Reply, Request, answer_schema
-from hfcomp.generation.writers.server_errors import (
+from hfcomp.generation.writers.backoff import (
     LONGEST_WAIT,
+    Pace,
     is_own,
     may_pass,
     option_without,
+    pause_after,
     redirect_target,
     retry_after,
     root_cause,
     status_of,
     unsupported_fields,
+)
+from hfcomp.generation.writers.requests import (
+    MOST_BYTES,
+    BadBody,
+    BrokenOff,
+    Reply,
+    Request,
+    answer_schema,
+    read_completion,
 )
 
 _logger = logging.getLogger(__name__)

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hfcomp.evaluation.encoding.identity import identity
-from hfcomp.generation.writers.completions import CUT
-from hfcomp.generation.writers.requests import Reply, Request
+from hfcomp.generation.writers.requests import CUT, Reply, Request
 from hfcomp.negatives.language_models import length_sorted_batches, load_language_model
 
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from hfcomp.generation.writers.reading import Refused
+from hfcomp.generation.writers.requests import Refused
 from hfcomp.negatives.mask_filling.words import lemmas_of
 from hfcomp.negatives.paraphrases import SYNONYMS
 from hfcomp.negatives.substitutes import default_lexicon

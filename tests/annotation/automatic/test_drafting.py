@@ -26,8 +26,8 @@ from hfcomp.data.annotations.composition import changed_outside
 from hfcomp.data.annotations.masks import read_mask
 from hfcomp.data.annotations.project import IMAGES, Project
 from hfcomp.data.annotations.records import AUTOMATIC, Item
-from hfcomp.generation.images.checks import BLANK, SAFETY_CHECKER
 from hfcomp.generation.images.editor import Edit as Painted
+from hfcomp.generation.images.stage import BLANK, SAFETY_CHECKER
 from hfcomp.modeling.random_llama import write_tiny_llama
 from tests.annotation.models import clipseg, inpainting
 from tests.generation.writers.endpoint import Answer, closed_address, completion, serving

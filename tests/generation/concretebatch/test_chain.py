@@ -27,8 +27,9 @@ from hfcomp.analysis.pairs.options import AnalyzeOptions
 from hfcomp.data.built_sets import SET_ASIDE_FILE, UNFINISHED, step_names
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.negatives.columns import with_concreteness
+from hfcomp.data.verification import verify_set
 from hfcomp.generation import chain
-from hfcomp.generation.build import build_set, verify_set
+from hfcomp.generation.build import build_set
 from hfcomp.generation.concretebatch.chain import STEPS, ConcreteBatchOptions, selection_table
 from hfcomp.generation.concretebatch.targets import balance_targets
 from hfcomp.generation.runner import run_stages

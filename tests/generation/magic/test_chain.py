@@ -19,7 +19,8 @@ from hfcomp.data.columns import rename_columns
 from hfcomp.data.concepts.level_names import level_columns
 from hfcomp.data.groups.order import Groups
 from hfcomp.data.loading import load_training_set
-from hfcomp.generation.build import build_set, verify_set
+from hfcomp.data.verification import verify_set
+from hfcomp.generation.build import build_set
 from hfcomp.generation.magic.hierarchy import read_hierarchy
 from hfcomp.generation.magic.image_rows import image_rows
 from tests.generation.builds import hashes, png

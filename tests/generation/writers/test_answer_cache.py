@@ -13,8 +13,7 @@ import pytest
 
 from hfcomp import writing
 from hfcomp.generation.writers.answer_cache import AnswerCache, CachedWriter
-from hfcomp.generation.writers.reading import Unreadable
-from hfcomp.generation.writers.requests import Reply, Request, content_hash
+from hfcomp.generation.writers.requests import Reply, Request, Unreadable, content_hash
 
 
 class Counting:

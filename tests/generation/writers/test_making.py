@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hfcomp.generation.options import WriterOptions
-from hfcomp.generation.writers.making import make_asker
+from hfcomp.generation.writers.asker import make_asker
 
 
 @pytest.mark.parametrize("writer", ["substitute", "vllm"])

@@ -7,9 +7,7 @@ import time
 
 import pytest
 
-from hfcomp.generation.writers.completions import read_completion
-from hfcomp.generation.writers.reading import Refused, answered_edit, answered_text
-from hfcomp.generation.writers.requests import Reply
+from hfcomp.generation.writers.requests import Refused, Reply, answered_edit, answered_text, read_completion
 
 
 def read(text: str, plain: bool = True) -> str:

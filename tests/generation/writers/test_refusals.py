@@ -11,11 +11,11 @@ from datasets import load_dataset
 
 from hfcomp import cli
 from hfcomp.generation.options import WriterOptions
-from hfcomp.generation.writers import pace
+from hfcomp.generation.writers import backoff
+from hfcomp.generation.writers.answer_cache import UnusableAnswers
+from hfcomp.generation.writers.asker import Question, make_asker
 from hfcomp.generation.writers.changes import changed_part
-from hfcomp.generation.writers.making import Question, make_asker
-from hfcomp.generation.writers.reading import Refused
-from hfcomp.generation.writers.refusals import UnusableAnswers
+from hfcomp.generation.writers.requests import Refused
 from tests.generation.writers.endpoint import Answer, completion, serving, text
 
 pytest.importorskip("openai")
@@ -24,7 +24,7 @@ SIX = [f"A {color} dog on a mat." for color in ("red", "blue", "green", "black",
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(pace, "PAUSE", 0.01)
+    monkeypatch.setattr(backoff, "PAUSE", 0.01)
 
 
 def caption_in(body) -> str:
@@ -114,7 +114,7 @@ def test_a_run_without_a_usable_answer_stops_after_fifty_with_examples(build, wr
     assert len(found) == 60 and all(found)
 
 
-@pytest.mark.follows("hfcomp/generation/writers/making.py", "Check what the model answers, or choose another --llm.")
+@pytest.mark.follows("hfcomp/generation/writers/asker.py", "Check what the model answers, or choose another --llm.")
 def test_another_model_of_the_server_helps(build):
     def answer(body) -> Answer:
         return right(body) if body["model"] == "good" else Answer(completion(json.dumps({"caption": "A dog."})))
@@ -148,8 +148,8 @@ def prose(body) -> Answer:
     return Answer(completion(caption))
 
 
-@pytest.mark.follows("hfcomp/generation/writers/making.py", "If the model reasons before it answers, pass")
-@pytest.mark.follows("hfcomp/generation/writers/making.py", "pass --plain_answers")
+@pytest.mark.follows("hfcomp/generation/writers/asker.py", "If the model reasons before it answers, pass")
+@pytest.mark.follows("hfcomp/generation/writers/asker.py", "pass --plain_answers")
 @pytest.mark.parametrize(
     ("answer", "advice"),
     [

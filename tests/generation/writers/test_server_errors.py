@@ -8,9 +8,9 @@ import time
 import pytest
 
 from hfcomp.generation.options import WriterOptions
-from hfcomp.generation.writers import pace
+from hfcomp.generation.writers import backoff
+from hfcomp.generation.writers.asker import Question, make_asker
 from hfcomp.generation.writers.endpoint import EndpointError, EndpointWriter
-from hfcomp.generation.writers.making import Question, make_asker
 from hfcomp.generation.writers.requests import Request, content_hash
 from tests.generation.writers.endpoint import Answer, right, serving
 
@@ -20,7 +20,7 @@ REQUEST = Request("Input: a dog\nKeyword: dog\nOutput:", seed=7, temperature=0.5
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(pace, "PAUSE", 0.01)
+    monkeypatch.setattr(backoff, "PAUSE", 0.01)
 
 
 def client(base_url: str, **settings) -> EndpointWriter:
