@@ -88,14 +88,7 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
 
 
 class DatasetBuild:
-    """The building of one dataset. A subclass gives its `inputs`, or is a `hfcomp.generation.chain.Chain`.
-
-    Args:
-        card: Text of the card.
-        options: The options.
-        log: Receives lines about the source and what is done.
-        progress: Whether to show bars.
-    """
+    """The building of one dataset. A subclass gives its `inputs`, or is a `hfcomp.generation.chain.Chain`."""
 
     def __init__(self, card: CardText, options: Any, log: Log, progress: bool) -> None:
         self.card, self.options, self.log, self.progress = card, options, log, progress

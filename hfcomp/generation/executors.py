@@ -25,11 +25,6 @@ START_METHOD = "spawn"  # torch and CUDA do not survive a fork
 def make_shards(job: Job, missing: Sequence[int], workers: Workers) -> Iterator[tuple[int, Record]]:
     """Makes shards in any order.
 
-    Args:
-        job: the build, whose folder is locked by this process.
-        missing: numbers of the shards to make.
-        workers: that make them.
-
     Yields:
         The number and the record of each shard, without `set_aside_rows`, when both are on disk.
 

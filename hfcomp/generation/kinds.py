@@ -40,12 +40,7 @@ class Share(NamedTuple):
 
 
 def check_share(sums: Mapping[str, Any], *, most: float) -> None:
-    """Raises ValueError for a larger share of captions without a negative than allowed, with what to do.
-
-    Args:
-        sums: `rows`, `counts` and `set_aside` of a build.
-        most: the largest share that is allowed.
-    """
+    """Raises ValueError for a larger share of captions without a negative than allowed, with what to do."""
     share = Share.of(sums)
     if share.value <= most or not sums["rows"]:  # a set without rows is an error anyway
         return

@@ -104,13 +104,7 @@ def make_checked_negatives(
 
 
 class FalseNegatives:
-    """Drops negatives that a dual encoder finds to fit the image as well as the caption does.
-
-    Args:
-        model: Hub id or folder.
-        margin: see `hfcomp.negatives.filters.is_false_negative`.
-        device: where it runs.
-    """
+    """Drops negatives that a dual encoder finds to fit the image as well as the caption does."""
 
     def __init__(self, model: str, *, margin: float, device: str | None) -> None:
         self._embedder = Embedder(model, device=device)

@@ -34,7 +34,6 @@ class Build:
     """The outcome of a build.
 
     Attributes:
-        folder: of the data set.
         manifest: as `manifest.json` holds it: `plan`, `rows`, `counts`, `set_aside`, `shards`.
         kept: shards that were there already.
         made: shards that were made now.

@@ -93,13 +93,8 @@ class Job:
 
     Attributes:
         dataset: the source, its images undecoded.
-        stages: in their order.
         reads: the source's columns that stages see.
-        features: of the columns that are written.
-        folder: of the build.
-        rows_per_shard: of the source.
         urls: that images named by URLs are fetched; None sets their rows aside.
-        split: that the rows are.
         skip_damaged: whether rows with an image that cannot be decoded are set aside, or end the build; `None` decodes
             no image.
     """
@@ -148,11 +143,7 @@ class _Tally:
 
 
 class ShardMaker:
-    """Makes shards of one build; loads what the stages need once.
-
-    Args:
-        job: the build.
-    """
+    """Makes shards of one build; loads what the stages need once."""
 
     def __init__(self, job: Job) -> None:
         self.job = job

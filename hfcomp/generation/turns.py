@@ -44,7 +44,6 @@ class Row:
     """A caption on its way to its negatives.
 
     Attributes:
-        caption: the caption.
         proposals: by generator; another row of the same caption may share them.
         verdicts: text to the reason for dropping it, or None, for all texts that filters have seen.
         chosen: as `choose` left it.

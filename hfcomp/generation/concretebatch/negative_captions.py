@@ -43,7 +43,6 @@ class Target:
     """What is to be changed in a caption.
 
     Attributes:
-        caption: the caption.
         span: `[start, end)` in characters of the keyword.
         tag: Penn tag of the keyword's last word.
         category: `attribute`, `object` or `relation`.
@@ -159,11 +158,7 @@ def make_negative_captions(
 
 
 def caption_stage(settings: Mapping[str, Any]) -> Stage:
-    """The stage with its settings, and what identifies it in the manifest.
-
-    Args:
-        settings: of `make_negative_captions`.
-    """
+    """The stage with its settings, and what identifies it in the manifest."""
     facts = {name: settings[name] for name in ("mode", "seed", "attempts")}
     if settings["writer"]["writer"] == "substitute":
         facts |= {"writer": "substitute", "lexicon": f"{DEFAULT_LEXICON.name} sha256:{file_hash(DEFAULT_LEXICON)}"}

@@ -29,7 +29,6 @@ class Edit(NamedTuple):
     """What a pipeline made of an image.
 
     Attributes:
-        image: the edited image.
         is_blanked: whether the pipeline's safety checker blanked it.
     """
 
@@ -47,17 +46,9 @@ class ImageEditor:
 
     Args:
         pipeline: Hub id or folder of an image-to-image pipeline, or of one that diffusers makes one of.
-        steps: of the noise schedule.
-        strength: share of the steps that are run.
-        guidance: classifier-free guidance.
         size: side of the square that is edited, in pixels.
-        batch_size: images at a time.
-        dtype: of the weights.
-        device: where to run; by default this worker's.
 
     Attributes:
-        device: where it runs.
-        batch_size: images at a time.
         prompt_tokens: longest prompt that the pipeline reads whole, special tokens included; None if unknown.
 
     Raises:

@@ -77,10 +77,6 @@ class ImageOptions(BuildOptions):
 def denoising_steps(steps: int, strength: float) -> int:
     """How many steps an image-to-image pipeline of diffusers runs: steps x strength, rounded down.
 
-    Args:
-        steps: of the noise schedule.
-        strength: share of it.
-
     Raises:
         ValueError: if that is less than 1, or a strength outside (0, 1].
     """

@@ -48,24 +48,13 @@ def is_unchanged(image: Image.Image, source: Image.Image, *, below: float) -> bo
 
 
 class PairFilter:
-    """Finds negative images that a dual encoder does not find nearer to the negative caption than to the original one.
-
-    Args:
-        model: Hub id or folder.
-        device: where it runs.
-    """
+    """Finds negative images that a dual encoder finds no nearer to the negative caption than to the original one."""
 
     def __init__(self, model: str, *, device: str | None) -> None:
         self._embedder = Embedder(model, device=device)
 
     def __call__(self, images: Sequence[Any], captions: Sequence[str], negatives: Sequence[str]) -> list[bool]:
-        """Whether each image is to be left out; one as near to both captions is.
-
-        Args:
-            images: negative images, as rows hold them.
-            captions: the original captions.
-            negatives: the negative captions.
-        """
+        """Whether each image is to be left out; one as near to both captions is."""
         vectors = self._embedder.images(images, column="negative_image")
         texts = self._embedder.texts([*captions, *negatives]).vectors
         original, negative = texts[: len(captions)], texts[len(captions) :]
@@ -117,12 +106,9 @@ class NegativeImages:
     """Adds `negative_image` to batches of rows; a stage of `run_stages`.
 
     Args:
-        quality: of the JPEGs.
         blank_below: see `is_blank`.
         unchanged_below: see `is_unchanged`.
         pair_model: Hub id or folder of the dual encoder of `PairFilter`; by default there is no such filter.
-        seed: any integer.
-        settings: of `ImageEditor`.
     """
 
     def __init__(

@@ -209,21 +209,12 @@ def decision_tables(entries: Sequence[Entry], states: Mapping[State, int], names
 
 
 def model_tables(models: Sequence[tuple[str, str]]) -> list[Table]:
-    """What edits were made with.
-
-    Args:
-        models: roles and identities.
-    """
+    """What edits were made with."""
     return [Table("models of the edits", ["role", "model"], [list(one) for one in models], labels=2)] if models else []
 
 
 def pair_tables(pairs: Sequence[Accepted], names: Mapping[str, str]) -> list[Table]:
-    """Who made the edits of a set, how ratings of annotators and reviewers agree, and how masks were made.
-
-    Args:
-        pairs: of the set.
-        names: pseudonyms of people.
-    """
+    """Who made the edits of a set, how ratings of annotators and reviewers agree, and how masks were made."""
     made = Counter(names[one.annotator] for one in pairs)
     reviewed = Counter(names[one.reviewer] for one in pairs)
     people = [name for name in names.values() if made[name] or reviewed[name]]

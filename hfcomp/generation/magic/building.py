@@ -121,11 +121,6 @@ def find_parents(images: Mapping[str, int], source: ConceptSource, *, progress: 
     does not depend on the order in which a server answers. A parent that has the name of the concept, or of one below
     it, would close a cycle: it is cut. So is a node whose every parent leads nowhere: then the concepts below it lose
     this way up, and one without any other way has no chain.
-
-    Args:
-        images: of each concept of level 1.
-        source: of the names.
-        progress: whether to show a bar.
     """
     found = Parents()
     below: dict[str, set[str]] = {name: set() for name in images}  # names under each of this level

@@ -34,7 +34,6 @@ class SentenceEncoder:
 
     Args:
         model: Hub id or folder, with safetensors; no code of the repository is run.
-        device: by default a GPU where there is one.
 
     Raises:
         ImportError: without sentence-transformers.
@@ -70,11 +69,7 @@ class SentenceEncoder:
 
 
 class CaptionsEncoder:
-    """A concept is the words of its captions: TF-IDF, reduced by a truncated SVD (latent semantic analysis).
-
-    Args:
-        captions_of: the captions of all images of a concept.
-    """
+    """A concept is the words of its captions: TF-IDF, reduced by a truncated SVD (latent semantic analysis)."""
 
     def __init__(self, captions_of: Callable[[str], Iterable[str]]) -> None:
         self._captions_of = captions_of

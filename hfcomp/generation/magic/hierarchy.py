@@ -26,7 +26,6 @@ class Concept:
     """A concept of level 1: a group of images.
 
     Attributes:
-        name: of the concept.
         chain: its name and those above it, the first parent at each level.
         images: that are in it, those of merged concepts too.
         merged: names of concepts that were merged into it.

@@ -28,8 +28,6 @@ class LanguageModelSource:
     Args:
         model: settings of `hfcomp.generation.writers.asker.make_asker`.
         attempts: at a question whose answer is refused, each with a seed of its own and warmer.
-        seed: of the sampling.
-        device: of a model in this process.
     """
 
     grows = True

@@ -111,9 +111,6 @@ def canonical_name(text: str) -> str:
     """The one spelling of a name: "Birthday party", "birthday parties" and "the birthday party." are "birthday party".
 
     Lower case, NFKC, single spaces, no article and no punctuation around it, the last word in the singular.
-
-    Args:
-        text: without a `name_problem`.
     """
     words = unicodedata.normalize("NFKC", text).casefold().strip(_AROUND).split()
     while len(words) > 1 and words[0] in _ARTICLES:

@@ -20,11 +20,7 @@ WITHOUT = {CONCEPT: "no concept", GENERALISED: "no generalised caption"}
 
 
 def make_concepts(**settings: Any) -> Callable[[Batch], Batch]:
-    """The stage that adds `concept`, the first-level concept of all captions of an image.
-
-    Args:
-        settings: of `make_source`.
-    """
+    """The stage that adds `concept`, the first-level concept of all captions of an image."""
     source = make_source(**settings)
 
     def concepts(batch: Batch) -> Batch:
@@ -34,11 +30,7 @@ def make_concepts(**settings: Any) -> Callable[[Batch], Batch]:
 
 
 def make_generalised(**settings: Any) -> Callable[[Batch], Batch]:
-    """The stage that adds `generalised_caption`, from the captions of an image and the names of its concepts.
-
-    Args:
-        settings: of `make_source`.
-    """
+    """The stage that adds `generalised_caption`, from the captions of an image and the names of its concepts."""
     source = make_source(**settings)
 
     def generalised(batch: Batch) -> Batch:

@@ -161,10 +161,6 @@ def generalised_caption(captions: Sequence[str], chain: Sequence[str]) -> str:
 
     The most typical one shares the most words with the others; of equal ones the shortest, then the first. It is no
     name of the chain: one that would be begins with "there is".
-
-    Args:
-        captions: of one image, at least one.
-        chain: the names of its concepts.
     """
     words = [{word.lower() for word in _WORD.findall(text)} for text in captions]
     shared = [sum(len(own & other) for other in words) / (1 + len(own)) for own in words]

@@ -120,11 +120,7 @@ DEFAULT_FOLDER = Path(HF_HOME) / "hfcomp" / "answers"
 
 
 class AnswerCache:
-    """Answers by key.
-
-    Args:
-        folder: is made where it is missing.
-    """
+    """Answers by key."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.expanduser()
@@ -166,8 +162,6 @@ class CachedWriter:
     """A writer whose answers are kept.
 
     Args:
-        writer: is asked what the cache has not.
-        cache: of any number of writers.
         advise: The advice for a run that stops as no answer can be used, from the reasons.
 
     Attributes:

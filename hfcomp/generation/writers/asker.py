@@ -41,8 +41,6 @@ class Question:
     """A prompt about a caption, captions or a name.
 
     Attributes:
-        prompt: the text.
-        about: what it is about.
         purpose: parts questions about the same; each has random numbers of its own.
         attempt: how often it was asked before.
         shared: What questions in other words have in common of which one answer is enough, if there are any.
@@ -59,7 +57,6 @@ class Asker:
     """Asks a language model for captions, names of concepts, or edits of images.
 
     Args:
-        writer: the model.
         plain: whether its answers are text and not JSON.
         temperature: of the first attempt; each further one is `RISE` warmer.
     """
@@ -186,12 +183,7 @@ def _advice(reasons: Counter[str], writer: str, *, is_off: bool, is_plain: bool)
 
 
 def writer_facts(settings: Mapping[str, Any], prompts: Path) -> dict[str, Any]:
-    """What a manifest says of a writer: nothing of this machine, no address and no key.
-
-    Args:
-        settings: of `make_asker`.
-        prompts: the file of prompts that is used.
-    """
+    """What a manifest says of a writer: nothing of this machine, no address and no key."""
     facts = {name: settings[name] for name in ("writer", "llm", "temperature")}
     if settings["writer"] == "transformers":
         facts["llm"] = model_facts(settings["llm"])
@@ -208,7 +200,6 @@ class LlmNegatives:
 
     Args:
         parts: in turn; which is the first depends on the caption and the seed.
-        asker: the model.
 
     Attributes:
         rejected: answers that were refused, by reason.

@@ -36,9 +36,6 @@ class Pace:
 
     The number is halved by a failure, once for all requests that ran at the same moment, and grows by one with each
     round of successes, as TCP does. A server that sets a limit of requests makes all threads wait.
-
-    Args:
-        most: requests at a time.
     """
 
     def __init__(self, most: int) -> None:
@@ -177,12 +174,7 @@ def redirect_target(error: Exception) -> str | None:
 
 
 def unsupported_fields(error: Exception, fields: Collection[str]) -> list[str]:
-    """The fields of a request that the server says it does not support.
-
-    Args:
-        error: What the server replied.
-        fields: Names of fields that were sent.
-    """
+    """The fields of a request that the server says it does not support."""
     words = str(error)
     if status_of(error) not in (400, 422) or not _UNSUPPORTED.search(words):
         return []

@@ -47,12 +47,7 @@ _FINAL = frozenset(".!?")
 
 @dataclass(frozen=True)
 class Token:
-    """A word or sign of a text.
-
-    Attributes:
-        text: as written.
-        span: `[start, end)` in characters.
-    """
+    """A word or sign of a text."""
 
     text: str
     span: Span
@@ -68,7 +63,6 @@ class Change:
     """A negative, and how many words besides the change follow it.
 
     Attributes:
-        negative: as it goes into a set.
         agreements: words such as "is" for "are" that the answer changed too; "a" and "an" are not counted.
         is_fallback: whether the new word is one for the keyword's tag alone, see `hfcomp.negatives.substitutes`.
     """

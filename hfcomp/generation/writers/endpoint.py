@@ -201,14 +201,7 @@ class EndpointWriter:
         return tries > self._retries or is_long
 
     def _wait(self, error: Exception, tries: int, started: float, first: float) -> None:
-        """Before a request is sent again.
-
-        Args:
-            error: why.
-            tries: so far.
-            started: when the last one did.
-            first: when the first one failed.
-        """
+        """Before a request is sent again."""
         seconds, is_limit = retry_after(error), status_of(error) in _LIMITED
         lasting = time.monotonic() - max(first, self._pace.succeeded)
         if lasting + (seconds or 0) > PATIENCE:

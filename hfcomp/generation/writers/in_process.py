@@ -21,9 +21,6 @@ class InProcessWriter:
 
     Args:
         model: Hub id or folder, with safetensors.
-        batch_size: requests at a time.
-        device: by default a GPU where there is one.
-        dtype: of the weights.
 
     Raises:
         OSError: for a model that cannot be found.

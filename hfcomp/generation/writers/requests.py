@@ -68,10 +68,8 @@ class Request:
     """One question.
 
     Attributes:
-        prompt: the text of the user's turn.
         seed: of the sampling, where the server has one.
         temperature: of the sampling; 0 takes the likeliest token.
-        max_tokens: of the answer.
         field: of an answer in JSON; a writer of plain texts does not see it.
     """
 
@@ -87,8 +85,6 @@ class Reply:
     """What came back: a text, or why there is none.
 
     Attributes:
-        text: of the answer.
-        problem: instead of a text.
         is_final: whether the same request would be answered the same; False for a server that failed.
     """
 
@@ -131,7 +127,6 @@ class BadBody(Exception):
     """A body that is no chat completion.
 
     Args:
-        reason: what is wrong.
         body: what came instead; it may repeat the key.
     """
 

@@ -65,14 +65,7 @@ class Substitute:
 
 @dataclass(frozen=True)
 class _Keyword:
-    """A keyword in its caption.
-
-    Attributes:
-        caption: The caption.
-        span: Of the keyword.
-        tag: The Penn tag of its head.
-        lexicon: Where it is looked up.
-    """
+    """A keyword in its caption."""
 
     caption: str
     span: Span

@@ -160,8 +160,6 @@ class Place:
     """Where a word stands in a lexicon.
 
     Attributes:
-        group: Its group.
-        entry: Its entry in the group.
         base: The word as the file has it.
         tag: The Penn tag of the form that was looked up.
     """

@@ -176,10 +176,8 @@ class TargetSummary:
     """The targets of a set.
 
     Attributes:
-        targets: number of them.
         rated: how many have a rating.
         mean: of these ratings, 1 to 5; NaN without any.
-        median: likewise.
         shares: of each category among the targets.
         expressions: share of targets that were found as an expression of two words.
     """
