@@ -82,7 +82,8 @@ def read_rows(options: BuildOptions, log: Log) -> Dataset:
         dataset = with_captions_of(dataset, options.captions_file, column_names=names, log=log, **keys)
     dataset = contract_rows(dataset, options.source, names, **part)
     kept = kept_columns(dataset, options.columns)
-    _check_images_are_named(options, dataset, names)
+    if options.columns is None:
+        _check_images_are_named(dataset, options.source, part, names)
     if "image" in kept and dataset.features["image"] in TEXTS:
         raise ValueError(
             f"column 'image' of {options.source} holds texts such as {dataset[0]['image']!r}, expected images. File "
@@ -112,7 +113,7 @@ def read_captioned_rows(
         ValueError: for missing columns, requested ones of earlier builds, or a `caption` that is not a text.
     """
     dataset = read_rows(options, log)
-    _check_captions(options, dataset)
+    _check_captions(dataset, options.source)
     if options.reads_english and (note := language_note(_sampled_captions(dataset))):
         log(note)
     require_columns(dataset, needed, needed_by=needed_by, rename=RENAME)
@@ -137,18 +138,18 @@ def read_captioned_rows(
     return dataset.select_columns(list(dict.fromkeys(["caption", *needed, *kept])))
 
 
-def _check_images_are_named(options: BuildOptions, dataset: Dataset, names: Mapping[str, str]) -> None:
-    """Raises ValueError for a source with images of which the set would have none, unless columns were chosen."""
-    if options.columns is not None or any(isinstance(one, Image) for one in dataset.features.values()):
+def _check_images_are_named(dataset: Dataset, source: str, part: Mapping[str, Any], names: Mapping[str, str]) -> None:
+    """Raises ValueError for a source with images of which the set would have none."""
+    if any(isinstance(one, Image) for one in dataset.features.values()):
         return
-    found = named_image_files(dataset, listing_folders(options.source, options.split, options.config, {}))
+    found = named_image_files(dataset, listing_folders(source, part["split"], part["config"], {}))
     if not found:
         return
     column, file = next(iter(found.items()))
     missing = [] if "caption" in dataset.column_names else ["caption"]
     fix = {**names, "image": column, **proposed_names(dataset, missing)}
     raise ValueError(
-        f"{options.source}: column {column!r} names image files such as {file!r}, but no column is called 'image', "
+        f"{source}: column {column!r} names image files such as {file!r}, but no column is called 'image', "
         f"so the built set would have no images. Name it: {spelled(fix)}. Or build a set of texts: --columns caption"
     )
 
@@ -161,11 +162,11 @@ def _sampled_captions(dataset: Dataset) -> list[str]:
     return [text for text in texts if text and text.strip()]
 
 
-def _check_captions(options: BuildOptions, dataset: Dataset) -> None:
+def _check_captions(dataset: Dataset, source: str) -> None:
     if "caption" not in dataset.column_names:
         known = proposed_names(dataset, [name for name in ("image", "caption") if name not in dataset.column_names])
         fix = f"These may be meant: {spelled(known)}" if known else f"Name it: {RENAME.format('caption')}"
-        raise ValueError(f"{options.source} has no column 'caption'; it has: {', '.join(dataset.column_names)}. {fix}")
+        raise ValueError(f"{source} has no column 'caption'; it has: {', '.join(dataset.column_names)}. {fix}")
     kind = dataset.features["caption"]
     if (kind.feature if isinstance(kind, List | LargeList) else kind) not in TEXTS:
         raise ValueError(f"column 'caption' holds {kind}; expected texts or lists of texts.")

@@ -10,7 +10,7 @@ from hfcomp.generation.builder import ANSWERS, CAPTIONS, DROPPED, FLAGGED, IMAGE
 from hfcomp.generation.images.options import ImageOptions
 from hfcomp.generation.options import CaptionOptions, WriterOptions
 from hfcomp.negatives.concreteness import HOW_TO_GET
-from hfcomp.negatives.targets import CONFIGS, MODES, Choice, Lookup, Mode, Prepositions, balanced_categories
+from hfcomp.negatives.targets import CONFIGS, MODES, Choice, Lookup, Mode, Prepositions
 from hfcomp.parsing import DEFAULT_PARSER
 
 Step = Literal["targets", "captions", "images"]
@@ -54,18 +54,14 @@ class TargetOptions(CaptionOptions):
         super().__post_init__()
         if not 0 < self.rating_temperature < math.inf:
             raise ValueError(f"rating_temperature: found {self.rating_temperature}, expected a number above 0.")
-        balanced_categories([], attribute_share=self.attribute_share)
+        if not 0 <= self.attribute_share <= 1:
+            raise ValueError(f"attribute_share is {self.attribute_share}; expected 0 to 1.")
         if self.concreteness_ratings and self.download_ratings:
             raise ValueError("--concreteness_ratings and --download_ratings are given; expected one of them.")
 
     def choice(self, mode: Mode) -> Choice:
         """How the targets of a caption are chosen."""
         return Choice.of(mode, order=self.order, k=self.top_k, temperature=self.rating_temperature)
-
-    def check_ratings(self) -> None:
-        """Raises ValueError where no ratings are named."""
-        if not self.concreteness_ratings and not self.download_ratings:
-            raise ValueError(f"expected --concreteness_ratings FILE or --download_ratings. {HOW_TO_GET}")
 
 
 @dataclass(kw_only=True)
@@ -94,7 +90,8 @@ class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
                 raise ValueError(f"configs: found {name!r}, expected some of {', '.join(CONFIGS)}, each once.")
         if not self.configs:
             raise ValueError(f"configs: found none, expected some of {', '.join(CONFIGS)}.")
-        self.check_ratings()  # of random too: the margin of its pairs depends on them
+        if not self.concreteness_ratings and not self.download_ratings:  # random too: its margins depend on them
+            raise ValueError(f"expected --concreteness_ratings FILE or --download_ratings. {HOW_TO_GET}")
         if self.grammar_tolerance is not None and not self.grammar_model:
             raise ValueError("--grammar_tolerance needs --grammar_model, such as openai-community/gpt2.")
         if self.until != "targets":

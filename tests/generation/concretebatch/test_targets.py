@@ -172,8 +172,6 @@ def test_random_needs_no_ratings_and_the_other_modes_do(source, tmp_path):
     rows = read(made.folder, tmp_path / "cache")
     assert set(sum(rows["target_rated_words"][:], [])) == {""}
     assert "no word with a rating" not in made.manifest["set_aside"]
-    with pytest.raises(ValueError, match=r"expected --concreteness_ratings FILE or --download_ratings"):
-        options(source, None, tmp_path / "other").check_ratings()
     with pytest.raises(FileNotFoundError, match=r"no concreteness ratings at .*nowhere"):
         build(options(source, tmp_path / "nowhere", tmp_path / "other"))
 
