@@ -13,8 +13,8 @@ from typing import Any
 
 from hfcomp.generation.builder import ANSWERS, CAPTIONS, DROPPED, FLAGGED, MADE
 from hfcomp.generation.kinds import FILLS, NO_NEGATIVE, WITHOUT
+from hfcomp.generation.round_robin import Proposals, Row
 from hfcomp.generation.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, this_run
-from hfcomp.generation.turns import Proposals, Row
 from hfcomp.negatives.filters import DUPLICATE, GRAMMAR, SAME_SENTENCE, SAME_WORDS, has_same_words, is_same_sentence
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, KeywordTable, keyword_negatives, read_keyword_table
 from hfcomp.negatives.negative import Negative, as_columns

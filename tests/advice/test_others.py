@@ -287,7 +287,7 @@ def test_ratings_and_encoders(advice, tmp_path, monkeypatch):
 @follows("hfcomp/generation/concretebatch/chain.py", "{ONE_LICENSE} Choose another --output.")
 @follows(
     "hfcomp/data/built_sets.py",
-    "command that began it again, with --until images or",
+    "command that began it again, with --until {names.steps[-1]} or",
 )
 def test_steps_of_concretebatch(advice, clip, tmp_path):
     pipeline = write_tiny_sdxl(tmp_path / "sdxl", clip)

@@ -50,7 +50,7 @@ class Pace:
         return self._succeeded
 
     @property
-    def at_a_time(self) -> int:
+    def concurrency(self) -> int:
         """Requests that may run now."""
         return int(self._limit)
 
@@ -76,7 +76,7 @@ class Pace:
         """
         with self._changed:
             while not self._halted.is_set() and (
-                (left := self._opens - time.monotonic()) > 0 or self._running >= self.at_a_time
+                (left := self._opens - time.monotonic()) > 0 or self._running >= self.concurrency
             ):
                 self._changed.wait(left if left > 0 else None)
             if self._halted.is_set():

@@ -58,7 +58,7 @@ class Choice:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, known in (("mode", MODES), ("order", ORDERS)):
+        for name, known in (("mode", tuple(MODES)), ("order", ORDERS)):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}: found {getattr(self, name)!r}, expected one of {', '.join(known)}.")
         if self.k < 1 or not 0 < self.temperature < math.inf:
