@@ -87,11 +87,14 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
     return resolve_name(builder.build)(builder.card, options, log, progress).build()
 
 
+@dataclass(eq=False)
 class DatasetBuild:
     """The building of one dataset. A subclass gives its `inputs`, or is a `hfcomp.generation.chain.Chain`."""
 
-    def __init__(self, card: CardText, options: Any, log: Log, progress: bool) -> None:
-        self.card, self.options, self.log, self.progress = card, options, log, progress
+    card: CardText
+    options: Any
+    log: Log
+    progress: bool
 
     def inputs(self) -> BuildInputs:
         """The rows to build from, the stages that they pass, and the columns that are written.
@@ -109,24 +112,15 @@ class DatasetBuild:
     def build(self) -> BuiltSet:
         """Builds the dataset."""
         options, inputs = self.options, self.inputs()
-        stages, reads = self.with_license_check(inputs.dataset, inputs.stages, inputs.reads)
-        self.check_files(inputs.dataset, list(inputs.features))
+        stages, reads = inputs.stages, inputs.reads
+        if options.only_adaptable:
+            stages, reads = with_license_check(inputs.dataset, self.stated_license, stages, reads)
+        allow = options.allow_outside_files
+        check_local_files(inputs.dataset, list(inputs.features), options.source, allow_outside=allow, log=self.log)
         running = options.running(self.progress) | {"split": inputs.split, "check": inputs.check}
         build = run_stages(inputs.dataset, stages, options.output, features=inputs.features, reads=reads, **running)
         self.write_card(inputs.dataset, {DEFAULT: [build.manifest]}, command_line(options.words()), inputs.facts)
         return BuiltSet(build.folder, self.card, {DEFAULT: [build]}, inputs.facts)
-
-    def with_license_check(
-        self, rows: Dataset, stages: Sequence[Stage], reads: Sequence[str]
-    ) -> tuple[Sequence[Stage], Sequence[str]]:
-        """The stages, and the columns that they read, behind the check of `--only_adaptable` if it is asked for."""
-        checks = license_stages(rows, self.stated_license) if self.options.only_adaptable else ()
-        return ([*checks, *stages], [*reads, LICENSE]) if checks else (stages, reads)
-
-    def check_files(self, rows: Dataset, columns: Sequence[str]) -> None:
-        """Reports image files that are copied, and raises ValueError for files outside the source's folder."""
-        allow = self.options.allow_outside_files
-        check_local_files(rows, columns, self.options.source, allow_outside=allow, log=self.log)
 
     def write_card(
         self, rows: Dataset, sets: Mapping[str, Sequence[Any]], command: str, facts: Sequence[Table] = ()
@@ -134,6 +128,14 @@ class DatasetBuild:
         """Writes the card; see `hfcomp.generation.cards.write_card`."""
         source = Source(self.options.source, self.stated_license, LICENSE in rows.column_names)
         write_card(self.options.output, sets, source, self.card, command, facts)
+
+
+def with_license_check(
+    rows: Dataset, stated: str | None, stages: Sequence[Stage], reads: Sequence[str]
+) -> tuple[Sequence[Stage], Sequence[str]]:
+    """The stages behind the check of licenses, if rows need one, and the columns that they read."""
+    checks = license_stages(rows, stated)
+    return ([*checks, *stages], [*reads, LICENSE]) if checks else (stages, reads)
 
 
 def _rows(chain: Sequence[Build]) -> list[str]:

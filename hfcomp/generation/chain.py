@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,42 +17,35 @@ from hfcomp.generation.build import BuiltSet, DatasetBuild
 from hfcomp.generation.manifest import refuse_others
 from hfcomp.generation.runner import Build, run_stages
 from hfcomp.generation.shards import SOURCE_ROW, Stage
-from hfcomp.generation.sources import read_captioned_rows
+from hfcomp.generation.sources import check_local_files, read_captioned_rows
 from hfcomp.writing import LOCK_FILE, locked, remove_unfinished, write_json
 
 
 class Chain(DatasetBuild):
     """The building of a dataset in several steps, each a build of its own that resumes where it was killed.
 
-    A subclass names the steps that are builds, gives the source's columns and the folders of its builds, and runs the
-    steps. Steps are in `steps/` of the dataset's folder, except for those that make its rows; they may run on machines
-    that share the folder. The last steps may need a model that a machine lacks, so `check` raises what they would.
+    A subclass names its steps and their folders, and runs them. Steps are in `steps/` of the dataset's folder, except
+    for those that make its rows; they may run on machines that share the folder.
     """
 
-    steps: ClassVar[tuple[str, ...]]
-    """Names as in `hfcomp.data.built_sets.StepNames`."""
+    names: ClassVar[StepNames]
+    """The steps that are builds, as the dataset's folder has them."""
+    folders: ClassVar[Sequence[Path]]
+    """The folders of all builds that there may be, relative to the dataset's."""
     joined_by: ClassVar[Sequence[str]] = ()
     """Columns of the source that are kept in any case."""
 
-    def is_old(self, column: str) -> bool:
+    @staticmethod
+    def is_old(column: str) -> bool:
         """Whether a column of the source has a name that the steps need, or describes an earlier dataset."""
         return column == SOURCE_ROW
 
-    def folders(self) -> Iterable[Path]:
-        """The folders of all builds that there may be, relative to the dataset's."""
-        raise NotImplementedError
-
-    def check(self) -> None:
-        """Raises what later steps would, which may be hours away: for packages, models and pipelines not found."""
-
     def run(self) -> BuiltSet:
-        """Runs the steps that are asked for; the card is written when the last one is done."""
-        raise NotImplementedError
+        """Runs the steps that are asked for; the card is written when the last one is done.
 
-    @cached_property
-    def names(self) -> StepNames:
-        """The steps as the dataset's folder has them."""
-        return StepNames(f"hfcomp build {self.options.what}", self.steps)
+        First it raises what later steps would, which may be hours away: for packages and models not found.
+        """
+        raise NotImplementedError
 
     @cached_property
     def source(self) -> Dataset:
@@ -60,7 +53,8 @@ class Chain(DatasetBuild):
         options = self.options
         needed = {"needed": ["image"], "needed_by": options.what, "joined_by": self.joined_by}
         rows = read_captioned_rows(options, self.log, is_old=self.is_old, **needed)
-        self.check_files(rows, rows.column_names)
+        allow = options.allow_outside_files
+        check_local_files(rows, rows.column_names, options.source, allow_outside=allow, log=self.log)
         return rows
 
     def build(self) -> BuiltSet:
@@ -71,12 +65,9 @@ class Chain(DatasetBuild):
             ValueError: for a source or folder that is not as expected.
             StageError: when a stage fails; what is done is kept.
         """
-        self._check_output()
+        self._check_output(self.options.output)
         self.source  # noqa: B018  # before the folder is written to
         with locked(self.options.output):
-            self.check()
-            remove_unfinished(self.options.output / STEPS_FOLDER)
-            write_json(self.options.output / STEPS_FOLDER / CHAIN, self.names._asdict())
             return self.run()
 
     def run_step(
@@ -101,17 +92,20 @@ class Chain(DatasetBuild):
             uses_gpu: Whether a model runs in its workers; on Ray, other steps reserve no GPU.
         """
         self.log(f"{title} {len(rows):,} rows")
+        steps = self.options.output / STEPS_FOLDER
+        remove_unfinished(steps)
+        write_json(steps / CHAIN, self.names._asdict())  # before rows, as it says what an unfinished dataset lacks
         gpus = {"gpus_per_worker": 0} if self.options.executor == "ray" and not uses_gpu else {}
         running: dict[str, Any] = self.options.running(self.progress) | gpus
         return run_stages(rows, stages, self.options.output / place, features=features, reads=reads, **running)
 
-    def _check_output(self) -> None:
+    @classmethod
+    def _check_output(cls, output: Path) -> None:
         """Raises ValueError for a folder with files of the user, which the dataset's own files would replace."""
-        output, ours = self.options.output, [Path(place) for place in self.folders()]
-        own_steps = {place.parts[1] for place in ours if place.parts[0] == STEPS_FOLDER}
+        own_steps = {place.parts[1] for place in cls.folders if place.parts[0] == STEPS_FOLDER}
         inside = sorted({path.name for path in (output / STEPS_FOLDER).glob("*")} - own_steps)
         others = [f"{STEPS_FOLDER}/{name}" for name in inside if not name.startswith((CHAIN, COMMANDS))]
-        if output.is_dir() and not any(is_build(output / place) for place in ours):
+        if output.is_dir() and not any(is_build(output / place) for place in cls.folders):
             others += sorted({path.name for path in output.iterdir()} - {LOCK_FILE, STEPS_FOLDER})
         refuse_others(output, others)
 

@@ -48,7 +48,7 @@ def page_blocks(language: str) -> list[str]:
 
 
 def test_the_kind_of_the_page_is_built_from_the_command_line_in_one_file(install, source, tmp_path, capsys):
-    (code,), (toml,) = page_blocks("python"), page_blocks("toml")
+    (code,), (toml,) = page_blocks("python"), page_blocks("text")
     assert len(code.splitlines()) <= 50
     name, place = re.search(r'^(\w+) = "(.*)"$', toml, flags=re.MULTILINE).groups()
     install(name, place, code)

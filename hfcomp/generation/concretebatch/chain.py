@@ -12,19 +12,19 @@ folder: the targets need a processor, the captions a language model's server, th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, Features, Image, Value
 
-from hfcomp.data.built_sets import ONE_LICENSE, ROWS_PER_SHARD, read_manifest
+from hfcomp.data.built_sets import ONE_LICENSE, ROWS_PER_SHARD, StepNames, read_manifest
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.negatives.columns import RATED_WORDS
 from hfcomp.data.verification import commands_path, read_commands
-from hfcomp.generation.build import BuiltSet
+from hfcomp.generation.build import BuiltSet, with_license_check
 from hfcomp.generation.chain import Chain, joined
 from hfcomp.generation.concretebatch.negative_captions import caption_stage
 from hfcomp.generation.concretebatch.options import CONFIGS, STEPS, UNRATED, ConcreteBatchOptions
@@ -72,36 +72,41 @@ CAPTION_FEATURES = Features(
 )
 
 
+NAMES = StepNames("hfcomp build concretebatch", STEPS)
+
+
 class ConcreteBatchChain(Chain):
     """The building of ConcreteBatch."""
 
-    steps = STEPS
+    names = NAMES
+    folders = tuple(NAMES.folder(Path(), config, step) for config in CONFIGS for step in STEPS)
     options: ConcreteBatchOptions
 
-    def is_old(self, column: str) -> bool:
+    @staticmethod
+    def is_old(column: str) -> bool:
         """Also columns that describe earlier negatives."""
-        return super().is_old(column) or column.startswith("negative_") or column == "mask"
+        return column.startswith("negative_") or column in ("mask", SOURCE_ROW)
 
-    def folders(self) -> Iterable[Path]:
-        """The steps of each configuration."""
-        return (self._folder(config, step).relative_to(self.options.output) for config in CONFIGS for step in STEPS)
+    def run(self) -> BuiltSet:
+        """Builds the configurations one after the other.
 
-    def check(self) -> None:
-        """Also raises ValueError if the folder has a configuration of another source."""
+        Raises:
+            ValueError: if the folder has a configuration of another source.
+        """
         first = self.options.configs[0]
         if self.options.runs("captions"):
             self._caption_stage(first)
         if self.options.runs("images"):
             image_stages(self.options)
         self._check_source(first)
-
-    def run(self) -> BuiltSet:
-        """Builds the configurations one after the other."""
         chains = {config: self._configuration(config) for config in self.options.configs}
         finished = self._finished()
         if finished:
             ratings = ConcretenessRatings.from_file(ratings_path(self.options, self.log))
-            rows = [[config, *_summary(self._folder(config, "images"), ratings)] for config in finished]
+            rows = [
+                [config, *_summary(NAMES.folder(self.options.output, config, "images"), ratings)]
+                for config in finished
+            ]
             header = ["configuration", "rows", "mean concreteness", "median", *CATEGORIES]
             targets = {config: manifests[0] for config, manifests in finished.items()}
             facts = [Table("Configurations", header, rows), *self._unrated_tables(targets)]
@@ -123,7 +128,9 @@ class ConcreteBatchChain(Chain):
 
     def _target_inputs(self, config: str) -> BuildInputs:
         found = target_inputs(self.options, CONFIGS[config], self.source, self.log)
-        stages, reads = self.with_license_check(found.dataset, found.stages, found.reads)
+        if not self.options.only_adaptable:
+            return found
+        stages, reads = with_license_check(found.dataset, self.stated_license, found.stages, found.reads)
         return found._replace(stages=stages, reads=reads)
 
     def _captions(self, config: str, targets: Path) -> Build:
@@ -146,15 +153,16 @@ class ConcreteBatchChain(Chain):
 
     def _step(self, config: str, step: str, *inputs: Any) -> Build:
         uses_gpu = step == "images" or (step == "captions" and self.options.writer == "transformers")
-        place = self._folder(config, step).relative_to(self.options.output)
+        place = NAMES.folder(Path(), config, step)
         return self.run_step(str(place), f"{config}: {step},", *inputs, uses_gpu=uses_gpu)
-
-    def _folder(self, config: str, step: str) -> Path:
-        return self.names.folder(self.options.output, config, step)
 
     def _check_source(self, config: str) -> None:
         """Raises ValueError if another configuration in the folder is of another source."""
-        others = {other: begun_plan(self._folder(other, "targets")) for other in CONFIGS if other != config}
+        others = {
+            other: begun_plan(NAMES.folder(self.options.output, other, "targets"))
+            for other in CONFIGS
+            if other != config
+        }
         others = {other: plan for other, plan in others.items() if plan}
         if not others:
             return  # since reading all captions takes time
@@ -172,7 +180,7 @@ class ConcreteBatchChain(Chain):
         """The manifests of all configurations in the folder that are finished and have rows."""
         finished: dict[str, list[dict[str, Any]]] = {}
         for config in CONFIGS:
-            folders = [self._folder(config, step) for step in STEPS]
+            folders = [NAMES.folder(self.options.output, config, step) for step in STEPS]
             manifests = [read_manifest(folder) if folder.is_dir() else None for folder in folders]
             if all(manifests) and manifests[-1]["rows"]:
                 finished[config] = manifests
@@ -199,7 +207,7 @@ class ConcreteBatchChain(Chain):
         rows = []
         for config, manifest in targets.items():
             if manifest["rows"] and manifest["counts"].get(UNRATED):
-                words = unrated_words(load_training_set(str(self._folder(config, "targets"))))
+                words = unrated_words(load_training_set(str(NAMES.folder(self.options.output, config, "targets"))))
                 rows += [[config, most_frequent(words)]] if words else []
         title = "Most frequent words without a rating, in captions with a target"
         return [Table(title, ["configuration", "words"], rows, labels=2)] if rows else []

@@ -14,7 +14,7 @@ Each resumes where it was killed, and begins when the one before is whole. Confi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -28,13 +28,13 @@ from datasets import Dataset, Features, List, Value, concatenate_datasets
 from numpy.typing import NDArray
 
 from hfcomp.checksums import file_hash
-from hfcomp.data.built_sets import HIERARCHY, MANIFEST, SET_ASIDE_FILE, STEPS_FOLDER, checked_shards
+from hfcomp.data.built_sets import HIERARCHY, MANIFEST, SET_ASIDE_FILE, STEPS_FOLDER, StepNames, checked_shards
 from hfcomp.data.concepts.level_names import LEVELS
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.set_cards import DEFAULT
 from hfcomp.data.views import View, write_views
-from hfcomp.generation.build import BuiltSet
+from hfcomp.generation.build import BuiltSet, with_license_check
 from hfcomp.generation.chain import Chain, beside
 from hfcomp.generation.magic.building import build_hierarchy, draw_test_images
 from hfcomp.generation.magic.encoders import CaptionsEncoder, ConceptEncoder, SentenceEncoder
@@ -68,31 +68,26 @@ PARTS = {(image, concept): f"image_{image}_concept_{concept}" for image in SPLIT
 class MagicChain(Chain):
     """The building of MAGIC."""
 
-    steps = ("concepts", "captions")
+    names = StepNames("hfcomp build magic", ("concepts", "captions"))
+    folders = tuple(map(Path, (*(f"{STEPS_FOLDER}/{step}" for step in names.steps), *PARTS.values())))
     joined_by = (IMAGE_ID,)
     options: MagicOptions
 
-    def is_old(self, column: str) -> bool:
+    @staticmethod
+    def is_old(column: str) -> bool:
         """Also columns that describe earlier concepts."""
-        return super().is_old(column) or column == CONCEPT or (column in TEXTS and column != IMAGE_ID)
-
-    def folders(self) -> Iterable[Path]:
-        """The steps, and the parts."""
-        return map(Path, (*(f"{STEPS_FOLDER}/{step}" for step in self.steps), *PARTS.values()))
-
-    def check(self) -> None:
-        """Also for a source that states no license."""
-        self._answers.facts()
-        if self.options.encoder != BY_CAPTIONS and self.options.runs("hierarchy"):
-            self._sentence_encoder.facts()
-        self._part_inputs  # noqa: B018
+        return column in (SOURCE_ROW, CONCEPT) or (column in TEXTS and column != IMAGE_ID)
 
     def run(self) -> BuiltSet:
         """Runs the steps that are asked for.
 
         Raises:
-            ValueError: where no concept is left.
+            ValueError: for a source that states no license, or where no concept is left.
         """
+        self._answers.facts()
+        if self.options.encoder != BY_CAPTIONS and self.options.runs("hierarchy"):
+            self._sentence_encoder.facts()
+        self._part_inputs  # noqa: B018
         chain, facts = [self._concepts()], []
         parts: Mapping[str, Build] = {}
         if self.options.runs("hierarchy"):
@@ -123,7 +118,10 @@ class MagicChain(Chain):
     @cached_property
     def _part_inputs(self) -> tuple[Sequence[Stage], Sequence[str]]:
         """The stages of the parts, and the columns that they read."""
-        return self.with_license_check(self.source, [Stage("images", make_image_check)], ["image"])
+        stages, reads = [Stage("images", make_image_check)], ["image"]
+        if not self.options.only_adaptable:
+            return stages, reads
+        return with_license_check(self.source, self.stated_license, stages, reads)
 
     def _concepts(self) -> Build:
         stage = concept_stage(self.options.source_settings(), self._answers)
