@@ -52,8 +52,9 @@ class BuiltConfig(BuilderConfig):
             ValueError: without a `data_dir`, where no set is, or for the folder of another configuration.
         """
         if self.data_dir is None:
-            command = f"`hfcomp build {self.kind}`"
-            raise ValueError(f"config {self.name!r} needs data_dir: the folder of a set of {command}.")
+            raise ValueError(
+                f"config {self.name!r} needs data_dir: the folder of a set of `hfcomp build {self.kind}`."
+            )
         found = next((one for one in (Path(self.data_dir) / self.name, Path(self.data_dir)) if _is_built(one)), None)
         if found is None:
             raise ValueError(

@@ -22,7 +22,7 @@ from hfcomp.generation.text_negatives import make_captions
 from hfcomp.parsing import cached_parser
 
 WITHOUT, UNUSABLE = CAPTIONS("without a phrase"), CAPTIONS("too long or not valid Unicode")
-WRITTEN, CUT = CONCEPT_COUNTS("written"), CONCEPT_COUNTS("cut by max_concepts")
+WRITTEN, CUT = CONCEPT_COUNTS("written"), f"{CONCEPT_COUNTS.prefix}cut by max_concepts"
 
 
 class ConceptBuild(DatasetBuild):
