@@ -14,28 +14,28 @@ from tests.structure.import_graph import ROOT
 # Lines of each package, blank ones included; "." is the files at the top. Lower a limit when a package shrinks. A
 # change that raises one says by how much and for what.
 BUDGET = {
-    ".": 2_309,
-    "analysis": 7_651,  # target: 5,200
-    "annotation": 4_707,  # target: 3,000
-    "cli": 2_448,
-    "data": 11_214,
+    ".": 2_335,
+    "analysis": 7_658,  # target: 5,200
+    "annotation": 4_705,  # target: 3,000
+    "cli": 2_449,
+    "data": 11_453,
     "distributed": 356,
-    "evaluation": 13_469,  # target: 10,500
+    "evaluation": 13_595,  # target: 10,500
     "experiments": 5_853,
-    "generation": 10_631,  # target: 8,500 with negatives/targets and negatives/substitutes
+    "generation": 10_052,  # target: 8,500 with negatives/targets and negatives/substitutes
     "hub": 1_123,
     "losses": 4_453,
     "merging": 639,
     "metrics": 1_685,
     "modeling": 2_995,  # target of modeling/conversion: 1,400
-    "negatives": 4_684,
+    "negatives": 4_667,
     "parsing": 2_709,
     "reporting": 2_617,
     "sandbox": 2_221,
     "statistics": 2_476,
     "trainers": 6_705,
-    "core": 65_192,  # all but RINGS; target: under 51,000
-    "all": 90_945,  # target: under 69,000
+    "core": 65_584,  # all but RINGS; target: under 51,000
+    "all": 90_746,  # target: under 69,000
 }
 COMMENTS = 0.8  # own-line comments per 100 lines of code; target: 4
 # What becomes packages around the core, which never imports them.

@@ -7,8 +7,7 @@ from pathlib import Path
 from hfcomp.analysis.hierarchy.members import read_members
 from hfcomp.analysis.hierarchy.options import HierarchyOptions
 from hfcomp.analysis.hierarchy.page import concepts_page
-from hfcomp.generation.magic.graph.file import read_hierarchy
-from hfcomp.generation.magic.graph.tables import hierarchy_tables
+from hfcomp.generation.magic.hierarchy import hierarchy_tables, read_hierarchy
 from hfcomp.reporting.report import Report, Section, Table
 from hfcomp.reporting.saving import render_markdown
 from hfcomp.reporting.terminal import render_terminal

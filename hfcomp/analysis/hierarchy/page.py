@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 
 from hfcomp.analysis.hierarchy.members import Members, SetMembers
-from hfcomp.generation.magic.graph.hierarchy import Concept, Hierarchy
+from hfcomp.generation.magic.hierarchy import Concept, Hierarchy
 from hfcomp.reporting.pages.page import render_page, table_html, text_html
 from hfcomp.reporting.report import Table
 

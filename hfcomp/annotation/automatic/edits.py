@@ -16,8 +16,8 @@ from hfcomp.annotation.inpainter import Inpainter
 from hfcomp.annotation.segmenter import Segmenter
 from hfcomp.data.annotations.masks import Mask, above, check_mask, compose, enlarge, is_changed
 from hfcomp.evaluation.encoding.embed import Embedder
-from hfcomp.generation.images.checks import BLANK, SAFETY_CHECKER, is_blank
 from hfcomp.generation.images.options import ImageOptions
+from hfcomp.generation.images.stage import BLANK, SAFETY_CHECKER, is_blank
 
 BAD_MASK, SMALL_MASK, LARGE_MASK = "mask of nothing or of everything", "mask too small", "mask too large"
 UNCHANGED = "mask painted as it was"

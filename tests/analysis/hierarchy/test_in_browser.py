@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from hfcomp.analysis.hierarchy.members import Members, SetMembers
 from hfcomp.analysis.hierarchy.page import concepts_page
-from hfcomp.generation.magic.graph.hierarchy import Concept, Hierarchy, Node
+from hfcomp.generation.magic.hierarchy import Concept, Hierarchy, Node
 from tests.analysis.hierarchy.pages import HOSTILE, page
 from tests.chromium import chromium, overflow, watched
 
