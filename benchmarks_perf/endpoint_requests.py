@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from hfcomp.generation.writers.answer_cache import AnswerCache, CachedWriter
+from hfcomp.generation.writers.asker import Asker, Question
 from hfcomp.generation.writers.endpoint import EndpointWriter
-from hfcomp.generation.writers.making import Asker, Question
 from hfcomp.generation.writers.prompts import keyword_prompt
 
 RATIO_TARGET = 20

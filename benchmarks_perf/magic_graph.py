@@ -58,8 +58,8 @@ def inputs(args: argparse.Namespace) -> tuple[dict[str, int], np.ndarray]:
 
 
 def graph(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray) -> int:
-    from hfcomp.generation.magic.graph.building import build_hierarchy
-    from hfcomp.generation.magic.graph.settings import GraphSettings
+    from hfcomp.generation.magic.building import build_hierarchy
+    from hfcomp.generation.magic.options import GraphSettings
 
     points = Points(vectors)
     return len(build_hierarchy(images, points, points, GraphSettings(), log=lambda _: None).concepts)
@@ -79,7 +79,7 @@ def captions(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarr
 
 
 def blocks(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray) -> int:
-    from hfcomp.generation.magic.graph.similarity import similar_pairs
+    from hfcomp.generation.magic.similarity import similar_pairs
 
     return len(similar_pairs(vectors, NEGATIVE_SIMILARITY)[0])
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from datasets import Dataset, Features, Value
 
 from hfcomp.generation.concretebatch.chain import CONFIGS, ConcreteBatchOptions, selection_table
-from hfcomp.generation.concretebatch.text_targets import TARGET_FEATURES, make_targets
+from hfcomp.generation.concretebatch.targets import TARGET_FEATURES, make_targets
 from hfcomp.generation.runner import run_stages
 from hfcomp.generation.shards import Stage
 from hfcomp.negatives.concreteness import ConcretenessRatings

@@ -27,8 +27,9 @@ from dataset_builders.factories import ASKED, LLM, Steps, Written, check_refused
 from hfcomp import cli
 from hfcomp.cli.build import build_and_report
 from hfcomp.data.loading import load_training_set
+from hfcomp.data.verification import verify_set
 from hfcomp.errors import one_line_errors
-from hfcomp.generation.build import build_set, verify_set
+from hfcomp.generation.build import build_set
 from hfcomp.generation.concretebatch.chain import CONFIGS, ConcreteBatchOptions, selection_table
 from hfcomp.generation.writers.serving import transformers_serve
 from hfcomp.modeling.random_clip import RANDOM_CLIPS, write_random_clip

@@ -40,10 +40,10 @@ from hfcomp.cli.build import build_and_report
 from hfcomp.data.annotations.entries import AUTOMATIC, QUALITIES, Edit, Item
 from hfcomp.data.annotations.masks import above, compose, mask_image
 from hfcomp.data.annotations.project import Project
+from hfcomp.data.verification import verify_set
 from hfcomp.errors import one_line_errors
 from hfcomp.evaluation.benchmarks.papers.inpaintcoco import INPAINTCOCO
 from hfcomp.evaluation.benchmarks.sandbox import sandbox_benchmarks
-from hfcomp.generation.build import verify_set
 from hfcomp.generation.inpaintcoco.options import InpaintCocoOptions
 from hfcomp.modeling.random_clip import RANDOM_CLIPS, write_random_clip
 from hfcomp.run_folders import FINISHED_FILE

@@ -22,10 +22,10 @@ from typing import Any
 
 from dataset_builders.factories import ASKED, LLM, Steps, Written, check_refused, random_model, run_steps, say, train
 from hfcomp.cli.build import build_and_report
+from hfcomp.data.verification import verify_set
 from hfcomp.errors import one_line_errors
-from hfcomp.generation.build import build_set, verify_set
-from hfcomp.generation.magic.encoders import CAPTIONS
-from hfcomp.generation.magic.options import TAXONOMY, MagicOptions
+from hfcomp.generation.build import build_set
+from hfcomp.generation.magic.options import BY_CAPTIONS, TAXONOMY, MagicOptions
 from hfcomp.generation.writers.serving import transformers_serve
 from hfcomp.reading import read_json
 from hfcomp.reporting.terminal import render_terminal
@@ -60,7 +60,7 @@ class Factory:
         folder = Path(given.get("output", "runs/hierarchy"))
         options = {
             "source": str(write_source(data, folder / "captions.jsonl")),
-            "encoder": CAPTIONS,
+            "encoder": BY_CAPTIONS,
             "allow_outside_files": True,
             "writer": TAXONOMY,
             **given,

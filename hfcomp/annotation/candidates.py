@@ -19,11 +19,10 @@ from hfcomp.data.image_ids import IMAGE_ID, image_key
 from hfcomp.data.images import decode_image
 from hfcomp.data.loading import undecoded
 from hfcomp.data.publishing import LICENSE, allows_adaptation, without_local_paths
+from hfcomp.data.set_cards import stated_license
 from hfcomp.data.urls import UrlAccess, current_access, open_named, url_access
-from hfcomp.generation.cards import source_license
-from hfcomp.generation.local_files import check_local_files
 from hfcomp.generation.magic.image_rows import CAPTION, image_rows
-from hfcomp.generation.sources import read_captioned_rows
+from hfcomp.generation.sources import check_local_files, read_captioned_rows
 from hfcomp.parsing.captions import caption_problem
 
 NO_KEYWORD, UNREADABLE = "no caption with a keyword that can be replaced", "an image that cannot be read"
@@ -77,7 +76,7 @@ class _Source:
         needed = {"needed": [_IMAGE], "needed_by": "hfcomp annotate", "joined_by": [IMAGE_ID, LICENSE]}
         self._rows = undecoded(read_captioned_rows(options, log, is_old=lambda column: False, **needed))
         check_local_files(self._rows, [_IMAGE], options.source, allow_outside=options.allow_outside_files, log=log)
-        self._stated = None if LICENSE in self._rows.column_names else source_license(options.source)
+        self._stated = None if LICENSE in self._rows.column_names else stated_license(options.source)
         self._known = {item.id: item for item in project.decisions.items()}
         self.left_out: Counter[str] = Counter()
 

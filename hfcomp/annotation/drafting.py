@@ -30,8 +30,7 @@ from hfcomp.data.annotations.project import Project
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.identity import identity
-from hfcomp.generation.writers.reading import Refused
-from hfcomp.generation.writers.requests import content_hash
+from hfcomp.generation.writers.requests import Refused, content_hash
 from hfcomp.negatives.negative import caption_rng
 from hfcomp.reading import parse_json
 from hfcomp.writing import append_text, locked, write_json

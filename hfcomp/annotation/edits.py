@@ -25,12 +25,11 @@ from hfcomp.annotation.options import DraftOptions
 from hfcomp.data.annotations.entries import Item
 from hfcomp.data.annotations.masks import Mask, above, check_mask, compose, enlarge, is_changed
 from hfcomp.evaluation.encoding.embed import Embedder
-from hfcomp.generation.images.checks import BLANK, SAFETY_CHECKER, is_blank
 from hfcomp.generation.images.options import ImageOptions
-from hfcomp.generation.writers.making import Asker, Question, make_asker, writer_facts
+from hfcomp.generation.images.stage import BLANK, SAFETY_CHECKER, is_blank
+from hfcomp.generation.writers.asker import Asker, Question, make_asker, writer_facts
 from hfcomp.generation.writers.prompts import EDITS_FILE, edit_prompt
-from hfcomp.generation.writers.reading import Refused
-from hfcomp.generation.writers.requests import EditAnswer
+from hfcomp.generation.writers.requests import EditAnswer, Refused
 from hfcomp.negatives.keywords.matching import EXTENDED, KeywordMatch, replace_keyword
 from hfcomp.negatives.negative import caption_rng
 
@@ -105,7 +104,7 @@ class LanguageModelProposer:
     """Asks a language model to choose among the replacements, and for prompts and a caption.
 
     Args:
-        model: settings of `hfcomp.generation.writers.making.make_asker`.
+        model: settings of `hfcomp.generation.writers.asker.make_asker`.
         seed: of the sampling.
         device: of a model in this process.
     """

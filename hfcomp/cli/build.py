@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> None:
         SystemExit: where the build was interrupted, or a stage failed, after its traceback.
     """
     from hfcomp.cli.publishing import built_and_pushed, take_push
-    from hfcomp.generation.kinds import KINDS
+    from hfcomp.generation.builder import find_builder
     from hfcomp.generation.pixel_options import PixelOptions
 
     given = vars(parser().parse_args(arguments))
@@ -55,8 +55,9 @@ def main(arguments: Sequence[str]) -> None:
     check_datasets([given["source"]])
     if what == PixelOptions.what:
         return _build_pixels(PixelOptions(**given))
-    push = take_push(given, KINDS[what])
-    options = KINDS[what](**given)
+    kind = find_builder(what).options
+    push = take_push(given, kind)
+    options = kind(**given)
     built_and_pushed(lambda: build_and_report(options).folder, push)
 
 
@@ -93,7 +94,7 @@ def build_and_report(options: BuildOptions) -> BuiltSet:
 
 def _verify(folder: Path) -> None:
     from hfcomp.data.pixels.store import is_store
-    from hfcomp.generation.build import verify_set
+    from hfcomp.data.verification import verify_set
     from hfcomp.generation.pixels import verify_pixels
 
     (verify_pixels if is_store(folder) else verify_set)(folder, log=lambda line: print(line, flush=True))
@@ -157,14 +158,14 @@ class _Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """The command line; what is not given is left to the fields of `hfcomp.generation.options`."""
     from hfcomp.cli.publishing import PublishOptions
-    from hfcomp.generation.kinds import KINDS
+    from hfcomp.generation.builder import builders
     from hfcomp.generation.pixel_options import PixelOptions
 
     found = command_parser("build", "Builds data sets for training.")
     kinds = found.add_subparsers(dest="what", required=True, metavar="WHAT", parser_class=_Parser)
-    for kind in KINDS.values():
-        one = kinds.add_parser(kind.what, **_about(kind))
-        add_fields(one, kind)
+    for builder in builders().values():
+        one = kinds.add_parser(builder.options.what, **_about(builder.options))
+        add_fields(one, builder.options)
         add_fields(one, PublishOptions)
     pixels = kinds.add_parser(PixelOptions.what, **_about(PixelOptions))
     add_fields(pixels, PixelOptions)

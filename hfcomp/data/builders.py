@@ -1,41 +1,48 @@
-"""Built sets as builders of `datasets`, for use in process; on the Hub the same sets are plain Parquet.
+"""Built datasets as builders of `datasets`, for use in process; on the Hub the same datasets are plain Parquet.
 
 docs/building.md has an example.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow.parquet as pq
 from datasets import BuilderConfig, DatasetInfo, Features, GeneratorBasedBuilder, SplitGenerator
 
 from hfcomp.checksums import file_hash
-from hfcomp.data.built_sets import MANIFEST, checked_shards, read_manifest
+from hfcomp.data.built_sets import MANIFEST, checked_shards, content_hash, read_manifest, split_of, view_files
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.negatives import RATINGS, rated_column
+from hfcomp.data.views import View, choose_view, read_views
 from hfcomp.negatives.concreteness import ConcretenessRatings, concreteness_column
+from hfcomp.negatives.targets import CONFIGS, MODES
 
 _ROWS = 100
 
 
 @dataclass
-class ConcreteBatchConfig(BuilderConfig):
-    """A selection of ConcreteBatch.
+class BuiltConfig(BuilderConfig):
+    """A configuration of a built dataset.
 
     Attributes:
         concreteness_ratings: a file that `ConcretenessRatings.from_file` reads, joined as `negative_concreteness`.
     """
 
+    kind: ClassVar[str]
+    configs: ClassVar[Mapping[str, str]]
     concreteness_ratings: str | None = None
 
     def create_config_id(self, config_kwargs: dict[str, Any], custom_features: Features | None = None) -> str:
         """Names the cache by the content of the set and of the ratings, so that a set built anew is prepared anew."""
-        paths = [self.folder() / MANIFEST, *([Path(self.concreteness_ratings)] if self.concreteness_ratings else [])]
-        hashes = {f"content_{number}": file_hash(path) for number, path in enumerate(paths) if path.is_file()}
+        folder, ratings = self.folder(), Path(self.concreteness_ratings or "")
+        views = read_views(folder)
+        hashes = {"content_0": file_hash(folder / MANIFEST) if views is None else content_hash(folder, views)}
+        if ratings.is_file():
+            hashes["content_1"] = file_hash(ratings)
         return super().create_config_id({**config_kwargs, **hashes}, custom_features)
 
     def folder(self) -> Path:
@@ -46,44 +53,52 @@ class ConcreteBatchConfig(BuilderConfig):
         """
         if self.data_dir is None:
             raise ValueError(
-                f"config {self.name!r} needs data_dir: the folder of a set of `hfcomp build concretebatch`."
+                f"config {self.name!r} needs data_dir: the folder of a set of `hfcomp build {self.kind}`."
             )
         found = next((one for one in (Path(self.data_dir) / self.name, Path(self.data_dir)) if _is_built(one)), None)
         if found is None:
             raise ValueError(
-                f"{self.data_dir}: expected a set of `hfcomp build concretebatch` in it or in its folder "
+                f"{self.data_dir}: expected a set of `hfcomp build {self.kind}` in it or in its folder "
                 f"{self.name}/; neither has a {MANIFEST} of one."
             )
         other = found.resolve().name
-        if other != self.name and other in {one.name for one in ConcreteBatch.BUILDER_CONFIGS}:
+        if other != self.name and other in self.configs:
             raise ValueError(
                 f"{found} is the configuration {other!r}, not {self.name!r}. Pass config_name={other!r}, or the "
                 f"folder of {self.name} as data_dir."
             )
         return found
 
+    def view(self) -> View | None:
+        """The view of a set of parts, None for any other set."""
+        views = read_views(self.folder())
+        return None if views is None else choose_view(self.folder(), views, self.name)
 
-class ConcreteBatch(GeneratorBasedBuilder):
-    """Pairs of image and caption with a negative caption and a negative image, chosen by concreteness (Slipform).
+    def files(self) -> dict[str, list[Path]]:
+        """The files of each split, verified against their manifests."""
+        folder, view = self.folder(), self.view()
+        if view is None:
+            return {split_of(read_manifest(folder) or {"plan": {}}): checked_shards(folder) or []}
+        return {split: view_files(folder, view, split) for split, parts in view.splits.items() if parts}
 
-    Configurations are the paper's selections. `data_dir` is the folder of the built sets; each file is verified
-    against its manifest. With `concreteness_ratings` the rows have `negative_concreteness`, which no built set holds,
-    as the licence of the ratings forbids it.
+
+class BuiltDataset(GeneratorBasedBuilder):
+    """The rows of a built dataset; `builder_class` gives each kind of dataset its class.
+
+    `data_dir` is the folder of the built dataset; each file is verified against its manifest. With
+    `concreteness_ratings` the rows have `negative_concreteness`, which no built dataset holds, as the license of the
+    ratings forbids it.
     """
 
     VERSION = "1.0.0"
-    BUILDER_CONFIG_CLASS = ConcreteBatchConfig
-    BUILDER_CONFIGS = [
-        ConcreteBatchConfig(name="high_concreteness", description="keywords among the most concrete of a caption"),
-        ConcreteBatchConfig(name="low_concreteness", description="keywords among the least concrete of a caption"),
-        ConcreteBatchConfig(name="random", description="any keyword of a caption"),
-    ]
-    DEFAULT_CONFIG_NAME = "high_concreteness"
+    BUILDER_CONFIG_CLASS = BuiltConfig
 
     def _info(self) -> DatasetInfo:
-        folder = self.config.folder()
-        shards = (read_manifest(folder) or {})["shards"]
-        features = Features.from_arrow_schema(pq.read_schema(folder / shards[0]["file"]))
+        view = self.config.view()
+        first = next(iter(self.config.files().values()))[0]
+        features = Features.from_arrow_schema(pq.read_schema(first))
+        if view is not None:
+            features = Features({name: features[name] for name in view.columns})
         if self.config.concreteness_ratings:
             ConcretenessRatings.from_file(self.config.concreteness_ratings)  # later, `datasets` hides what is wrong
             rated_column(list(features))
@@ -91,22 +106,52 @@ class ConcreteBatch(GeneratorBasedBuilder):
         return DatasetInfo(description=self.config.description, features=features)
 
     def _split_generators(self, dl_manager: Any) -> list[SplitGenerator]:
-        files = list(map(str, checked_shards(self.config.folder()) or ()))
-        return [SplitGenerator(name="train", gen_kwargs={"files": files})]
+        return [
+            SplitGenerator(name=split, gen_kwargs={"files": list(map(str, files))})
+            for split, files in self.config.files().items()
+        ]
 
     def _generate_examples(self, files: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        path = self.config.concreteness_ratings
+        path, columns = self.config.concreteness_ratings, [name for name in self.info.features if name != RATINGS]
         ratings = ConcretenessRatings.from_file(path) if path else None
-        for file in files:
+        for place, file in enumerate(files):
             number = 0
             with pq.ParquetFile(file) as shard:
-                for batch in shard.iter_batches(batch_size=_ROWS):
+                for batch in shard.iter_batches(batch_size=_ROWS, columns=columns):
                     for row in batch.to_pylist():
                         if ratings:
                             (row[RATINGS],), _ = concreteness_column([row[rated_column(list(row))]], ratings)
-                        yield f"{Path(file).stem} {number}", row
+                        yield f"{place} {Path(file).stem} {number}", row
                         number += 1
 
 
+def builder_class(title: str, kind: str, about: str, configs: Mapping[str, str]) -> type[BuiltDataset]:
+    """The builder of a kind of dataset.
+
+    Args:
+        title: Name of the dataset, from which the class gets its name.
+        kind: Its name in `hfcomp build`.
+        about: What it is.
+        configs: Its configurations, the default one first, each with a description; empty for a kind without.
+    """
+    config = type("Config", (BuiltConfig,), {"kind": kind, "configs": configs})
+    known = [config(name=name, description=description) for name, description in configs.items()]
+    names = {
+        "BUILDER_CONFIG_CLASS": config,
+        "BUILDER_CONFIGS": known,
+        "DEFAULT_CONFIG_NAME": next(iter(configs), None),
+    }
+    own = {"__doc__": f"{about}\n\n{BuiltDataset.__doc__}", "__module__": __name__}
+    return type(title.title().replace(" ", "") if " " in title else title, (BuiltDataset,), names | own)
+
+
+ConcreteBatch = builder_class(
+    "ConcreteBatch",
+    "concretebatch",
+    "Pairs of image and caption with a negative caption and a negative image, chosen by concreteness (Slipform).",
+    {config: MODES[mode] for config, mode in CONFIGS.items()},
+)
+
+
 def _is_built(folder: Path) -> bool:
-    return folder.is_dir() and read_manifest(folder) is not None
+    return folder.is_dir() and (read_views(folder) is not None or read_manifest(folder) is not None)

@@ -1,4 +1,4 @@
-"""Verification of data sets built by `hfcomp build` against their `manifest.json`."""
+"""Datasets built by `hfcomp build`: their files, steps and configurations, and checks against the manifest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, NamedTuple
 
 from tqdm.auto import tqdm
 
@@ -22,14 +22,14 @@ DATA = "data"
 ROWS_PER_SHARD = 1000
 TRAIN = "train"
 """The split of a set, unless its plan names another."""
-Step = Literal["targets", "captions", "images"]
-STEPS: tuple[Step, ...] = get_args(Step)
-"""Of a set that is built in several, each from what the one before made; see `step_folder`."""
 STEPS_FOLDER = "steps"
-PART_STEPS = ("concepts", "captions")
-"""Steps, in `STEPS_FOLDER`, of a set of parts (`hfcomp.data.views`)."""
+"""Holds the earlier steps of a set that is built in several, each from what the one before made."""
+CHAIN = ".chain.json"
+"""In `STEPS_FOLDER`: the command and the steps of the set, see `StepNames`."""
+COMMANDS = "commands.json"
+"""In `STEPS_FOLDER`: the words of the command that built each configuration."""
 HIERARCHY = "hierarchy.json"
-"""What a set of parts has besides its rows."""
+"""The hierarchy of concepts of a set with levels."""
 UNFINISHED = ".build"
 """In the folder of a build that is not finished; `hfcomp.generation` writes it."""
 CARD = "README.md"
@@ -119,9 +119,44 @@ def configurations(folder: Path) -> list[Path]:
     return inside or [folder]
 
 
-def step_folder(folder: Path, config: str, step: Step) -> Path:
-    """Where a step of a set's configuration is built; the last one's is the finished configuration."""
-    return folder / config if step == STEPS[-1] else folder / STEPS_FOLDER / config / step
+class StepNames(NamedTuple):
+    """How a set is built in several steps.
+
+    Attributes:
+        command: The command that builds it, without options.
+        steps: Their names in order. Of a set with configurations, each has all of them: the last one is the folder of
+            the configuration, the others are in `steps/CONFIG/`. Of a set of parts (`hfcomp.data.views`), they are
+            those in `steps/`, before the parts.
+    """
+
+    command: str
+    steps: tuple[str, ...]
+
+    def folder(self, folder: Path, config: str, step: str) -> Path:
+        """Where a step of a configuration is built."""
+        return folder / config if step == self.steps[-1] else folder / STEPS_FOLDER / config / step
+
+
+# Sets of an hfcomp that wrote no CHAIN are of two kinds.
+_PAIRS = StepNames("hfcomp build concretebatch", ("targets", "captions", "images"))
+_PARTS = StepNames("hfcomp build magic", ("concepts", "captions"))
+
+
+def step_names(folder: Path) -> StepNames:
+    """The steps of a set.
+
+    Raises:
+        ValueError: for a damaged file.
+    """
+    path = folder / STEPS_FOLDER / CHAIN
+    if path.is_file():
+        content = read_checked(path, "Give the command that made the set again, which writes it anew.")
+        return StepNames(content["command"], tuple(content["steps"]))
+    return _PARTS if is_build(folder / STEPS_FOLDER / _PARTS.steps[0]) else _PAIRS
+
+
+def _begun_configurations(folder: Path, names: StepNames) -> list[str]:
+    return [place.name for place in sorted((folder / STEPS_FOLDER).glob("*")) if is_build(place / names.steps[0])]
 
 
 def step_builds(folder: Path) -> list[Path]:
@@ -136,21 +171,22 @@ def check_finished(folder: Path) -> None:
     Raises:
         ValueError: naming what is missing and how to make it; or where no row is left, why.
     """
-    if is_build(folder / STEPS_FOLDER / PART_STEPS[0]) and not (folder / VIEWS).is_file():
+    names = step_names(folder)
+    if is_build(folder / STEPS_FOLDER / names.steps[0]) and not (folder / VIEWS).is_file():
         raise ValueError(
-            f"{folder} is not finished: it lacks {VIEWS}, which is written last. Give the `hfcomp build magic "
+            f"{folder} is not finished: it lacks {VIEWS}, which is written last. Give the `{names.command} "
             f"--output {folder}` command that began it again, without --until: what is done is kept."
         )
-    begun = [place.name for place in sorted((folder / STEPS_FOLDER).glob("*")) if is_build(place / STEPS[0])]
-    ends = {config: _last_step(folder, config) for config in begun}
+    ends = {config: _last_step(folder, config, names) for config in _begun_configurations(folder, names)}
     missing = [f"the {step} of {config}" for config, (step, is_done) in ends.items() if not is_done]
     if missing:
         raise ValueError(
-            f"{folder} is not finished: it lacks {', '.join(missing)}. Give the `hfcomp build concretebatch --output "
-            f"{folder}` command that began it again, with --until images or without --until: what is done is kept."
+            f"{folder} is not finished: it lacks {', '.join(missing)}. Give the `{names.command} --output "
+            f"{folder}` command that began it again, with --until {names.steps[-1]} or without --until: what is done "
+            "is kept."
         )
     if ends and configurations(folder) == [folder]:
-        files = (step_folder(folder, config, step) / SET_ASIDE_FILE for config, (step, _) in ends.items())
+        files = (names.folder(folder, config, step) / SET_ASIDE_FILE for config, (step, _) in ends.items())
         raise ValueError(f"{folder} has no row; the reason for each is in {', '.join(map(str, files))}.")
 
 
@@ -160,9 +196,10 @@ def check_one_source(folder: Path) -> None:
     Raises:
         ValueError: naming the first two that have not.
     """
-    places = [place / STEPS[0] for place in sorted((folder / STEPS_FOLDER).glob("*"))]
-    found = [(place.parent.name, read_manifest(place)) for place in places if is_build(place)]
-    sources = {config: manifest["plan"]["source"] for config, manifest in found if manifest}
+    names = step_names(folder)
+    firsts = {config: names.folder(folder, config, names.steps[0]) for config in _begun_configurations(folder, names)}
+    manifests = {config: read_manifest(first) for config, first in firsts.items()}
+    sources = {config: manifest["plan"]["source"] for config, manifest in manifests.items() if manifest}
     first = next(iter(sources), "")
     other = next((config for config in sources if sources[config] != sources[first]), None)
     if other:
@@ -173,10 +210,10 @@ def check_one_source(folder: Path) -> None:
         )
 
 
-def _last_step(folder: Path, config: str) -> tuple[Step, bool]:
+def _last_step(folder: Path, config: str, names: StepNames) -> tuple[str, bool]:
     """The first step of a configuration that is not done, or the last that is: one without rows ends it."""
-    for step in STEPS:
-        place = step_folder(folder, config, step)
+    for step in names.steps:
+        place = names.folder(folder, config, step)
         if not (place / MANIFEST).is_file() or (place / UNFINISHED).is_dir():
             return step, False
         if (read_manifest(place) or {}).get("rows") == 0:
@@ -224,7 +261,7 @@ def configuration(folder: Path, config: str | None) -> Path:
     known = configurations(folder)
     is_only = config is None and len(known) == 1
     found = known[0] if is_only or known == [folder] else next((one for one in known if one.name == config), None)
-    if is_only or known == [folder] or (found is None and config and is_build(step_folder(folder, config, STEPS[0]))):
+    if is_only or known == [folder] or (found is None and config in _begun_configurations(folder, step_names(folder))):
         check_finished(folder)
     if found is None:
         names = ", ".join(one.name for one in known)

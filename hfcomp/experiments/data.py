@@ -22,12 +22,12 @@ from hfcomp.data.sources import load_source
 from hfcomp.distributed import first_process_first
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import default_folder
+from hfcomp.evaluation.encoding.neighbours import with_neighbours
 from hfcomp.experiments.arm import check_batch, fit_batch, method_arm
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
 from hfcomp.fields import columns_of
-from hfcomp.generation.neighbours import with_neighbours
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, read_keyword_table
 from hfcomp.sandbox.bases import base_folder
 from hfcomp.sandbox.ratings import LABELS

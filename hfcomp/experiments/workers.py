@@ -23,9 +23,9 @@ from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.tracking import tracked_arm
-from hfcomp.generation.workers import end_with
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.progress import Pace
+from hfcomp.workers import end_with
 
 START_METHOD = "spawn"  # torch does not survive a fork
 REFRESH = 0.5  # seconds between two looks at the steps

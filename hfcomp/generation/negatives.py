@@ -14,13 +14,13 @@ from hfcomp.checksums import file_hash
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.generation.build import DatasetBuild
+from hfcomp.generation.kinds import NEGATIVE_STAGE, check_share
 from hfcomp.generation.options import NegativeOptions
 from hfcomp.generation.shards import Batch, Stage
-from hfcomp.generation.source_images import make_image_check
-from hfcomp.generation.sources import BuildInputs, Log, model_facts, output_features, read_captioned_rows
+from hfcomp.generation.sources import BuildInputs, make_image_check, model_facts, output_features, read_captioned_rows
 from hfcomp.generation.text_negatives import TextNegatives, check_kinds, make_captions, needs_parser
-from hfcomp.generation.without_negative import NEGATIVES, check_share
-from hfcomp.generation.writers.making import writer_facts
+from hfcomp.generation.writers.asker import writer_facts
 from hfcomp.generation.writers.prompts import NEGATIVES_FILE
 from hfcomp.negatives.filters import FALSE_NEGATIVE, is_false_negative
 from hfcomp.negatives.keywords import PAPER_TABLE, read_keyword_table
@@ -36,29 +36,35 @@ SETTINGS = (
 )
 
 
-def negative_inputs(options: NegativeOptions, log: Log) -> BuildInputs:
-    """Rows without earlier negatives, and the stages, which record models and versions, not places on this machine.
+class NegativeBuild(DatasetBuild):
+    """The building of hard negative captions."""
 
-    Raises:
-        ValueError: for an unknown kind, missing columns, or a `caption` that is not a text.
-        OSError: for a model that cannot be found.
-    """
-    check_kinds(options.kinds, read_keyword_table(options.keyword_table) if options.keyword_table else PAPER_TABLE)
-    settings = {name: getattr(options, name) for name in SETTINGS}
-    if options.has_kind("llm"):
-        settings["writer"] = options.writer_settings()
-    facts = {name: settings[name] for name in RECORDED_AS_GIVEN} | _model_facts(options)
-    stages = [Stage("captions", make_captions, {"which": options.captions})]
-    needed: list[str] = []
-    if options.false_negative_model:
-        stages.append(Stage("images", make_image_check))
-        needed = ["image"]
-    stages.append(Stage(NEGATIVES, make_checked_negatives, settings, facts))
-    dataset = read_captioned_rows(options, log, is_old=_is_old, needed=needed, needed_by="--false_negative_model")
-    made = {name: NEGATIVE_FEATURES[name] for name in COLUMN_NAMES}
-    features = output_features(dataset, {"caption": Value("string"), **made})
-    check = partial(check_share, most=options.max_without_negative)
-    return BuildInputs(dataset, stages, features, ["caption", *needed], check=check)
+    def inputs(self) -> BuildInputs:
+        """Rows without earlier negatives, and the stages, which record models and versions and no local places.
+
+        Raises:
+            ValueError: for an unknown kind, missing columns, or a `caption` that is not a text.
+            OSError: for a model that cannot be found.
+        """
+        options = self.options
+        check_kinds(options.kinds, read_keyword_table(options.keyword_table) if options.keyword_table else PAPER_TABLE)
+        settings = {name: getattr(options, name) for name in SETTINGS}
+        if options.has_kind("llm"):
+            settings["writer"] = options.writer_settings()
+        facts = {name: settings[name] for name in RECORDED_AS_GIVEN} | _model_facts(options)
+        stages = [Stage("captions", make_captions, {"which": options.captions})]
+        needed: list[str] = []
+        if options.false_negative_model:
+            stages.append(Stage("images", make_image_check))
+            needed = ["image"]
+        stages.append(Stage(NEGATIVE_STAGE, make_checked_negatives, settings, facts))
+        dataset = read_captioned_rows(
+            options, self.log, is_old=_is_old, needed=needed, needed_by="--false_negative_model"
+        )
+        made = {name: NEGATIVE_FEATURES[name] for name in COLUMN_NAMES}
+        features = output_features(dataset, {"caption": Value("string"), **made})
+        check = partial(check_share, most=options.max_without_negative)
+        return BuildInputs(dataset, stages, features, ["caption", *needed], check=check)
 
 
 def _is_old(column: str) -> bool:
@@ -98,13 +104,7 @@ def make_checked_negatives(
 
 
 class FalseNegatives:
-    """Drops negatives that a dual encoder finds to fit the image as well as the caption does.
-
-    Args:
-        model: Hub id or folder.
-        margin: see `hfcomp.negatives.filters.is_false_negative`.
-        device: where it runs.
-    """
+    """Drops negatives that a dual encoder finds to fit the image as well as the caption does."""
 
     def __init__(self, model: str, *, margin: float, device: str | None) -> None:
         self._embedder = Embedder(model, device=device)

@@ -1,157 +1,47 @@
-"""NegCLIP's hard images: the column `neighbour_ids`, from the embeddings of a training set, and sets with it."""
+"""Nearest images as the columns `image_id` and `neighbour_ids`, hard negatives in a batch (NegCLIP)."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Collection
-from pathlib import Path
-from typing import get_args
+from collections.abc import Callable
 
-import numpy as np
-from datasets import Dataset, List, Value
-from numpy.typing import NDArray
-
-from hfcomp.checksums import read_checked, with_checksum
-from hfcomp.data.columns import require_columns
-from hfcomp.data.image_ids import IMAGE_ID, photographs, with_image_ids
 from hfcomp.data.images import SKIP_ADVICE, DamagedImage
 from hfcomp.data.loading import undecoded
-from hfcomp.evaluation.cells import CellsWithout, damaged_images
+from hfcomp.evaluation.cells import damaged_images
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.cache_files import NEIGHBOURS, default_folder, mark_used
-from hfcomp.evaluation.encoding.embed import Embedder
-from hfcomp.generation.options import ComparedBy, NeighbourOptions
+from hfcomp.evaluation.encoding.cache_files import default_folder
+from hfcomp.evaluation.encoding.neighbours import FEATURES, with_neighbours
+from hfcomp.generation.build import DatasetBuild
 from hfcomp.generation.shards import Batch, Stage
-from hfcomp.generation.sources import BuildInputs, Log, kept_columns, model_facts, output_features, read_source
-from hfcomp.negatives.neighbours import EXACT_ROWS, default_method, neighbour_columns
-
-FEATURES = {IMAGE_ID: Value("string"), "neighbour_ids": List(Value("string"))}
+from hfcomp.generation.sources import BuildInputs, kept_columns, model_facts, output_features, read_source
 
 
-def with_neighbours(
-    dataset: Dataset,
-    *,
-    place: str | Path,
-    number: int,
-    log: Log,
-    by: ComparedBy = "image",
-    cache: EmbeddingCache | None = None,
-    device: str | None = None,
-    damaged: Collection[int] = (),
-) -> Dataset:
-    """Adds `neighbour_ids`, and `image_id` where rows have none: by the rule of [`photographs`].
+class NeighbourBuild(DatasetBuild):
+    """The building of nearest images."""
 
-    Copies of one file are never neighbours, whatever their ids; nor, by captions, images with equal captions.
-    Every process gets the same columns; with a cache on disk the second one reads what the first one computed.
+    def inputs(self) -> BuildInputs:
+        """Rows with `image_id` and `neighbour_ids`, and a stage that records where these come from.
 
-    Args:
-        dataset: in the column contract.
-        place: Hub id or folder of the embedding model.
-        number: neighbours of each image; NegCLIP has 3.
-        log: receives a line about what was compared, and how.
-        by: `image`, or `caption` for images with similar captions.
-        cache: of embeddings and neighbours.
-        device: of the model; by default a GPU when there is one.
-        damaged: rows whose image is not read, and which get no neighbours.
+        All images are compared with all, so the search is not a stage. Embeddings and neighbours are kept in the
+        cache of `hfcomp evaluate`, from which an interrupted build resumes.
 
-    Raises:
-        ValueError: for a missing column or image, a row without an id, or another `by`.
-    """
-    if by not in get_args(ComparedBy):
-        raise ValueError(f"by={by!r}: expected one of {', '.join(get_args(ComparedBy))}.")
-    has_ids = IMAGE_ID in dataset.column_names
-    require_columns(dataset, [by] if has_ids else dict.fromkeys((by, "image")), needed_by="the search for neighbours")
-    embedder = Embedder(place, cache=cache, device=device)
-    ids = photographs(dataset)
-    if by == "image":
-        found = embedder.index_images(CellsWithout(undecoded(dataset)["image"], damaged), progress=True)
-    else:
-        found = embedder.index_texts(dataset["caption"][:], progress=True)
-    kept = np.setdiff1d(np.arange(len(dataset)), list(damaged))
-    if (found.index[kept] < 0).any():
-        row = int(kept[np.argmax(found.index[kept] < 0)])
-        raise ValueError(f"column {by!r}, row {row}: found nothing, which has no neighbours. Remove such rows.")
-    if None in ids:
-        raise ValueError(
-            f"column {IMAGE_ID!r}, row {ids.index(None)}: found nothing, and no image. Give the row one of the two."
+        Raises:
+            ValueError: for columns that are not there, or an image that cannot be read.
+        """
+        options, log = self.options, self.log
+        facts = {"model": model_facts(options.model), "number": options.number, "by": options.by}
+        dataset = read_source(options, log)
+        reads_images = options.skip_damaged and "image" in dataset.column_names
+        damaged = damaged_images(undecoded(dataset)["image"], "image", progress=True) if reads_images else ()
+        settings = {"number": options.number, "by": options.by, "device": options.device, "damaged": damaged}
+        try:
+            cache = EmbeddingCache(default_folder())
+            dataset = with_neighbours(dataset, place=options.model, log=log, cache=cache, **settings)
+        except DamagedImage as error:
+            raise DamagedImage(f"{error} {SKIP_ADVICE}") from error
+        dataset = dataset.select_columns(list(dict.fromkeys([*kept_columns(dataset, options.columns), *FEATURES])))
+        return BuildInputs(
+            dataset, [Stage("neighbours", make_unchanged, {}, facts)], output_features(dataset, {}), list(FEATURES)
         )
-    own_ids = [ids[row] for row in kept]
-    near: list[list[str]] = [[] for _ in ids]
-    found_near = _cached_neighbours(cache, found.take(kept), found.index[kept], own_ids, number)
-    for row, neighbours in zip(kept.tolist(), found_near, strict=True):
-        near[row] = neighbours
-    embedder.release()
-    for note in cache.notes if cache else ():
-        log(note)
-    images = len(set(own_ids))
-    most = min(number, images - 1)
-    wanted = f" ({number} were requested, but there are no more images)" if most < number else ""
-    log(f"{images:,} images, each with the {most} nearest{wanted} by {by} ({place}, {_how(images)})")
-    if "neighbour_ids" in dataset.column_names:
-        log("they replace the data set's own neighbour_ids")
-        dataset = dataset.remove_columns("neighbour_ids")
-    dataset = with_image_ids(dataset, ids)
-    return dataset.add_column("neighbour_ids", near, feature=FEATURES["neighbour_ids"])
-
-
-def _how(images: int) -> str:
-    method = default_method(images)
-    slow = method == "exact" and images > EXACT_ROWS
-    return f"{method}; faster with FAISS: pip install 'hfcomp[neighbours]'" if slow else method
-
-
-def _cached_neighbours(
-    cache: EmbeddingCache | None, vectors: NDArray[np.float32], same: NDArray[np.int64], ids: list[str], number: int
-) -> list[list[str]]:
-    """The neighbours, from the cache's folder when the same ones were searched before."""
-    if cache is None or cache.folder is None:
-        return neighbour_columns(vectors, ids, number=number, groups=same)["neighbour_ids"]
-    wanted = hashlib.sha256(json.dumps([number, ids]).encode())
-    wanted.update(vectors.tobytes() + same.tobytes())
-    path = cache.folder / NEIGHBOURS / f"{wanted.hexdigest()[:32]}.json"
-    near = _read(path)
-    if near is None:
-        found = neighbour_columns(vectors, ids, number=number, groups=same)
-        near = found["neighbour_ids"]
-        cache.write(path, json.dumps(with_checksum({"neighbour_ids": near})).encode())
-    else:
-        mark_used(path)
-    cache.trim()
-    return near
-
-
-def _read(path: Path) -> list[list[str]] | None:
-    """Stored neighbours; `None` if missing or damaged."""
-    try:
-        return read_checked(path, "")["neighbour_ids"]
-    except (OSError, ValueError, KeyError):
-        return None
-
-
-def neighbour_inputs(options: NeighbourOptions, log: Log) -> BuildInputs:
-    """Rows with `image_id` and `neighbour_ids`, and a stage that records where these come from.
-
-    All images are compared with all, so the search is not a stage. Embeddings and neighbours are kept in the cache of
-    `hfcomp evaluate`, from which an interrupted build resumes.
-
-    Raises:
-        ValueError: for columns that are not there, or an image that cannot be read.
-    """
-    facts = {"model": model_facts(options.model), "number": options.number, "by": options.by}
-    dataset = read_source(options, log)
-    reads_images = options.skip_damaged and "image" in dataset.column_names
-    damaged = damaged_images(undecoded(dataset)["image"], "image", progress=True) if reads_images else ()
-    settings = {"number": options.number, "by": options.by, "device": options.device, "damaged": damaged}
-    try:
-        cache = EmbeddingCache(default_folder())
-        dataset = with_neighbours(dataset, place=options.model, log=log, cache=cache, **settings)
-    except DamagedImage as error:
-        raise DamagedImage(f"{error} {SKIP_ADVICE}") from error
-    dataset = dataset.select_columns(list(dict.fromkeys([*kept_columns(dataset, options.columns), *FEATURES])))
-    return BuildInputs(
-        dataset, [Stage("neighbours", make_unchanged, {}, facts)], output_features(dataset, {}), list(FEATURES)
-    )
 
 
 def make_unchanged() -> Callable[[Batch], Batch]:

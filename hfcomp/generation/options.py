@@ -7,12 +7,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from hfcomp.data.built_sets import ROWS_PER_SHARD
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import DEFAULT_TIMEOUT
-from hfcomp.generation.executors import ExecutorName, Workers
 from hfcomp.parsing import DEFAULT_PARSER
 from hfcomp.parsing.tokens import CaptionChoice
 from hfcomp.reading import parse_json
@@ -23,7 +22,6 @@ OF_THIS_MACHINE = (
     *("base_url", "concurrency", "retries", "llm_timeout", "llm_batch_size", "answer_cache"),
     *("configs", "until"),
 )
-ComparedBy = Literal["image", "caption"]
 RENAME = "--column_names {0}=<its name in your data set>"
 """How a column is named on the command line."""
 NUMBERS = (
@@ -33,6 +31,34 @@ NUMBERS = (
 """Fields that are 1 or more."""
 _SET_BY_HFCOMP = {"model": " Use --llm instead.", "messages": "", "stream": "", "stream_options": "", "n": ""}
 """Fields of a request that --request_options cannot set, and what does."""
+
+
+ExecutorName = Literal["local", "ray"]
+
+
+@dataclass(frozen=True)
+class Workers:
+    """What makes the shards of a build; nothing of it changes the result.
+
+    Attributes:
+        executor: `local`, processes of this machine, or `ray`, actors of a Ray cluster.
+        number: of them.
+        gpus: of each, on Ray; by default one where the cluster has any.
+    """
+
+    executor: ExecutorName = "local"
+    number: int = 1
+    gpus: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.executor not in get_args(ExecutorName):
+            raise ValueError(f"executor is {self.executor!r}; expected {' or '.join(get_args(ExecutorName))}.")
+        if self.number < 1:
+            raise ValueError(f"num_workers is {self.number}; expected 1 or more.")
+        if self.gpus is not None and self.executor != "ray":
+            raise ValueError("gpus_per_worker needs executor ray; local workers take this machine's GPUs in turn.")
+        if self.gpus is not None and self.gpus < 0:
+            raise ValueError(f"gpus_per_worker is {self.gpus:g}; expected 0 or more.")
 
 
 @dataclass(kw_only=True)
@@ -58,6 +84,7 @@ class BuildOptions:
     """
 
     what: ClassVar[str]
+    steps: ClassVar[tuple[str, ...]] = ()
     source: str
     output: Path
     split: str = "train"
@@ -88,6 +115,10 @@ class BuildOptions:
             "rows_per_shard": self.shard_size,
             "progress": progress,
         }
+
+    def runs(self, step: str) -> bool:
+        """Whether a step of a dataset that takes several is run: those up to the field `until`."""
+        return self.steps.index(step) <= self.steps.index(self.until)
 
     def words(self) -> list[str]:
         """The command that builds the set, without places on this machine and what changes nothing in its rows."""
@@ -243,7 +274,7 @@ class LanguageModelOptions:
             )
 
     def writer_settings(self) -> dict[str, Any]:
-        """The settings of `hfcomp.generation.writers.making.make_asker`."""
+        """The settings of `hfcomp.generation.writers.asker.make_asker`."""
         names = [field.name for field in fields(LanguageModelOptions) if field.name != "attempts"]
         settings = {name: getattr(self, name) for name in ("writer", *names)}
         return settings | {"request_options": parse_request_options(self.request_options)}
@@ -361,5 +392,5 @@ class NeighbourOptions(CopiedImageOptions):
     what: ClassVar[str] = "neighbours"
     model: str
     number: int = 3
-    by: ComparedBy = "image"
+    by: Literal["image", "caption"] = "image"
     device: str | None = None

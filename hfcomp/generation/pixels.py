@@ -36,7 +36,6 @@ class BuiltPixels:
     """What a build did.
 
     Attributes:
-        folder: of the store.
         cells: images of rows that were looked at; those that are null are not counted.
         made: images decoded and added.
         images: images in the store now.

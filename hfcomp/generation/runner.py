@@ -18,8 +18,9 @@ from tqdm.auto import tqdm
 
 from hfcomp import __version__
 from hfcomp.data.built_sets import ROWS_PER_SHARD, TRAIN
-from hfcomp.generation.executors import ExecutorName, Workers, make_shards
+from hfcomp.generation.executors import make_shards
 from hfcomp.generation.manifest import Plan, close_build, open_build, sums
+from hfcomp.generation.options import ExecutorName, Workers
 from hfcomp.generation.shards import COUNTS, KEPT, RESERVED, ROW, SET_ASIDE, THIS_RUN, Batch, Job, Stage, StageError
 from hfcomp.writing import locked
 
@@ -33,7 +34,6 @@ class Build:
     """The outcome of a build.
 
     Attributes:
-        folder: of the data set.
         manifest: as `manifest.json` holds it: `plan`, `rows`, `counts`, `set_aside`, `shards`.
         kept: shards that were there already.
         made: shards that were made now.
@@ -82,7 +82,7 @@ def run_stages(
         reads: the source's columns that stages see. A changed source is found by their content and that of the columns
             that are written, see `fingerprint`.
         rows_per_shard: of the source; shards of fewer rows are safer, of more faster.
-        executor: `local`, or `ray`: actors of a Ray cluster, see `hfcomp.generation.executors.ray`. Neither this nor
+        executor: `local`, or `ray`: actors of a Ray cluster, see `hfcomp.generation.ray_executor`. Neither this nor
             the number of workers changes the result.
         num_workers: processes, or actors; local ones are spawned, so a script has to have its
             `if __name__ == "__main__":`.

@@ -21,6 +21,7 @@ from hfcomp.data.built_sets import TRAIN
 from hfcomp.data.images import SKIP_ADVICE, Unreadable, decode_image, open_image
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import UrlAccess, is_url, open_named, shown
+from hfcomp.generation.builder import IMAGES
 from hfcomp.generation.manifest import SET_ASIDE_ROWS, Record, shard_file, without_rows, write_record
 from hfcomp.writing import write_parquet
 
@@ -32,7 +33,7 @@ RESERVED = (ROW, SET_ASIDE, COUNTS, THIS_RUN)
 # The query and fragment of a URL of the web, which may be a signature: they are not written into a set.
 SECRETS_OF_URL = r"(?s)^((?:http|ftp)s?://[^?#]*)[?#].*$"
 NO_IMAGE, BAD_IMAGE = "image file cannot be read", "image cannot be decoded"
-DECODED = "images: decoded"
+DECODED = IMAGES("decoded")
 THREADS = 8
 # Readers fetch a group of rows at a time.
 ROWS_PER_GROUP = 1000
@@ -92,13 +93,8 @@ class Job:
 
     Attributes:
         dataset: the source, its images undecoded.
-        stages: in their order.
         reads: the source's columns that stages see.
-        features: of the columns that are written.
-        folder: of the build.
-        rows_per_shard: of the source.
         urls: that images named by URLs are fetched; None sets their rows aside.
-        split: that the rows are.
         skip_damaged: whether rows with an image that cannot be decoded are set aside, or end the build; `None` decodes
             no image.
     """
@@ -147,11 +143,7 @@ class _Tally:
 
 
 class ShardMaker:
-    """Makes shards of one build; loads what the stages need once.
-
-    Args:
-        job: the build.
-    """
+    """Makes shards of one build; loads what the stages need once."""
 
     def __init__(self, job: Job) -> None:
         self.job = job

@@ -1,29 +1,43 @@
-"""What all builds begin with: the source's rows under the contract's names, and names of models."""
+"""What builds begin with: a source's rows under the contract's names, and checks of images, files and licenses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import datasets
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from datasets import Dataset, Features, Image, LargeList, List
+from huggingface_hub.constants import HF_HUB_CACHE
+from huggingface_hub.file_download import repo_folder_name
 
-from hfcomp.data.built_sets import TRAIN
+from hfcomp.data.built_sets import SET_ASIDE_FILE, TRAIN
 from hfcomp.data.columns import require_columns
 from hfcomp.data.formats.image_files import TEXTS, check_image_files, named_image_files
 from hfcomp.data.image_ids import IMAGE_ID, photographs_or_rows, with_image_ids
+from hfcomp.data.images import decode_image
 from hfcomp.data.known_names import parse_column_names, proposed_names, spelled
+from hfcomp.data.loading import undecoded
 from hfcomp.data.pair_table import Log, RowSource, has_lists, read_rows, texts_of
-from hfcomp.data.publishing import LICENSE, without_local_paths
+from hfcomp.data.publishing import LICENSE, allows_adaptation, without_local_paths
 from hfcomp.data.sources import listing_folders
+from hfcomp.data.urls import is_url
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.generation.options import RENAME, BuildOptions, CaptionOptions
-from hfcomp.generation.shards import Stage
+from hfcomp.generation.shards import BAD_IMAGE, SET_ASIDE, Batch, Stage
 from hfcomp.parsing.captions import SAMPLED, language_note
 from hfcomp.reading import may_be_hub_id
 from hfcomp.reporting.report import Table
 
+NO_IMAGE = "no image"
+FORBIDDEN, UNSTATED = "licence forbids adaptation", "licence unknown"
+_ROWS = 1000
+_SHOWN = 3
 SHARD_PATH = "__url__"
 """The path on this machine of a sample's archive, as `datasets` reads WebDataset shards."""
 
@@ -66,7 +80,8 @@ def read_source(options: BuildOptions, log: Log) -> Dataset:
     if SHARD_PATH in dataset.column_names:
         dataset = dataset.remove_columns(SHARD_PATH)
     kept = kept_columns(dataset, options.columns)
-    _check_images_are_named(options, dataset, names)
+    if options.columns is None:
+        _check_images_are_named(dataset, options.source, part, names)
     if "image" in kept and dataset.features["image"] in TEXTS:
         raise ValueError(
             f"column 'image' of {options.source} holds texts such as {dataset[0]['image']!r}, expected images. File "
@@ -96,7 +111,7 @@ def read_captioned_rows(
         ValueError: for missing columns, requested ones of earlier builds, or a `caption` that is not a text.
     """
     dataset = read_source(options, log)
-    _check_captions(options, dataset)
+    _check_captions(dataset, options.source)
     if options.reads_english and (note := language_note(_sampled_captions(dataset))):
         log(note)
     require_columns(dataset, needed, needed_by=needed_by, rename=RENAME)
@@ -121,18 +136,18 @@ def read_captioned_rows(
     return dataset.select_columns(list(dict.fromkeys(["caption", *needed, *kept])))
 
 
-def _check_images_are_named(options: BuildOptions, dataset: Dataset, names: Mapping[str, str]) -> None:
-    """Raises ValueError for a source with images of which the set would have none, unless columns were chosen."""
-    if options.columns is not None or any(isinstance(one, Image) for one in dataset.features.values()):
+def _check_images_are_named(dataset: Dataset, source: str, part: Mapping[str, Any], names: Mapping[str, str]) -> None:
+    """Raises ValueError for a source with images of which the set would have none."""
+    if any(isinstance(one, Image) for one in dataset.features.values()):
         return
-    found = named_image_files(dataset, listing_folders(options.source, options.split, options.config, {}))
+    found = named_image_files(dataset, listing_folders(source, part["split"], part["config"], {}))
     if not found:
         return
     column, file = next(iter(found.items()))
     missing = [] if "caption" in dataset.column_names else ["caption"]
     fix = {**names, "image": column, **proposed_names(dataset, missing)}
     raise ValueError(
-        f"{options.source}: column {column!r} names image files such as {file!r}, but no column is called 'image', "
+        f"{source}: column {column!r} names image files such as {file!r}, but no column is called 'image', "
         f"so the built set would have no images. Name it: {spelled(fix)}. Or build a set of texts: --columns caption"
     )
 
@@ -144,11 +159,11 @@ def _sampled_captions(dataset: Dataset) -> list[str]:
     return [text for value in values for text in texts_of(value)[:1]]
 
 
-def _check_captions(options: BuildOptions, dataset: Dataset) -> None:
+def _check_captions(dataset: Dataset, source: str) -> None:
     if "caption" not in dataset.column_names:
         known = proposed_names(dataset, [name for name in ("image", "caption") if name not in dataset.column_names])
         fix = f"These may be meant: {spelled(known)}" if known else f"Name it: {RENAME.format('caption')}"
-        raise ValueError(f"{options.source} has no column 'caption'; it has: {', '.join(dataset.column_names)}. {fix}")
+        raise ValueError(f"{source} has no column 'caption'; it has: {', '.join(dataset.column_names)}. {fix}")
     kind = dataset.features["caption"]
     if (kind.feature if isinstance(kind, List | LargeList) else kind) not in TEXTS:
         raise ValueError(f"column 'caption' holds {kind}; expected texts or lists of texts.")
@@ -176,3 +191,159 @@ def model_facts(place: str) -> str:
     except OSError as error:
         why = f" and could not be downloaded: {error}" if may_be_hub_id(place) else "."
         raise OSError(f"the model {place!r} is not a folder{why} Pass a folder.") from error
+
+
+def make_image_check() -> Callable[[Batch], Batch]:
+    """The stage that sets rows aside whose image cannot be decoded."""
+
+    def images(batch: Batch) -> Batch:
+        return batch | {SET_ASIDE: [_image_problem(image) for image in batch["image"]]}
+
+    return images
+
+
+def _image_problem(image: Any) -> str | None:
+    if image is None or (image["bytes"] is None and not image["path"]):
+        return NO_IMAGE
+    try:
+        decode_image(image)
+    except (ValueError, OSError) as error:
+        return f"{BAD_IMAGE}: {without_local_paths(str(error))}"
+    return None
+
+
+def license_stages(dataset: Dataset, stated: str | None) -> Sequence[Stage]:
+    """The stage that keeps rows whose licence allows adaptation; none where the source allows it for all of them.
+
+    Args:
+        dataset: the source's rows.
+        stated: the licence on the source's card, for a source without a column `license`.
+
+    Raises:
+        ValueError: for a source that states no licence, row by row or on its card.
+    """
+    if LICENSE not in dataset.column_names:
+        if allows_adaptation(stated):
+            return ()
+        require_columns(dataset, [LICENSE], needed_by="--only_adaptable", rename=RENAME)
+    return (Stage("licences", make_license_check),)
+
+
+def make_license_check() -> Callable[[Batch], Batch]:
+    """The stage: a row without a licence, or with an unknown one, is set aside too."""
+
+    def check(batch: Batch) -> Batch:
+        licenses = batch[LICENSE]
+        rest = {name: values for name, values in batch.items() if name != LICENSE}
+        return rest | {SET_ASIDE: [_license_problem(license) for license in licenses]}
+
+    return check
+
+
+def _license_problem(license: str | None) -> str | None:
+    allowed = allows_adaptation(license)
+    if allowed is None:
+        return f"{UNSTATED}: {license}" if license else UNSTATED
+    return None if allowed else f"{FORBIDDEN}: {license}"
+
+
+def check_local_files(
+    dataset: Dataset, columns: Sequence[str], source: str, *, allow_outside: bool, log: Callable[[str], None]
+) -> None:
+    """Reports images that a build copies from files, misses or fetches, and refuses files outside the source's folder.
+
+    Whoever wrote the source chose these names: in a set from somebody else, they may point to any picture that this
+    user can read. Symbolic links are followed.
+
+    Args:
+        dataset: the source.
+        columns: those that are written.
+        source: its name: a file, a folder or a Hub id, with its own folders in the caches of the Hub and
+            `datasets`.
+        allow_outside: whether files elsewhere are copied too.
+        log: receives a line about the files.
+
+    Raises:
+        ValueError: for files outside, with their number, the first of them, and how to allow them. Nothing counts as
+            inside of a home directory, or of what holds one.
+    """
+    roots = _roots(source)
+    everything = [root for root in roots if _holds_everything(root)]
+    roots = [root for root in roots if root not in everything]
+    known: dict[str, Path] = {}
+    number, urls, outside, missing = 0, 0, [], []
+    for column, row, name in _named_files(undecoded(dataset), columns):
+        if is_url(name):
+            urls += 1
+            continue
+        number += 1
+        place = _resolve(name, known)
+        if not os.path.exists(place):
+            missing.append(f"{place} (row {row})")
+        if not any(place.is_relative_to(root) for root in roots):
+            outside.append(f"{name} (column {column!r}, row {row})")
+    if number:
+        inside = " and ".join(map(str, roots)) or "no folder of its own"
+        log(
+            f"{number:,} image files that {source} names are copied into the set: {number - len(outside):,} from "
+            f"{inside} and its sub-folders, {len(outside):,} from elsewhere"
+        )
+    if missing:
+        log(
+            f"{len(missing):,} of them are missing, such as {', '.join(missing[:_SHOWN])}: their rows are set aside, "
+            f"each with its file in {SET_ASIDE_FILE}"
+        )
+    if urls:
+        log(f"{urls:,} images that {source} references by URL are copied into the set if fetching is allowed")
+    if outside and not allow_outside and everything:
+        raise ValueError(
+            f"{source} references {len(outside):,} image files, such as {', '.join(outside[:_SHOWN])}, and is in "
+            f"{everything[0]}, which also has private files. The built set embeds copies of them, which would be "
+            "published with it. Move the file and its images to a folder of their own, or, if all of them are "
+            "intended, pass --allow_outside_files."
+        )
+    if outside and not allow_outside:
+        raise ValueError(
+            f"{source} references {len(outside):,} image files outside its own folder, such as "
+            f"{', '.join(outside[:_SHOWN])}. The built set embeds copies of them, which would be published with it. "
+            "Remove the rows, move the files to the source's folder or, if all of them are intended, pass "
+            "--allow_outside_files."
+        )
+
+
+def _roots(source: str) -> list[Path]:
+    path = Path(source)
+    if path.exists():
+        return [(path.parent if path.is_file() else path).resolve()]
+    repository = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=source, repo_type="dataset")
+    return [repository.resolve(), (Path(datasets.config.HF_DATASETS_CACHE) / source.replace("/", "___")).resolve()]
+
+
+def _holds_everything(folder: Path) -> bool:
+    """Whether a folder is a home directory, holds one, or is the root of a file system."""
+    return folder == folder.parent or Path.home().resolve().is_relative_to(folder)
+
+
+def _named_files(dataset: Dataset, columns: Sequence[str]) -> Iterator[tuple[str, int, str]]:
+    """Column, row and URL or path of each image that is not in the set; of a member of an archive, the archive's."""
+    wanted = [name for name in columns if isinstance(dataset.features.get(name), Image)]
+    if not wanted:
+        return
+    start = 0
+    for table in dataset.select_columns(wanted).with_format("arrow").iter(_ROWS):
+        for column in wanted:
+            images: pa.ChunkedArray = table.column(column)
+            without = pc.is_null(pc.struct_field(images, "bytes")).to_pylist()
+            for place, name in enumerate(pc.struct_field(images, "path").to_pylist()):
+                if name is not None and without[place] and "\0" not in name:
+                    yield column, start + place, name if is_url(name) else name.rpartition("::")[2]
+        start += len(table)
+
+
+def _resolve(name: str, known: dict[str, Path]) -> Path:
+    """Where a path leads; each folder is looked at once."""
+    folder, file = os.path.split(name)
+    if folder not in known:
+        known[folder] = Path(folder).resolve()
+    path = known[folder] / file
+    return path.resolve() if file == ".." or path.is_symlink() else path

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from hfcomp.data.pair_table import texts_of
+from hfcomp.generation.builder import ANSWERS, CAPTIONS, DROPPED, FLAGGED, MADE
+from hfcomp.generation.kinds import FILLS, NO_NEGATIVE, WITHOUT
+from hfcomp.generation.round_robin import Proposals, Row
 from hfcomp.generation.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, this_run
-from hfcomp.generation.turns import Proposals, Row
 from hfcomp.negatives.filters import DUPLICATE, GRAMMAR, SAME_SENTENCE, SAME_WORDS, has_same_words, is_same_sentence
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, KeywordTable, keyword_negatives, read_keyword_table
 from hfcomp.negatives.negative import Negative, as_columns
@@ -24,18 +26,9 @@ from hfcomp.reading import nearest
 
 GENERATORS = ("keyword", "swap", "mask", "llm")
 NO_CAPTION = "no caption"
-NO_NEGATIVE = "no negative"
-# Names of counts begin so.
-MADE, DROPPED, CAPTION_COUNT = "negatives: ", "dropped: ", "captions: "
-# What a language model proposed for masks and was refused; it proposes the same again for a larger number.
-FILLS = "fills refused: "
-# The same of what a language model answered.
-ANSWERS = "answers refused: "
-PASSED_OVER = f"{CAPTION_COUNT}passed over, "
-WITHOUT, FEWER = f"{CAPTION_COUNT}without a negative", f"{CAPTION_COUNT}with fewer than requested"
-# Of negatives that are kept.
-FLAGGED = "flagged: "
-REORDERED = f"{FLAGGED}the caption's words in another order"
+PASSED_OVER = CAPTIONS("passed over, ")
+FEWER = CAPTIONS("with fewer than requested")
+REORDERED = FLAGGED("the caption's words in another order")
 
 Check = Callable[[Batch, Sequence[int], Sequence[str]], list[str | None]]
 """Rows of a batch and a text for each; returns why a text is dropped, or None."""
@@ -118,7 +111,7 @@ class TextNegatives:
             caption are dropped. By default nothing is.
         grammar_tolerance: in nats per token; by default that of `GrammarFilter`.
         device: of these models; by default a GPU where there is one.
-        writer: of the kinds `llm`, settings of `hfcomp.generation.writers.making.make_asker`.
+        writer: of the kinds `llm`, settings of `hfcomp.generation.writers.asker.make_asker`.
         attempts: Questions in a row about a caption to the writer without a negative that is kept, after which the
             writer is asked no more: at most this number of questions per negative.
         checks: further filters, for texts that passed these.
@@ -273,9 +266,9 @@ class TextNegatives:
 
     def _rejections(self) -> Counter[str]:
         found: Counter[str] = Counter()
-        for prefix, generators in ((FILLS, self._fillers), (ANSWERS, self._llm)):
+        for refused, generators in ((FILLS, self._fillers), (ANSWERS, self._llm)):
             for one in generators.values():
-                found.update({f"{prefix}{name}": number for name, number in one.rejected.items()})
+                found.update({refused(name): number for name, number in one.rejected.items()})
         return found
 
     def _answers(self) -> Counter[str]:
@@ -283,10 +276,10 @@ class TextNegatives:
         return next((model.counts for model in self._llm.values()), Counter())
 
     def _counts(self, row: Row) -> Counter[str]:
-        found = Counter(f"{MADE}{one.kind}" for one in row.chosen)
-        found.update(f"{DROPPED}{reason}" for reason in row.verdicts.values() if reason)
+        found = Counter(MADE(one.kind) for one in row.chosen)
+        found.update(DROPPED(reason) for reason in row.verdicts.values() if reason)
         if row.duplicates:
-            found[f"{DROPPED}{DUPLICATE}"] += row.duplicates
+            found[DROPPED(DUPLICATE)] += row.duplicates
         if reordered := sum(has_same_words(row.caption, one.text) for one in row.chosen):
             found[REORDERED] += reordered
         if not row.chosen:
@@ -322,8 +315,7 @@ def _language_models(kinds: Sequence[str], writer: Mapping[str, Any] | None, dev
             "the kind llm needs a writer. Pass writer=WriterOptions(base_url='http://127.0.0.1:8000/v1')"
             ".writer_settings(), with WriterOptions of hfcomp.generation.options."
         )
-    from hfcomp.generation.writers.making import make_asker
-    from hfcomp.generation.writers.proposals import LlmNegatives, chosen_parts
+    from hfcomp.generation.writers.asker import LlmNegatives, chosen_parts, make_asker
 
     asker = make_asker(**writer, device=device)
     return {kind: LlmNegatives(chosen_parts(kind.partition(":")[2]), asker) for kind in wanted}

@@ -23,8 +23,8 @@ from hfcomp.data.built_sets import (
     set_of_part,
 )
 from hfcomp.data.publishing import LICENSE, allows_adaptation
+from hfcomp.data.verification import verify_set
 from hfcomp.data.views import VIEWS, read_views
-from hfcomp.generation.build import verify_set
 from hfcomp.hub.dataset_cards import SetFolders, card_path, set_card
 from hfcomp.hub.options import PushOptions
 from hfcomp.hub.repositories import Repository

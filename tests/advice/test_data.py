@@ -337,7 +337,7 @@ def test_ratings(advice, train_begins, splits):
 @pytest.mark.follows(
     "hfcomp/data/builders.py", "Pass config_name={other!r}, or the folder of {self.name} as data_dir."
 )
-@pytest.mark.follows("hfcomp/data/builders.py", "needs data_dir: the folder of a set of `hfcomp build concretebatch`.")
+@pytest.mark.follows("hfcomp/data/builders.py", "needs data_dir: the folder of a set of `hfcomp build {self.kind}`.")
 def test_builders(advice, tmp_path):
     for name in ("high_concreteness", "random"):
         built(tmp_path / name, rows=3)

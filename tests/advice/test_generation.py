@@ -18,9 +18,9 @@ from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import data_folders
 from hfcomp.generation.concretebatch.chain import ConcreteBatchOptions
 from hfcomp.generation.images.options import denoising_steps
-from hfcomp.generation.magic.graph.file import read_hierarchy
-from hfcomp.generation.magic.graph.similarity import check_vectors
+from hfcomp.generation.magic.hierarchy import read_hierarchy
 from hfcomp.generation.magic.options import MagicOptions
+from hfcomp.generation.magic.similarity import check_vectors
 from hfcomp.generation.options import NegativeOptions
 from hfcomp.generation.runner import Stage
 from hfcomp.generation.writers.endpoint import check_base_url
@@ -29,7 +29,7 @@ from tests.generation import builds
 from tests.generation.inpaintcoco import sets as challenge
 from tests.generation.magic import sets as magic
 
-OPTIONS, LOCAL = "hfcomp/generation/options.py", "hfcomp/generation/local_files.py"
+OPTIONS, LOCAL = "hfcomp/generation/options.py", "hfcomp/generation/sources.py"
 CONCRETE = "hfcomp/generation/concretebatch/options.py"
 NAMES = "image=file,caption=text"
 RATED = {"writer": "substitute", "concreteness_ratings": "ratings.txt"}
@@ -80,7 +80,7 @@ def test_options(advice, kind, wrong, right):
 
 
 @follows("hfcomp/generation/images/options.py", "raise image_strength to {math.ceil(1000 / steps) / 1000:g} or")
-@follows("hfcomp/generation/magic/graph/similarity.py", "Choose another --encoder.")
+@follows("hfcomp/generation/magic/similarity.py", "Choose another --encoder.")
 @follows("hfcomp/generation/writers/endpoint.py", "Remove it, and put a key into {KEY_VARIABLE}.")
 def test_calls(advice):
     found = advice.of(denoising_steps, 3, 0.2)
@@ -92,7 +92,7 @@ def test_calls(advice):
     check_base_url(URL)
 
 
-@follows("hfcomp/generation/executors/local.py", "or set num_workers=1.")
+@follows("hfcomp/generation/executors.py", "or set num_workers=1.")
 def test_builds_in_python(advice, tmp_path):
     local = [Stage("local", lambda: lambda batch: batch | {"loud": batch["caption"]})]
     advice.of(builds.build, tmp_path / "a", stages=local, num_workers=2)
@@ -143,7 +143,7 @@ def test_sources(advice, clip, photographs, tmp_path, monkeypatch):
 
 
 @follows("hfcomp/generation/magic/chain.py", "Use more images, or a smaller --min_images.")
-@follows("hfcomp/generation/magic/graph/file.py", "Delete it and repeat the `hfcomp build magic` command that made it")
+@follows("hfcomp/generation/magic/hierarchy.py", "Delete it and repeat the `hfcomp build magic` command that made it")
 @follows("hfcomp/data/views.py", "Repeat the `hfcomp build` command that made the set, which writes the file again")
 @follows("hfcomp/data/built_sets.py", "command that began it again, without --until: what is done is kept.")
 def test_magic(advice, tmp_path):

@@ -263,7 +263,7 @@ def test_statistics(advice):
     "It is not kept. {HOW_TO_GET} Then name the file",
 )
 @follows("hfcomp/negatives/concreteness.py", "could not be downloaded: {error}. {HOW_TO_GET} Then name the file as")
-@follows("hfcomp/generation/magic/encoders.py", "Or choose --encoder {CAPTIONS}, which needs no model.")
+@follows("hfcomp/generation/magic/encoders.py", "Or choose --encoder {BY_CAPTIONS}, which needs no model.")
 def test_ratings_and_encoders(advice, tmp_path, monkeypatch):
     def download() -> object:
         return download_ratings(tmp_path, log=print, url="http://127.0.0.1:9/ratings.txt", timeout=2)
@@ -285,7 +285,7 @@ def test_ratings_and_encoders(advice, tmp_path, monkeypatch):
 @follows("hfcomp/generation/concretebatch/chain.py", "{ONE_LICENSE} Choose another --output.")
 @follows(
     "hfcomp/data/built_sets.py",
-    "command that began it again, with --until images or",
+    "command that began it again, with --until {names.steps[-1]} or",
 )
 def test_steps_of_concretebatch(advice, clip, tmp_path):
     pipeline = write_tiny_sdxl(tmp_path / "sdxl", clip)

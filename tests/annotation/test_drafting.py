@@ -25,8 +25,8 @@ from hfcomp.annotation.options import DraftOptions
 from hfcomp.data.annotations.entries import AUTOMATIC, Item
 from hfcomp.data.annotations.masks import changed_outside, read_mask
 from hfcomp.data.annotations.project import IMAGES, Project
-from hfcomp.generation.images.checks import BLANK, SAFETY_CHECKER
 from hfcomp.generation.images.editor import Edit as Painted
+from hfcomp.generation.images.stage import BLANK, SAFETY_CHECKER
 from hfcomp.testing import write_tiny_llama
 from tests.annotation.models import clipseg, inpainting
 from tests.generation.writers.endpoint import Answer, closed_address, completion, serving

@@ -7,8 +7,7 @@ import pytest
 from hfcomp.annotation.captions import is_same_caption, names, replacements
 from hfcomp.annotation.edits import NO_MORE, Proposal, RuleProposer, read_proposal
 from hfcomp.data.annotations.entries import Item
-from hfcomp.generation.writers.reading import Refused
-from hfcomp.generation.writers.requests import EditAnswer
+from hfcomp.generation.writers.requests import EditAnswer, Refused
 
 
 def item(concept: str, *captions: str, name: str = "1") -> Item:

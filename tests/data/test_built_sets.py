@@ -12,7 +12,7 @@ from datasets import Dataset
 from hfcomp import cli
 from hfcomp.data import built_sets
 from hfcomp.data.loading import load_training_set
-from hfcomp.generation.build import verify_set
+from hfcomp.data.verification import verify_set
 from hfcomp.generation.runner import run_stages
 from tests.generation import builds
 

@@ -24,13 +24,13 @@ from hfcomp.data.overlap import ScoredImages, without_overlap
 from hfcomp.data.pair_table import every_caption
 from hfcomp.evaluation.benchmarks.own import own_benchmark
 from hfcomp.evaluation.blind.captions import read_caption_source
+from hfcomp.evaluation.encoding.neighbours import with_neighbours
 from hfcomp.evaluation.evaluator import load_benchmark
 from hfcomp.evaluation.spec import Folders
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.controls import shuffled
 from hfcomp.generation.build import build_set
 from hfcomp.generation.magic.image_rows import image_rows
-from hfcomp.generation.neighbours import with_neighbours
 from hfcomp.generation.options import NegativeOptions
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer

@@ -16,7 +16,7 @@ from hfcomp.evaluation.benchmarks import benchmarks
 from hfcomp.experiments.command import recipe_help
 from hfcomp.experiments.recipes import read_recipe, split_options
 from hfcomp.experiments.studies.plan_files import read_plan
-from hfcomp.generation.kinds import KINDS
+from hfcomp.generation.builder import builders
 from tests.docs.snippets import ROOT, blocks
 
 OTHERS = {"tensorboard", "wandb", "trackio", "hf"}
@@ -102,7 +102,7 @@ def _check_launched(first: str, words: Sequence[str]) -> None:
     if folder == "recipes":
         check_recipe(name, words[place + 1 :])
     elif script == "build":
-        builder_parser(KINDS[name]).parse_args(words[place + 1 :])
+        builder_parser(builders()[name].options).parse_args(words[place + 1 :])
     else:
         raise ValueError(f"{words[place]} is run by `make`")
 

@@ -6,7 +6,7 @@ import multiprocessing
 
 import pytest
 
-from hfcomp.generation.executors import local
+from hfcomp.generation import executors
 from tests import processes
 
 
@@ -18,4 +18,4 @@ def context() -> multiprocessing.context.ForkServerContext:
 @pytest.fixture
 def quick_workers(context, monkeypatch) -> None:
     """Has the executor `local` fork its workers from a process that has imported what they need."""
-    monkeypatch.setattr(local, "START_METHOD", "forkserver")
+    monkeypatch.setattr(executors, "START_METHOD", "forkserver")

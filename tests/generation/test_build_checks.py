@@ -125,7 +125,7 @@ def test_english_is_not_remarked_upon_nor_what_no_parser_reads(tmp_path, capsys)
 
 # Captions without a negative
 
-SHARE = ("hfcomp/generation/without_negative.py", "Or accept the share: repeat the command with")
+SHARE = ("hfcomp/generation/kinds.py", "Or accept the share: repeat the command with")
 
 
 @pytest.mark.follows(*SHARE)
@@ -141,7 +141,7 @@ def test_a_build_without_negatives_fails_and_its_advice_is_followed(tmp_path, ca
     assert "| 2 of 3 captions | 66.7% |" in (tmp_path / "out" / "README.md").read_text()
 
 
-@pytest.mark.follows("hfcomp/generation/without_negative.py", "and choose --kinds")
+@pytest.mark.follows("hfcomp/generation/kinds.py", "and choose --kinds")
 def test_another_kind_in_another_folder_is_the_other_way_out(tmp_path):
     source = table(tmp_path, ["a big dog is next to a small cat", "a big man is next to a small car"])
     assert "choose --kinds that fit them, in another folder" in refused("negatives", source, tmp_path / "out")

@@ -7,6 +7,7 @@ import json
 from huggingface_hub import DatasetCard
 
 from hfcomp.generation.cards import Source, write_card
+from hfcomp.generation.kinds import NEGATIVES
 from hfcomp.reporting.report import Table
 from tests.hub.built import built
 
@@ -22,7 +23,7 @@ def test_numbers_and_names_are_readable_and_texts_of_the_source_are_no_markup(tm
     manifest = json.loads((folder / "manifest.json").read_text())
     facts = [Table("Shares", ["configuration", "mean", "share"], [["high_concreteness", "4.77", "6.7%"]])]
     source = Source("photos", None, False)
-    write_card(folder, {"default": [manifest]}, source, what="negatives", command="hfcomp", facts=facts)
+    write_card(folder, {"default": [manifest]}, source, NEGATIVES.card, "hfcomp", facts)
     assert "| high_concreteness | 4.77 | 6.7% |" in (folder / "README.md").read_text()
 
 

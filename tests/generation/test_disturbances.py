@@ -15,11 +15,10 @@ import pytest
 from datasets import load_dataset
 
 from hfcomp import writing
-from hfcomp.generation import manifest
-from hfcomp.generation.executors import local
+from hfcomp.generation import executors, manifest
 from hfcomp.generation.manifest import MANIFEST, SET_ASIDE_FILE, UNFINISHED
 from hfcomp.generation.runner import Stage, StageError
-from hfcomp.generation.workers import worker_number
+from hfcomp.workers import worker_number
 from tests.generation import builds
 from tests.generation.builds import build
 from tests.generation.kills import survive_kills
@@ -37,7 +36,7 @@ def make_again(*, word: str):
 
 
 def build_in_stages(folder: Path, num_workers: int) -> None:
-    local.START_METHOD = "fork"  # a quick start of workers, in this process alone
+    executors.START_METHOD = "fork"  # a quick start of workers, in this process alone
     os.setsid()  # forked workers hold one another's pipes open: killed with this process, as they would not end
     stages = [
         *builds.loud_stages(),
@@ -153,7 +152,7 @@ def make_killed():
     ],
 )
 def test_a_worker_out_of_memory_costs_its_shard(tmp_path, monkeypatch, make, message):
-    monkeypatch.setattr(local, "START_METHOD", "fork")
+    monkeypatch.setattr(executors, "START_METHOD", "fork")
     with pytest.raises(StageError, match=message):
         build(tmp_path, stages=[Stage("loud", make, {}, {})], num_workers=2)
     assert build(tmp_path, stages=[Stage("loud", builds.make_failing, {"at": "nothing"}, {})]).kept == 2
@@ -173,7 +172,7 @@ def make_noted(*, folder: str):
 
 def test_local_workers_are_numbered_and_keep_the_users_gpus(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,3")
-    monkeypatch.setattr(local, "START_METHOD", "fork")
+    monkeypatch.setattr(executors, "START_METHOD", "fork")
     (tmp_path / "seen").mkdir()
     stage = Stage("noted", make_noted, {"folder": str(tmp_path / "seen")})
     build(tmp_path / "several", stages=[stage], rows_per_shard=2, num_workers=2)

@@ -10,10 +10,10 @@ import pytest
 from datasets import Dataset, Features, Image, Value
 
 from hfcomp.data.loading import undecoded
+from hfcomp.evaluation.encoding import neighbours
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
-from hfcomp.generation import neighbours
-from hfcomp.generation.neighbours import with_neighbours
+from hfcomp.evaluation.encoding.neighbours import with_neighbours
 from hfcomp.negatives.neighbours import nearest_neighbours
 from tests import tiny
 

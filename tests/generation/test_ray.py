@@ -15,8 +15,8 @@ from datasets import load_dataset
 from filelock import FileLock
 
 from hfcomp.data.built_sets import UNFINISHED
-from hfcomp.generation.executors.ray import MAX_TRIES, ShardActor
 from hfcomp.generation.manifest import MANIFEST
+from hfcomp.generation.ray_executor import MAX_TRIES, ShardActor
 from hfcomp.generation.runner import Stage, StageError
 from hfcomp.generation.shards import Job
 from hfcomp.writing import LOCK_FILE

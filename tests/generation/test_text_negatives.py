@@ -7,9 +7,9 @@ import random
 import pytest
 from datasets import Dataset
 
+from hfcomp.generation.round_robin import MOST_PROPOSALS, Proposals, Row
 from hfcomp.generation.shards import COUNTS, ROW, SET_ASIDE
 from hfcomp.generation.text_negatives import NO_NEGATIVE, TextNegatives, check_kinds, make_captions
-from hfcomp.generation.turns import MOST_PROPOSALS, Proposals, Row
 from hfcomp.negatives.filters import has_same_words
 from hfcomp.negatives.keywords import keyword_negatives
 from hfcomp.negatives.negative import COLUMN_NAMES, Negative

@@ -9,6 +9,7 @@ from datasets import Dataset, Features, Image, Value
 
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.generation.cards import Source, write_card
+from hfcomp.generation.kinds import NEGATIVES
 from hfcomp.generation.runner import Batch, Build, Stage, run_stages
 from tests.generation.builds import png
 
@@ -76,5 +77,5 @@ def built(
     build: Build = run_stages(dataset, stages, folder, features=features, rows_per_shard=3)
     stated = Source("coco_folder", card, licenses is not None)
     command = "hfcomp build negatives --source coco_folder"
-    write_card(folder, {"default": [build.manifest]}, stated, what="negatives", command=command)
+    write_card(folder, {"default": [build.manifest]}, stated, NEGATIVES.card, command)
     return folder

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from hfcomp.negatives.substitutes import MISSES, default_lexicon, read_lexicon, spatial_phrase, substitutes
-from hfcomp.negatives.substitutes.inflection import VERB_TAGS
-from hfcomp.negatives.substitutes.lexicon import DEFAULT_LEXICON
+from hfcomp.negatives.substitutes.lexicon import DEFAULT_LEXICON, VERB_TAGS
 from hfcomp.negatives.surface import rewrite
 from hfcomp.parsing import cached_parser
 from hfcomp.parsing.tokens import longest_text

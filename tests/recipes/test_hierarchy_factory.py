@@ -11,7 +11,7 @@ import pytest
 
 from dataset_builders.magic import factory
 from hfcomp.data.loading import load_training_set
-from hfcomp.generation.magic.graph.file import read_hierarchy
+from hfcomp.generation.magic.hierarchy import read_hierarchy
 from hfcomp.reading import read_json
 from hfcomp.writing import write_json
 from tests import tiny

@@ -14,28 +14,28 @@ from tests.structure.import_graph import ROOT
 # Lines of each package, blank ones included; "." is the files at the top. Lower a limit when a package shrinks. A
 # change that raises one says by how much and for what.
 BUDGET = {
-    ".": 2_258,
-    "analysis": 6_859,  # target: 5,200
-    "annotation": 4_549,  # target: 3,000
-    "cli": 2_254,
-    "data": 11_214,
+    ".": 2_284,
+    "analysis": 6_865,  # target: 5,200
+    "annotation": 4_546,  # target: 3,000
+    "cli": 2_255,
+    "data": 11_453,
     "distributed": 361,
-    "evaluation": 13_468,  # target: 10,500
+    "evaluation": 13_594,  # target: 10,500
     "experiments": 5_652,
-    "generation": 10_603,  # target: 8,500 with negatives/targets and negatives/substitutes
+    "generation": 10_024,  # target: 8,500 with negatives/targets and negatives/substitutes
     "hub": 1_124,
     "losses": 4_453,
     "merging": 639,
     "metrics": 1_685,
     "modeling": 2_995,  # target of modeling/conversion: 1,400
-    "negatives": 4_584,
+    "negatives": 4_567,
     "parsing": 2_655,
     "reporting": 2_881,
     "sandbox": 2_221,
     "statistics": 2_710,
     "trainers": 6_705,
-    "core": 65_095,  # all but RINGS; target: under 51,000
-    "all": 89_870,  # target: under 69,000
+    "core": 65_487,  # all but RINGS; target: under 51,000
+    "all": 89_669,  # target: under 69,000
 }
 COMMENTS = 1.3  # own-line comments per 100 lines of code; target: 4
 # What becomes packages around the core, which never imports them.

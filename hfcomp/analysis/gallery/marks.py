@@ -17,19 +17,27 @@ from hfcomp.analysis.gallery.options import DataOptions
 from hfcomp.analysis.gallery.rows import is_sandbox, read_set, row_id, set_fingerprint
 from hfcomp.data.built_sets import TRAIN
 from hfcomp.data.publishing import LICENSE, without_local_paths
+from hfcomp.data.set_cards import DEFAULT, stated_license
 from hfcomp.data.urls import UrlAccess, set_url_access
-from hfcomp.generation.cards import DEFAULT, Source, source_license, write_card
-from hfcomp.generation.local_files import check_local_files
+from hfcomp.generation.builder import CardText
+from hfcomp.generation.cards import Source, write_card
 from hfcomp.generation.runner import run_stages
 from hfcomp.generation.shards import ROW, SET_ASIDE, Batch, Stage, StageFunction
-from hfcomp.generation.sources import output_features
+from hfcomp.generation.sources import check_local_files, output_features
 from hfcomp.reading import read_json
 from hfcomp.schemas import Strict, parse
 
 SCHEMA_VERSION = 1
 KEEP, DROP = "keep", "drop"
 WHAT = "gallery"
-"""What the card and the manifest call such a set."""
+"""What the manifest calls such a set."""
+CARD = CardText(
+    "Reviewed rows",
+    "The rows of a data set without those that somebody dropped after looking at them. Only rows that were looked "
+    "at can have been dropped: how many is not known here.",
+    {},
+    "The columns are the source's. All images are the set's own bytes.",
+)
 DROPPED = "dropped in the gallery"
 _SHOWN = 3
 
@@ -135,10 +143,10 @@ def apply_marks(
         split=TRAIN if "+" in options.split else split,
         progress=progress,
     )
-    stated = None if is_sandbox(name) else source_license(name)  # which asks the Hub for a card
+    stated = None if is_sandbox(name) else stated_license(name)  # which asks the Hub for a card
     source = Source(name, stated, LICENSE in dataset.column_names)
     words = ["hfcomp", "gallery", without_local_paths(name), "--apply", path.name]
-    write_card(output, {DEFAULT: [build.manifest]}, source, what=WHAT, command=f"{shlex.join(words)} --output DIR")
+    write_card(output, {DEFAULT: [build.manifest]}, source, CARD, f"{shlex.join(words)} --output DIR")
     others = {reason: number for reason, number in build.manifest["set_aside"].items() if reason != DROPPED}
     return Applied(output, len(dataset), build.manifest["rows"], len(dropped), len(marks.marks) - len(dropped), others)
 

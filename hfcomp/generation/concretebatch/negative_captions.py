@@ -14,13 +14,13 @@ from typing import Any, ClassVar, Protocol
 
 from hfcomp.checksums import file_hash
 from hfcomp.data.negatives import RATED_WORDS
+from hfcomp.generation.builder import DROPPED, FLAGGED, MADE
 from hfcomp.generation.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, Stage, this_run
 from hfcomp.generation.sources import model_facts
-from hfcomp.generation.text_negatives import DROPPED, FLAGGED, MADE
+from hfcomp.generation.writers.asker import Asker, Question, make_asker, writer_facts
 from hfcomp.generation.writers.changes import KIND_OF_CATEGORY, Change, check_neighbours, replaced_keyword
-from hfcomp.generation.writers.making import Asker, Question, make_asker, writer_facts
 from hfcomp.generation.writers.prompts import KEYWORD_FILE, keyword_prompt
-from hfcomp.generation.writers.reading import Refused
+from hfcomp.generation.writers.requests import Refused
 from hfcomp.negatives.filters import GRAMMAR, GrammarFilter, is_same_sentence
 from hfcomp.negatives.negative import Negative, as_columns
 from hfcomp.negatives.substitutes import substitutes
@@ -33,8 +33,8 @@ READS = ("caption", "keyword", "keyword_span", "category", "keyword_tag", "rated
 """Columns of the source that the stage sees."""
 NO_CAPTION = "no negative caption"
 NO_TARGET, BAD_TARGET, NO_MORE = "no keyword", "keyword is not at its span", "no more substitutes"
-AGREED = f"{FLAGGED}another word made to agree"
-FALLBACK = f"{FLAGGED}a word of no group, replaced by one for its tag"
+AGREED = FLAGGED("another word made to agree")
+FALLBACK = FLAGGED("a word of no group, replaced by one for its tag")
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,6 @@ class Target:
     """What is to be changed in a caption.
 
     Attributes:
-        caption: the caption.
         span: `[start, end)` in characters of the keyword.
         tag: Penn tag of the keyword's last word.
         category: `attribute`, `object` or `relation`.
@@ -136,7 +135,7 @@ def make_negative_captions(
         mode: how keywords were selected; `random` has the paper's fourth set of examples.
         seed: of all draws.
         attempts: at a caption, each with a seed of its own.
-        writer: settings of `hfcomp.generation.writers.making.make_asker`, of which `writer` may also be `substitute`.
+        writer: settings of `hfcomp.generation.writers.asker.make_asker`, of which `writer` may also be `substitute`.
         grammar_model: causal language model that judges texts beside their captions.
         grammar_tolerance: in nats per token; by default that of `GrammarFilter`.
         device: of models in this process.
@@ -158,11 +157,7 @@ def make_negative_captions(
 
 
 def caption_stage(settings: Mapping[str, Any]) -> Stage:
-    """The stage with its settings, and what identifies it in the manifest.
-
-    Args:
-        settings: of `make_negative_captions`.
-    """
+    """The stage with its settings, and what identifies it in the manifest."""
     facts = {name: settings[name] for name in ("mode", "seed", "attempts")}
     if settings["writer"]["writer"] == "substitute":
         facts |= {"writer": "substitute", "lexicon": f"{DEFAULT_LEXICON.name} sha256:{file_hash(DEFAULT_LEXICON)}"}
@@ -190,11 +185,11 @@ def _written(batch: Batch, proposer: _Proposer, judge: GrammarFilter | None, att
             if isinstance(one, Refused):
                 reason = str(one).partition(":")[0]
                 last[place] = f"{NO_CAPTION}, {one}"
-                counts[place][f"{DROPPED}{reason}"] += 1
+                counts[place][DROPPED(reason)] += 1
             else:
                 changes[place] = one
     for place, change in changes.items():
-        counts[place].update({f"{MADE}{change.negative.kind}": 1} | ({AGREED: 1} if change.agreements else {}))
+        counts[place].update({MADE(change.negative.kind): 1} | ({AGREED: 1} if change.agreements else {}))
         counts[place].update({FALLBACK: 1} if change.is_fallback else {})
     rows = [[changes[place].negative] if place in changes else [] for place in range(len(targets))]
     return as_columns(rows, 1) | {

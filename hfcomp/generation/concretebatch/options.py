@@ -1,20 +1,24 @@
-"""Options of `hfcomp build concretebatch`; the fields are its options, their descriptions its help."""
+"""ConcreteBatch (Slipform): its options, which are those of `hfcomp build concretebatch`, and its card."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
-from hfcomp.data.built_sets import STEPS, Step
+from hfcomp.generation.builder import ANSWERS, CAPTIONS, DROPPED, FLAGGED, IMAGES, MADE, Builder, CardText, Counts
 from hfcomp.generation.images.options import ImageOptions
 from hfcomp.generation.options import CaptionOptions, WriterOptions
 from hfcomp.negatives.concreteness import HOW_TO_GET
-from hfcomp.negatives.targets import Choice, Lookup, Mode, Prepositions, balanced_categories
+from hfcomp.negatives.targets import CONFIGS, MODES, Choice, Lookup, Mode, Prepositions
 from hfcomp.parsing import DEFAULT_PARSER
 
-CONFIGS: dict[str, Mode] = {"high_concreteness": "high", "low_concreteness": "low", "random": "random"}
-"""The configurations and the mode of selection of each: the paper's D_hc, D_lc and D_wo."""
+Step = Literal["targets", "captions", "images"]
+STEPS: tuple[Step, ...] = get_args(Step)
+UNRATED = "words: without a rating"
+CANDIDATES = Counts(
+    "candidates: ", "words that may change", "category", also=((UNRATED, "of these, without a rating"),)
+)
 
 
 @dataclass(kw_only=True)
@@ -50,18 +54,14 @@ class TargetOptions(CaptionOptions):
         super().__post_init__()
         if not 0 < self.rating_temperature < math.inf:
             raise ValueError(f"rating_temperature: found {self.rating_temperature}, expected a number above 0.")
-        balanced_categories([], attribute_share=self.attribute_share)
+        if not 0 <= self.attribute_share <= 1:
+            raise ValueError(f"attribute_share is {self.attribute_share}; expected 0 to 1.")
         if self.concreteness_ratings and self.download_ratings:
             raise ValueError("--concreteness_ratings and --download_ratings are given; expected one of them.")
 
     def choice(self, mode: Mode) -> Choice:
         """How the targets of a caption are chosen."""
         return Choice.of(mode, order=self.order, k=self.top_k, temperature=self.rating_temperature)
-
-    def check_ratings(self) -> None:
-        """Raises ValueError where no ratings are named."""
-        if not self.concreteness_ratings and not self.download_ratings:
-            raise ValueError(f"expected --concreteness_ratings FILE or --download_ratings. {HOW_TO_GET}")
 
 
 @dataclass(kw_only=True)
@@ -76,6 +76,7 @@ class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
     """
 
     what: ClassVar[str] = "concretebatch"
+    steps: ClassVar[tuple[str, ...]] = STEPS
     captions: Literal["longest", "all"] = field(default="longest", init=False)  # a row has one negative image
     configs: tuple[str, ...] = ("high_concreteness",)
     until: Step = "images"
@@ -89,7 +90,8 @@ class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
                 raise ValueError(f"configs: found {name!r}, expected some of {', '.join(CONFIGS)}, each once.")
         if not self.configs:
             raise ValueError(f"configs: found none, expected some of {', '.join(CONFIGS)}.")
-        self.check_ratings()  # of random too: the margin of its pairs depends on them
+        if not self.concreteness_ratings and not self.download_ratings:  # random too: its margins depend on them
+            raise ValueError(f"expected --concreteness_ratings FILE or --download_ratings. {HOW_TO_GET}")
         if self.grammar_tolerance is not None and not self.grammar_model:
             raise ValueError("--grammar_tolerance needs --grammar_model, such as openai-community/gpt2.")
         if self.until != "targets":
@@ -97,6 +99,31 @@ class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
         if self.executor == "ray" and self.until == "images" and self.image_dtype == "auto":
             raise ValueError("--executor ray needs --image_dtype, such as float16: this machine may have no GPU.")
 
-    def runs(self, step: Step) -> bool:
-        """Whether a step is to be run."""
-        return STEPS.index(step) <= STEPS.index(self.until)
+
+CONCRETEBATCH = Builder(
+    ConcreteBatchOptions,
+    CardText(
+        "ConcreteBatch",
+        "Pairs of a caption and an image, each with a hard negative caption and image: one word of the caption is "
+        "replaced, chosen by how concrete it is, and the image is edited to match (Slipform, arXiv:2604.13313). The "
+        "negatives were not reviewed individually: some are true all the same, and some images do not show what their "
+        "caption says.",
+        {
+            "`image`, `caption`": "the image, and its longest caption",
+            "`negative_image`": "the image edited by its negative caption",
+            "`negative_captions`": "a list of one: the caption with a word replaced",
+            "`negative_kinds`, `negative_categories`": "`replace_att`, `replace_obj` or `replace_rel`; `attribute`, "
+            "`object` or `relation`",
+            "`negative_keywords`, `negative_spans`": "what was replaced, and where, as `[start, end)` in characters "
+            "of `caption`",
+            "`negative_rated_words`": "the entry of the concreteness ratings that the keyword was found as, by which "
+            "ratings are joined",
+        },
+        header=("caption", "negative caption", "category"),
+        reads=("caption", "negative_captions", "negative_categories"),
+        cells=lambda caption, texts, names: [(caption, text, name) for text, name in zip(texts, names, strict=True)],
+        counts=(MADE, FLAGGED, CANDIDATES, CAPTIONS, IMAGES, DROPPED, ANSWERS),
+    ),
+    "hfcomp.generation.concretebatch.chain:ConcreteBatchChain",
+    configs={config: MODES[mode] for config, mode in CONFIGS.items()},
+)

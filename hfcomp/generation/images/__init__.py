@@ -2,6 +2,5 @@
 
 * `options`: the settings, each with its reason.
 * `editor`: a pipeline on one device, whose output for an image does not depend on the others of its batch.
-* `checks`: which edited images are set aside.
-* `stage`: the stages of `hfcomp.generation.runner.run_stages`.
+* `stage`: the stages of `hfcomp.generation.runner.run_stages`, and which edited images are set aside.
 """

@@ -16,9 +16,9 @@ from PIL import Image, ImageOps
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.encoding.identity import pipeline_identity
 from hfcomp.generation.images.options import DType, denoising_steps
-from hfcomp.generation.workers import worker_number
 from hfcomp.modeling.weight_checks import no_report
 from hfcomp.reading import may_be_hub_id
+from hfcomp.workers import worker_number
 
 INSTALL = "negative images need diffusers: pip install 'hfcomp[generate]'."
 PARAMETERS = ("prompt", "image", "strength", "num_inference_steps", "guidance_scale", "generator")
@@ -29,7 +29,6 @@ class Edit(NamedTuple):
     """What a pipeline made of an image.
 
     Attributes:
-        image: the edited image.
         is_blanked: whether the pipeline's safety checker blanked it.
     """
 
@@ -47,17 +46,9 @@ class ImageEditor:
 
     Args:
         pipeline: Hub id or folder of an image-to-image pipeline, or of one that diffusers makes one of.
-        steps: of the noise schedule.
-        strength: share of the steps that are run.
-        guidance: classifier-free guidance.
         size: side of the square that is edited, in pixels.
-        batch_size: images at a time.
-        dtype: of the weights.
-        device: where to run; by default this worker's.
 
     Attributes:
-        device: where it runs.
-        batch_size: images at a time.
         prompt_tokens: longest prompt that the pipeline reads whole, special tokens included; None if unknown.
 
     Raises:

@@ -9,8 +9,6 @@ from typing import Literal
 from hfcomp.generation.options import BuildOptions
 
 DType = Literal["auto", "float16", "bfloat16", "float32"]
-IMAGE_COUNT = "images: "
-"""What names of counts begin with."""
 HIGHEST_QUALITY = 95
 """Of a JPEG: above it files grow and nothing is gained, as Pillow's documentation says."""
 
@@ -78,10 +76,6 @@ class ImageOptions(BuildOptions):
 
 def denoising_steps(steps: int, strength: float) -> int:
     """How many steps an image-to-image pipeline of diffusers runs: steps x strength, rounded down.
-
-    Args:
-        steps: of the noise schedule.
-        strength: share of it.
 
     Raises:
         ValueError: if that is less than 1, or a strength outside (0, 1].

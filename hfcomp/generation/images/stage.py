@@ -7,24 +7,59 @@ from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any
 
+import numpy as np
 from PIL import Image
 
 from hfcomp.data.images import decode_image
 from hfcomp.evaluation.cells import image_key
-from hfcomp.generation.images.checks import (
-    BLANK,
-    SAFETY_CHECKER,
-    UNCHANGED,
-    WRONG_CAPTION,
-    PairFilter,
-    is_blank,
-    is_unchanged,
-)
+from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.generation.builder import IMAGES
 from hfcomp.generation.images.editor import Edit, ImageEditor, pipeline_facts, resolve_dtype, versions
-from hfcomp.generation.images.options import IMAGE_COUNT, ImageOptions
+from hfcomp.generation.images.options import ImageOptions
 from hfcomp.generation.shards import COUNTS, ROW, SET_ASIDE, Batch, Stage
-from hfcomp.generation.source_images import make_image_check
-from hfcomp.generation.sources import model_facts
+from hfcomp.generation.sources import make_image_check, model_facts
+
+SAFETY_CHECKER = "negative image blanked by the safety checker"
+BLANK = "negative image of one colour"
+UNCHANGED = "negative image unchanged"
+WRONG_CAPTION = "negative image nearer to the original caption"
+
+
+def is_blank(image: Image.Image, *, below: float) -> bool:
+    """Whether an image is of one colour, as the black ones that overflows in half precision leave.
+
+    Args:
+        image: RGB.
+        below: standard deviation of 255 levels that some channel has to reach.
+    """
+    return bool(np.asarray(image, dtype=np.float32).std(axis=(0, 1)).max() < below)
+
+
+def is_unchanged(image: Image.Image, source: Image.Image, *, below: float) -> bool:
+    """Whether an edited image is the one that the pipeline was given.
+
+    Args:
+        image: RGB.
+        source: RGB, of the same size.
+        below: root of the mean squared difference of 255 levels that it has to reach.
+    """
+    difference = np.asarray(image, dtype=np.float32) - np.asarray(source, dtype=np.float32)
+    return bool(np.sqrt(np.square(difference).mean()) < below)
+
+
+class PairFilter:
+    """Finds negative images that a dual encoder finds no nearer to the negative caption than to the original one."""
+
+    def __init__(self, model: str, *, device: str | None) -> None:
+        self._embedder = Embedder(model, device=device)
+
+    def __call__(self, images: Sequence[Any], captions: Sequence[str], negatives: Sequence[str]) -> list[bool]:
+        """Whether each image is to be left out; one as near to both captions is."""
+        vectors = self._embedder.images(images, column="negative_image")
+        texts = self._embedder.texts([*captions, *negatives]).vectors
+        original, negative = texts[: len(captions)], texts[len(captions) :]
+        return ((vectors * negative).sum(-1) <= (vectors * original).sum(-1)).tolist()
+
 
 READS = ("image", "caption", "negative_captions")
 """Columns that the stages read."""
@@ -71,12 +106,9 @@ class NegativeImages:
     """Adds `negative_image` to batches of rows; a stage of `run_stages`.
 
     Args:
-        quality: of the JPEGs.
         blank_below: see `is_blank`.
         unchanged_below: see `is_unchanged`.
         pair_model: Hub id or folder of the dual encoder of `PairFilter`; by default there is no such filter.
-        seed: any integer.
-        settings: of `ImageEditor`.
     """
 
     def __init__(
@@ -137,7 +169,7 @@ class NegativeImages:
 
     def _counts(self, prompt: str) -> dict[str, int]:
         is_cut = self._editor.is_cut(prompt)
-        return {f"{IMAGE_COUNT}prompt longer than {self._editor.prompt_tokens} tokens": 1} if is_cut else {}
+        return {IMAGES(f"prompt longer than {self._editor.prompt_tokens} tokens"): 1} if is_cut else {}
 
 
 def image_seed(image: Any, prompt: str, seed: int, where: str) -> int:

@@ -21,13 +21,7 @@ DECISIONS: tuple[Action, ...] = tuple(action for action in ACTIONS if action != 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its 95 % interval; None where it is not defined.
-
-    Attributes:
-        value: from the items.
-        low: lower bound.
-        high: upper bound.
-    """
+    """A number with its 95 % interval; None where it is not defined."""
 
     value: float | None = None
     low: float | None = None
@@ -68,7 +62,6 @@ class Work:
     """Of a person.
 
     Attributes:
-        person: the name.
         decisions: standing ones by action.
         annotating_seconds: median from being given an item to submitting it; None without one.
         reviewing_seconds: median from being given an edit to accepting it or sending it back.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from PIL import Image
 
+from hfcomp.data.annotations.entries import AUTOMATIC, first_spellings
 from hfcomp.data.annotations.masks import FEATHER, Mask, changed_outside, enlarge, is_changed, read_mask
 from hfcomp.data.images import decode_image
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.generation.shards import BAD_IMAGE
-from hfcomp.generation.source_images import NO_IMAGE
+from hfcomp.generation.sources import NO_IMAGE
 
 EMPTY_CAPTION = "empty caption"
 SAME_CAPTIONS = "captions are the same"
@@ -21,8 +23,6 @@ FULL_MASK = "mask covers the whole image"
 UNCHANGED = "nothing is changed in the mask"
 CHANGED_OUTSIDE = "pixels differ outside the mask"
 IMAGES = ("coco_image", "inpaint_image", "mask")
-PAIR, FLAG = "pair: ", "flag: "
-"""Counts of pairs by concept, and of those that are flagged."""
 
 
 class Unreadable(ValueError):
@@ -79,3 +79,14 @@ def _decoded(image: Any, name: str) -> Image.Image:
         return decode_image(image, where=f"column {name!r}")
     except (ValueError, OSError) as error:
         raise Unreadable(f"{BAD_IMAGE}: {without_local_paths(str(error))}") from error
+
+
+def pseudonyms(names: Iterable[str | None]) -> dict[str, str]:
+    """`annotator 1` and so on for each person, in the order in which they come first; `automatic` stays.
+
+    Args:
+        names: of people, with repetitions; None and empty ones have no pseudonym.
+    """
+    spellings = first_spellings(name for name in names if name and name != AUTOMATIC)
+    people = {name: f"annotator {number}" for number, name in enumerate(dict.fromkeys(spellings.values()), start=1)}
+    return {AUTOMATIC: AUTOMATIC} | {name: people[first] for name, first in spellings.items()}

@@ -1,4 +1,4 @@
-"""What a challenge set is built with; the fields are the options of `hfcomp build inpaintcoco`."""
+"""InpaintCOCO: its options, which are those of `hfcomp build inpaintcoco`, and its card."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import ClassVar
 
 from hfcomp.data.annotations.entries import Quality
 from hfcomp.data.annotations.project import DATABASE
+from hfcomp.generation.builder import Builder, CardText, Counts
 from hfcomp.generation.options import BuildOptions
 
+PAIRS = Counts("pair: ", "pairs", "concept")
+FLAGGED_PAIRS = Counts("flag: ", "pairs flagged, not left out", "flag")
 _OF_DATA_SETS = ("config", "columns")
 
 
@@ -52,3 +55,32 @@ class InpaintCocoOptions(BuildOptions):
     def is_project(self) -> bool:
         """Whether the source is an annotation project."""
         return (Path(self.source) / DATABASE).is_file()
+
+
+INPAINTCOCO = Builder(
+    InpaintCocoOptions,
+    CardText(
+        "InpaintCOCO",
+        "Pairs of an image and the same with one thing repainted, each with its caption: a model has to tell which "
+        "image a caption is of (Rösch et al. 2024, arXiv:2403.02875). For evaluation, not for training.",
+        {
+            "`concept`": "what was changed, such as `object`, `color` or `size`",
+            "`coco_image`, `coco_caption`": "the original image and its caption",
+            "`inpaint_image`, `inpaint_caption`": "the edited image and its caption",
+            "`mask`": "white where the image was repainted; of a set from an annotation project all pixels beyond it "
+            "and a feathered border of 4 pixels are the original's",
+            "`worker`": "who made the edit, by number",
+            "`coco_details`": "the image: `id`, `captions`, `image_license` and more",
+            "`inpaint_details`": "the edit: prompts, seed, ratings and more, as far as the source has them",
+            "`flags`, `changed_outside`": "of a published set: what is wrong with the row, and the share of pixels "
+            "that differ, of those beyond the mask and a border of 4 pixels, 0 to 1",
+            "`license`, `source`": "of the original image",
+        },
+        "Other columns are the source's. All images are its own bytes.",
+        ("concept", "caption", "caption of the edited image"),
+        ("concept", "coco_caption", "inpaint_caption"),
+        lambda *texts: [[text or "" for text in texts]],
+        counts=(PAIRS, FLAGGED_PAIRS),
+    ),
+    "hfcomp.generation.inpaintcoco.source:InpaintCocoBuild",
+)

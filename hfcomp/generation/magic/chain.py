@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,37 +28,25 @@ from datasets import Dataset, Features, List, Value, concatenate_datasets
 from numpy.typing import NDArray
 
 from hfcomp.checksums import file_hash
-from hfcomp.data.built_sets import (
-    HIERARCHY,
-    MANIFEST,
-    PART_STEPS,
-    SET_ASIDE_FILE,
-    STEPS_FOLDER,
-    checked_shards,
-    is_build,
-)
+from hfcomp.data.built_sets import HIERARCHY, MANIFEST, SET_ASIDE_FILE, STEPS_FOLDER, StepNames, checked_shards
 from hfcomp.data.concepts.level_names import LEVELS
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.loading import load_training_set
-from hfcomp.data.publishing import LICENSE
+from hfcomp.data.set_cards import DEFAULT
 from hfcomp.data.views import View, write_views
-from hfcomp.generation.chains import beside
-from hfcomp.generation.licenses import license_stages
+from hfcomp.generation.build import BuiltSet, with_license_check
+from hfcomp.generation.chain import Chain, beside
+from hfcomp.generation.magic.building import build_hierarchy, draw_test_images
 from hfcomp.generation.magic.encoders import CaptionsEncoder, ConceptEncoder, SentenceEncoder
-from hfcomp.generation.magic.graph.building import build_hierarchy
-from hfcomp.generation.magic.graph.file import read_hierarchy, write_hierarchy
-from hfcomp.generation.magic.graph.hierarchy import Concept, Hierarchy
-from hfcomp.generation.magic.graph.splits import draw_test_images
+from hfcomp.generation.magic.hierarchy import Concept, Hierarchy, hierarchy_tables, read_hierarchy, write_hierarchy
 from hfcomp.generation.magic.image_rows import CAPTION, ImageRows, image_rows
-from hfcomp.generation.magic.making import make_source
-from hfcomp.generation.magic.options import CAPTIONS, MagicOptions
-from hfcomp.generation.magic.stages import CONCEPT, GENERALISED, concept_stage, generalised_stage
-from hfcomp.generation.manifest import refuse_others, totals
-from hfcomp.generation.runner import Build, run_stages
+from hfcomp.generation.magic.options import BY_CAPTIONS, MagicOptions
+from hfcomp.generation.magic.stages import CONCEPT, GENERALISED, concept_stage, generalised_stage, make_source
+from hfcomp.generation.manifest import totals
+from hfcomp.generation.options import command_line
+from hfcomp.generation.runner import Build
 from hfcomp.generation.shards import SOURCE_ROW, Stage
-from hfcomp.generation.source_images import make_image_check
-from hfcomp.generation.sources import Log, output_features, read_captioned_rows
-from hfcomp.writing import LOCK_FILE
+from hfcomp.generation.sources import make_image_check, output_features
 
 GROUP, RIVALS = "group", "hard_negative_groups"
 TEXTS = Features(
@@ -77,103 +65,43 @@ PARTS = {(image, concept): f"image_{image}_concept_{concept}" for image in SPLIT
 """The folder of each part, by its split by image and by concept."""
 
 
-def is_old(column: str) -> bool:
-    """Whether a column of the source describes earlier concepts, or has a name that the steps need."""
-    return column in (SOURCE_ROW, CONCEPT) or (column in TEXTS and column != IMAGE_ID)
+class MagicChain(Chain):
+    """The building of MAGIC."""
 
-
-def magic_source(options: MagicOptions, log: Log) -> Dataset:
-    """The rows to build from.
-
-    Raises:
-        ValueError: for a source without images or captions.
-    """
-    needed = {"needed": ["image"], "needed_by": "magic", "joined_by": [IMAGE_ID]}
-    return read_captioned_rows(options, log, is_old=is_old, **needed)
-
-
-def check_output(folder: Path) -> None:
-    """Checks that a build replaces nothing of the user's.
-
-    Raises:
-        ValueError: for a folder that is neither empty nor of an earlier build of this kind.
-    """
-    steps = folder / STEPS_FOLDER
-    others = [f"{STEPS_FOLDER}/{path.name}" for path in sorted(steps.glob("*")) if path.name not in PART_STEPS]
-    ours = (steps / PART_STEPS[0], *(folder / part for part in PARTS.values()))
-    if folder.is_dir() and not any(map(is_build, ours)):
-        others += sorted({path.name for path in folder.iterdir()} - {LOCK_FILE, STEPS_FOLDER, *PARTS.values()})
-    refuse_others(folder, others)
-
-
-@dataclass(frozen=True)
-class MagicSet:
-    """What the steps made.
-
-    Attributes:
-        steps: the builds of `PART_STEPS` that were run.
-        parts: the builds of the parts that have source rows, by name.
-        hierarchy: None where it was not asked for.
-        pairs: images with each of their captions in the set.
-    """
-
-    steps: Sequence[Build]
-    parts: Mapping[str, Build]
-    hierarchy: Hierarchy | None
-    pairs: int
-
-    @property
-    def chain(self) -> list[Build]:
-        """The builds of the whole: the steps, and all parts as one."""
-        return [*self.steps, *([_together(self.parts)] if self.parts else [])]
-
-
-def _together(parts: Mapping[str, Build]) -> Build:
-    """Parts as one build, for counts and cards."""
-    builds = list(parts.values())
-    manifests = [one.manifest for one in builds]
-    counts, aside = (totals(one[name] for one in manifests) for name in ("counts", "set_aside"))
-    rows = sum(one["rows"] for one in manifests)
-    manifest = {"plan": manifests[0]["plan"], "rows": rows, "counts": counts, "set_aside": aside}
-    return Build(builds[0].folder.parent, manifest, sum(one.kept for one in builds), sum(one.made for one in builds))
-
-
-@dataclass(frozen=True)
-class MagicChain:
-    """One set on its way.
-
-    Attributes:
-        options: of the whole.
-        source: of `magic_source`.
-        stated: the licence on the source's card.
-        log: receives lines about what is done.
-        progress: whether to show bars.
-    """
-
+    names = StepNames("hfcomp build magic", ("concepts", "captions"))
+    folders = tuple(map(Path, (*(f"{STEPS_FOLDER}/{step}" for step in names.steps), *PARTS.values())))
+    joined_by = (IMAGE_ID,)
     options: MagicOptions
-    source: Dataset
-    stated: str | None
-    log: Log
-    progress: bool
 
-    def run(self) -> MagicSet:
+    @staticmethod
+    def is_old(column: str) -> bool:
+        """Also columns that describe earlier concepts."""
+        return column in (SOURCE_ROW, CONCEPT) or (column in TEXTS and column != IMAGE_ID)
+
+    def run(self) -> BuiltSet:
         """Runs the steps that are asked for.
 
         Raises:
-            ImportError, OSError: for a missing package, model or file, before the first step.
-            ValueError: for a source or folder that is not as expected, or where no concept is left.
-            StageError: when a stage fails; what is done is kept.
+            ValueError: for a source that states no license, or where no concept is left.
         """
-        self._check()
-        steps, parts, hierarchy = [self._concepts()], {}, None
+        self._answers.facts()
+        if self.options.encoder != BY_CAPTIONS and self.options.runs("hierarchy"):
+            self._sentence_encoder.facts()
+        self._part_inputs  # noqa: B018
+        chain, facts = [self._concepts()], []
+        parts: Mapping[str, Build] = {}
         if self.options.runs("hierarchy"):
-            hierarchy = self._hierarchy(steps[0])
-        if hierarchy and self.options.runs("captions"):
-            steps.append(self._captions(steps[0].folder, hierarchy))
-            if self.options.runs("parts") and steps[1].manifest["rows"]:
-                parts = self._parts(steps[1].folder, hierarchy)
-        pairs = sum(_pairs(one.folder) for one in parts.values())
-        return MagicSet(steps, parts, hierarchy, pairs)
+            hierarchy = self._hierarchy(chain[0])
+            if self.options.runs("captions"):
+                chain.append(self._captions(chain[0].folder, hierarchy))
+            if self.options.runs("parts") and chain[-1].manifest["rows"]:
+                parts = self._parts(chain[-1].folder, hierarchy)
+                chain.append(_together(parts))
+            facts = hierarchy_tables(hierarchy, sum(_pairs(one.folder) for one in parts.values()))
+        if parts:
+            sets = {DEFAULT: [one.manifest for one in chain]}
+            self.write_card(self.source, sets, command_line(self.options.words()), facts)
+        return BuiltSet(self.options.output, self.card, {DEFAULT: chain}, facts)
 
     @cached_property
     def _rows(self) -> ImageRows:
@@ -183,29 +111,34 @@ class MagicChain:
     def _answers(self) -> Any:
         return make_source(**self.options.source_settings())
 
-    def _check(self) -> None:
-        """Raises what later steps would, which may be hours away."""
-        self._answers.facts()
-        if self.options.encoder != CAPTIONS and self.options.runs("hierarchy"):
-            self._sentence_encoder.facts()
-        self._license_checks  # noqa: B018
-
     @cached_property
     def _sentence_encoder(self) -> SentenceEncoder:
         return SentenceEncoder(self.options.encoder, self.options.device)
 
+    @cached_property
+    def _part_inputs(self) -> tuple[Sequence[Stage], Sequence[str]]:
+        """The stages of the parts, and the columns that they read."""
+        stages, reads = [Stage("images", make_image_check)], ["image"]
+        if not self.options.only_adaptable:
+            return stages, reads
+        return with_license_check(self.source, self.stated_license, stages, reads)
+
     def _concepts(self) -> Build:
         stage = concept_stage(self.options.source_settings(), self._answers)
         features = Features({SOURCE_ROW: Value("int64"), IMAGE_ID: Value("string"), CONCEPT: Value("string")})
-        return self._build(STEPS_FOLDER, "concepts", self._rows.images, [stage], features, [CAPTION])
+        return self._step("concepts", self._rows.images, [stage], features, [CAPTION])
+
+    def _step(self, step: str, *inputs: Any) -> Build:
+        uses_gpu = self.options.writer == "transformers"
+        return self.run_step(f"{STEPS_FOLDER}/{step}", f"{step}:", *inputs, uses_gpu=uses_gpu)
 
     def _hierarchy(self, concepts: Build) -> Hierarchy:
         """The hierarchy of the concepts: the one on disk if it was made of the same, as its questions cost time."""
         if not concepts.manifest["rows"]:
             raise ValueError(f"no image has a concept; the reason for each is in {concepts.folder / SET_ASIDE_FILE}.")
-        found, settings = load_training_set(str(concepts.folder)), self.options.graph_settings()
+        found, settings = load_training_set(str(concepts.folder)), self.options
         encoder = self._encoder(found)
-        parts = {"settings": vars(settings), "encoder": encoder.facts(), "source": self._answers.facts()}
+        parts = {"settings": settings.facts(), "encoder": encoder.facts(), "source": self._answers.facts()}
         facts = {**parts, "concepts": f"sha256:{file_hash(concepts.folder / MANIFEST)}"}
         if (self.options.output / HIERARCHY).is_file():
             before = read_hierarchy(self.options.output)
@@ -227,7 +160,7 @@ class MagicChain:
         return built
 
     def _encoder(self, concepts: Dataset) -> ConceptEncoder:
-        if self.options.encoder != CAPTIONS:
+        if self.options.encoder != BY_CAPTIONS:
             return self._sentence_encoder
         images: dict[str, list[int]] = {}
         for name, row in zip(concepts[CONCEPT][:], concepts[SOURCE_ROW][:], strict=True):
@@ -253,7 +186,7 @@ class MagicChain:
         images = concatenate_datasets([images, columns], axis=1)
         stage = generalised_stage(self.options.source_settings(), self._answers)
         features = Features({SOURCE_ROW: Value("int64"), **TEXTS})
-        return self._build(STEPS_FOLDER, "captions", images, [stage], features, [CAPTION, *LEVELS])
+        return self._step("captions", images, [stage], features, [CAPTION, *LEVELS])
 
     def _parts(self, captions: Path, hierarchy: Hierarchy) -> dict[str, Build]:
         made = load_training_set(str(captions))
@@ -264,15 +197,13 @@ class MagicChain:
         texts = made.remove_columns(SOURCE_ROW).select(caption_of[rows]).add_column(SOURCE_ROW, rows)
         whole = beside(self.source, texts, rows)
         in_test = self._in_test(made, hierarchy)[:, caption_of[rows]]
-        stages = [*self._license_checks, Stage("images", make_image_check)]
-        reads = ["image", *([LICENSE] if self._license_checks else [])]
-        parts = {}
+        stages, reads = self._part_inputs
+        features, parts = output_features(self.source, TEXTS), {}
         for (image, concept), name in PARTS.items():
             is_image, is_concept = in_test == np.array([[image == "test"], [concept == "test"]])
             chosen = np.flatnonzero(is_image & is_concept)
             if len(chosen):
-                features = output_features(self.source, TEXTS)
-                parts[name] = self._build("", name, whole.select(chosen), stages, features, reads)
+                parts[name] = self.run_step(name, f"{name}:", whole.select(chosen), stages, features, reads)
         write_views(self.options.output, magic_views(parts))
         return parts
 
@@ -285,30 +216,15 @@ class MagicChain:
         unseen = {one.name for one in hierarchy.concepts if one.unseen}
         return np.array([[one in tested for one in made[IMAGE_ID][:]], [one in unseen for one in made[GROUP][:]]])
 
-    @cached_property
-    def _license_checks(self) -> Sequence[Stage]:
-        if not self.options.only_adaptable:
-            return ()
-        return license_stages(self.source, self.stated, needed_by="--only_adaptable")
 
-    def _build(
-        self,
-        place: str,
-        name: str,
-        rows: Dataset,
-        stages: Sequence[Stage],
-        features: Features,
-        reads: Sequence[str],
-    ) -> Build:
-        self.log(f"{name}: {len(rows):,} rows")
-        folder = self.options.output / place / name
-        running = self.options.running(self.progress) | self._gpus(name)
-        return run_stages(rows, stages, folder, features=features, reads=reads, **running)
-
-    def _gpus(self, name: str) -> dict[str, float]:
-        """On Ray, no GPU for what runs no model in process."""
-        uses_gpu = name in PART_STEPS and self.options.writer == "transformers"
-        return {} if uses_gpu or self.options.executor != "ray" else {"gpus_per_worker": 0}
+def _together(parts: Mapping[str, Build]) -> Build:
+    """Parts as one build, for counts and cards."""
+    builds = list(parts.values())
+    manifests = [one.manifest for one in builds]
+    counts, aside = (totals(one[name] for one in manifests) for name in ("counts", "set_aside"))
+    rows = sum(one["rows"] for one in manifests)
+    manifest = {"plan": manifests[0]["plan"], "rows": rows, "counts": counts, "set_aside": aside}
+    return Build(builds[0].folder.parent, manifest, sum(one.kept for one in builds), sum(one.made for one in builds))
 
 
 def _pairs(part: Path) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.generation.magic.options import CAPTIONS
+from hfcomp.generation.magic.options import BY_CAPTIONS
 from hfcomp.generation.sources import model_facts
 
 DIMENSIONS = 32
@@ -34,7 +34,6 @@ class SentenceEncoder:
 
     Args:
         model: Hub id or folder, with safetensors; no code of the repository is run.
-        device: by default a GPU where there is one.
 
     Raises:
         ImportError: without sentence-transformers.
@@ -44,7 +43,7 @@ class SentenceEncoder:
         if find_spec("sentence_transformers") is None:
             raise ImportError(
                 'a sentence encoder needs sentence-transformers: pip install "hfcomp[magic]". Or choose --encoder '
-                f"{CAPTIONS}, which needs no model."
+                f"{BY_CAPTIONS}, which needs no model."
             )
         self._model, self._device = model, device
 
@@ -70,11 +69,7 @@ class SentenceEncoder:
 
 
 class CaptionsEncoder:
-    """A concept is the words of its captions: TF-IDF, reduced by a truncated SVD (latent semantic analysis).
-
-    Args:
-        captions_of: the captions of all images of a concept.
-    """
+    """A concept is the words of its captions: TF-IDF, reduced by a truncated SVD (latent semantic analysis)."""
 
     def __init__(self, captions_of: Callable[[str], Iterable[str]]) -> None:
         self._captions_of = captions_of
@@ -98,4 +93,4 @@ class CaptionsEncoder:
 
     def facts(self) -> Mapping[str, Any]:
         """See `ConceptEncoder`."""
-        return {"encoder": CAPTIONS, "dimensions": DIMENSIONS}
+        return {"encoder": BY_CAPTIONS, "dimensions": DIMENSIONS}

@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from hfcomp.generation.magic.names import canonical_name, name_problem
-from hfcomp.generation.magic.source import Found
-from hfcomp.generation.writers.making import Asker, Question, make_asker, writer_facts
+from hfcomp.generation.magic.source import Found, canonical_name, name_problem
+from hfcomp.generation.writers.asker import Asker, Question, make_asker, writer_facts
 from hfcomp.generation.writers.prompts import CONCEPTS_FILE, concept_prompt, generalised_prompt, parent_prompt
-from hfcomp.generation.writers.reading import Refused
-from hfcomp.generation.writers.requests import AnswerField
+from hfcomp.generation.writers.requests import AnswerField, Refused
 
 MOST_CAPTIONS, MOST_CHARACTERS = 10, 2_000
 """Of an image's captions those in a prompt, the first ones. Our choice; COCO has five of about 50 characters."""
@@ -28,10 +26,8 @@ class LanguageModelSource:
     """A source of concepts (`hfcomp.generation.magic.source.ConceptSource`) that asks a language model.
 
     Args:
-        model: settings of `hfcomp.generation.writers.making.make_asker`.
+        model: settings of `hfcomp.generation.writers.asker.make_asker`.
         attempts: at a question whose answer is refused, each with a seed of its own and warmer.
-        seed: of the sampling.
-        device: of a model in this process.
     """
 
     grows = True

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
+
+from hfcomp.parsing.rules.lemmas import lemma
 
 
 @dataclass(frozen=True)
@@ -63,3 +68,81 @@ class ConceptSource(Protocol):
     def facts(self) -> Mapping[str, Any]:
         """What identifies the answers in a manifest: JSON values, nothing of this machine."""
         ...
+
+
+MAX_WORDS = 5
+"""Of a name. Our choice: "people waiting at a bus stop" has six and is a caption."""
+EMPTY, LONG, LIST, MARKUP = "empty name", "longer than a name", "a list of names", "markup in a name"
+NO_LETTERS, CONTROL, NO_NAME = "no letters in a name", "control characters in a name", "no concept"
+SENTENCE = "a sentence"
+
+_AROUND = " \t.,;:!?\"'`´‘’“”«»()[]{}*_-–—#"
+_ARTICLES = frozenset(("a", "an", "the"))
+_LIST = re.compile(r"[\n\r,;|/]|\s[-–—•]\s|^\s*(?:\d+[.)]|[-*•])\s|\b(?:and/or|or)\b", re.IGNORECASE)
+_MARKUP = re.compile(r"[<>(){}\[\]\\`]|\*\*|:")
+_NONE = frozenset(
+    (
+        "none",
+        "no concept",
+        "unknown",
+        "n/a",
+        "na",
+        "null",
+        "nil",
+        "other",
+        "misc",
+        "miscellaneous",
+        "various",
+        "concept",
+    )
+)
+_SENTENCE = re.compile(
+    r"^(?:this|these|that|there|it|he|she|they|i|we|you|here)\b"
+    r"|^(?:the|an?) (?:image|photo|picture|concept|caption)s?\b"
+    r"|\b(?:is|are|was|were|am|i'm|can't|cannot|sorry)\b",
+    re.IGNORECASE,
+)
+# Nouns of one form that the rules for plurals would cut.
+_SAME = frozenset(("goods", "news", "series", "species", "media", "data", "means", "graffiti"))
+
+
+@lru_cache(maxsize=65536)
+def canonical_name(text: str) -> str:
+    """The one spelling of a name: "Birthday party", "birthday parties" and "the birthday party." are "birthday party".
+
+    Lower case, NFKC, single spaces, no article and no punctuation around it, the last word in the singular.
+    """
+    words = unicodedata.normalize("NFKC", text).casefold().strip(_AROUND).split()
+    while len(words) > 1 and words[0] in _ARTICLES:
+        words = " ".join(words[1:]).strip(_AROUND).split()
+    if words:
+        words[-1] = _singular(words[-1])
+    return unicodedata.normalize("NFKC", " ".join(words)).strip(_AROUND)
+
+
+def name_problem(text: str) -> str | None:
+    """Why a text is not the name of a concept, or None; what follows a colon is a detail."""
+    if not text.strip(_AROUND):
+        return EMPTY
+    if any(unicodedata.category(sign) in ("Cc", "Cf", "Co", "Cs", "Cn") and sign not in "\n\r\t" for sign in text):
+        return CONTROL
+    if _LIST.search(text.strip()):
+        return LIST
+    if _MARKUP.search(text):
+        return MARKUP
+    words = text.split()
+    if len(words) > MAX_WORDS:
+        return f"{LONG}: {len(words)} words, at most {MAX_WORDS}"
+    if not any(sign.isalpha() for sign in text):
+        return NO_LETTERS
+    if " ".join(words).casefold().strip(_AROUND) in _NONE:
+        return NO_NAME
+    return SENTENCE if _SENTENCE.search(text.strip()) else None
+
+
+def _singular(word: str) -> str:
+    """A gerund stays what it is, and so does a word of another script."""
+    if not word.isascii() or word.endswith("ing") or word in _SAME:
+        return word
+    # A second look: the dictionary has plurals that it takes for singulars only once they are cut.
+    return lemma(lemma(word, "NNS"), "NNS")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from hfcomp.data.concepts.level_names import LEVELS
-from hfcomp.generation.magic.making import make_source
+from hfcomp.generation.builder import ANSWERS
 from hfcomp.generation.magic.source import ConceptSource, Found
 from hfcomp.generation.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, Stage, this_run
-from hfcomp.generation.text_negatives import ANSWERS, NO_CAPTION, PASSED_OVER
+from hfcomp.generation.text_negatives import NO_CAPTION, PASSED_OVER
 from hfcomp.parsing.captions import caption_problem
 
 CONCEPT, GENERALISED = "concept", "generalised_caption"
@@ -19,11 +20,7 @@ WITHOUT = {CONCEPT: "no concept", GENERALISED: "no generalised caption"}
 
 
 def make_concepts(**settings: Any) -> Callable[[Batch], Batch]:
-    """The stage that adds `concept`, the first-level concept of all captions of an image.
-
-    Args:
-        settings: of `make_source`.
-    """
+    """The stage that adds `concept`, the first-level concept of all captions of an image."""
     source = make_source(**settings)
 
     def concepts(batch: Batch) -> Batch:
@@ -33,11 +30,7 @@ def make_concepts(**settings: Any) -> Callable[[Batch], Batch]:
 
 
 def make_generalised(**settings: Any) -> Callable[[Batch], Batch]:
-    """The stage that adds `generalised_caption`, from the captions of an image and the names of its concepts.
-
-    Args:
-        settings: of `make_source`.
-    """
+    """The stage that adds `generalised_caption`, from the captions of an image and the names of its concepts."""
     source = make_source(**settings)
 
     def generalised(batch: Batch) -> Batch:
@@ -80,7 +73,7 @@ def _asked(
     places, before = list(usable), source.counts
     answers = dict(zip(places, ask(list(usable.values()), places) if places else [], strict=True))
     for place, found in answers.items() if source.grows else ():
-        counts[place].update(f"{ANSWERS}{reason.partition(':')[0]}" for reason in found.refused)
+        counts[place].update(ANSWERS(reason.partition(":")[0]) for reason in found.refused)
     rows = [answers.get(place) for place in range(len(captions))]
     return {
         column: [found.text if found else None for found in rows],
@@ -96,3 +89,23 @@ def _reason(found: Found | None, without: str) -> str | None:
     if found.text is not None:
         return None
     return f"{without}, {found.refused[-1]}" if found.refused else without
+
+
+def make_source(*, writer: str, **settings: Any) -> ConceptSource:
+    """The source that the settings of `MagicOptions.source_settings` name.
+
+    Raises:
+        ValueError: for a taxonomy that is not as expected.
+        ImportError: for a missing package.
+        OSError: for a model or file that is missing.
+    """
+    if writer == "taxonomy":
+        from hfcomp.generation.magic.taxonomy import TaxonomySource
+
+        place = settings["taxonomy"]
+        return TaxonomySource(None if place is None else Path(place))
+    from hfcomp.generation.magic.language_model import LanguageModelSource
+
+    return LanguageModelSource(
+        settings["model"], attempts=settings["attempts"], seed=settings["seed"], device=settings["device"]
+    )

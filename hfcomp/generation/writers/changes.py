@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from hfcomp.generation.writers.answer_cache import NothingToChange
 from hfcomp.generation.writers.meanings import check_words, may_be_one
-from hfcomp.generation.writers.reading import Refused
-from hfcomp.generation.writers.refusals import NothingToChange
+from hfcomp.generation.writers.requests import Refused
 from hfcomp.negatives.filters import is_same_sentence
 from hfcomp.negatives.mask_filling import lemmas_of
 from hfcomp.negatives.negative import Negative
@@ -47,12 +47,7 @@ _FINAL = frozenset(".!?")
 
 @dataclass(frozen=True)
 class Token:
-    """A word or sign of a text.
-
-    Attributes:
-        text: as written.
-        span: `[start, end)` in characters.
-    """
+    """A word or sign of a text."""
 
     text: str
     span: Span
@@ -68,7 +63,6 @@ class Change:
     """A negative, and how many words besides the change follow it.
 
     Attributes:
-        negative: as it goes into a set.
         agreements: words such as "is" for "are" that the answer changed too; "a" and "an" are not counted.
         is_fallback: whether the new word is one for the keyword's tag alone, see `hfcomp.negatives.substitutes`.
     """

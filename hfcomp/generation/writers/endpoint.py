@@ -28,19 +28,27 @@ from importlib.util import find_spec
 from typing import Any, NoReturn
 from urllib.parse import quote, urlsplit
 
-from hfcomp.generation.writers.completions import MOST_BYTES, BadBody, BrokenOff, read_completion
-from hfcomp.generation.writers.pace import Pace, pause_after
-from hfcomp.generation.writers.requests import Reply, Request, answer_schema
-from hfcomp.generation.writers.server_errors import (
+from hfcomp.generation.writers.backoff import (
     LONGEST_WAIT,
+    Pace,
     is_own,
     may_pass,
     option_without,
+    pause_after,
     redirect_target,
     retry_after,
     root_cause,
     status_of,
     unsupported_fields,
+)
+from hfcomp.generation.writers.requests import (
+    MOST_BYTES,
+    BadBody,
+    BrokenOff,
+    Reply,
+    Request,
+    answer_schema,
+    read_completion,
 )
 
 _logger = logging.getLogger(__name__)
@@ -193,14 +201,7 @@ class EndpointWriter:
         return tries > self._retries or is_long
 
     def _wait(self, error: Exception, tries: int, started: float, first: float) -> None:
-        """Before a request is sent again.
-
-        Args:
-            error: why.
-            tries: so far.
-            started: when the last one did.
-            first: when the first one failed.
-        """
+        """Before a request is sent again."""
         seconds, is_limit = retry_after(error), status_of(error) in _LIMITED
         lasting = time.monotonic() - max(first, self._pace.succeeded)
         if lasting + (seconds or 0) > PATIENCE:

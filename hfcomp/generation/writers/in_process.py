@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hfcomp.evaluation.encoding.identity import identity
-from hfcomp.generation.writers.completions import CUT
-from hfcomp.generation.writers.requests import Reply, Request
+from hfcomp.generation.writers.requests import CUT, Reply, Request
 from hfcomp.negatives.language_models import length_sorted_batches, load_language_model
 
 
@@ -22,9 +21,6 @@ class InProcessWriter:
 
     Args:
         model: Hub id or folder, with safetensors.
-        batch_size: requests at a time.
-        device: by default a GPU where there is one.
-        dtype: of the weights.
 
     Raises:
         OSError: for a model that cannot be found.

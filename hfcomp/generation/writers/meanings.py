@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from hfcomp.generation.writers.reading import Refused
+from hfcomp.generation.writers.requests import Refused
 from hfcomp.negatives.mask_filling import lemmas_of
 from hfcomp.negatives.paraphrases import SYNONYMS
 from hfcomp.negatives.substitutes import default_lexicon
@@ -97,10 +97,6 @@ def check_words(new: str, caption: str) -> None:
 
     Words with capitals, digits or hyphens may be names and are not looked up. Nor are words of the caption, or any if
     most of the caption's words are unknown, so that it is not English itself.
-
-    Args:
-        new: the words.
-        caption: where they go.
     """
     own = re.findall(r"[^\W\d_]+", caption.casefold())
     if sum(_is_word(word) for word in own) * 2 < len(own):

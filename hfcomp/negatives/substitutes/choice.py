@@ -19,8 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from hfcomp.negatives.negative import caption_rng
-from hfcomp.negatives.substitutes.inflection import VERB_TAGS
-from hfcomp.negatives.substitutes.lexicon import NOUN_TAGS, Lexicon, default_lexicon
+from hfcomp.negatives.substitutes.lexicon import NOUN_TAGS, VERB_TAGS, Lexicon, default_lexicon
 from hfcomp.negatives.surface import has_no_small_letters
 from hfcomp.parsing.captions import Span
 from hfcomp.parsing.words import MASS_NOUNS, MAY_BE_ONE, word_set
@@ -66,14 +65,7 @@ class Substitute:
 
 @dataclass(frozen=True)
 class _Keyword:
-    """A keyword in its caption.
-
-    Attributes:
-        caption: The caption.
-        span: Of the keyword.
-        tag: The Penn tag of its head.
-        lexicon: Where it is looked up.
-    """
+    """A keyword in its caption."""
 
     caption: str
     span: Span

@@ -9,16 +9,25 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from hfcomp.negatives.targets.candidates import CATEGORIES, Candidate
+from hfcomp.negatives.concreteness import ConcretenessRatings
+from hfcomp.negatives.targets.candidates import ATTRIBUTE, CATEGORIES, OBJECT, RELATION, Candidate
 
 Mode = Literal["high", "low", "random"]
 """The paper's three sets: D_hc, D_lc and D_wo."""
 Order = Literal["top_k", "category_first", "sample"]
-MODES: tuple[Mode, ...] = get_args(Mode)
+MODES: dict[Mode, str] = {
+    "high": "keywords among the most concrete of a caption",
+    "low": "keywords among the least concrete of a caption",
+    "random": "any keyword of a caption",
+}
+CONFIGS: dict[str, Mode] = {"high_concreteness": "high", "low_concreteness": "low", "random": "random"}
+"""The configurations of ConcreteBatch, each with its mode."""
 ORDERS: tuple[Order, ...] = get_args(Order)
 
 
@@ -49,7 +58,7 @@ class Choice:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, known in (("mode", MODES), ("order", ORDERS)):
+        for name, known in (("mode", tuple(MODES)), ("order", ORDERS)):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}: found {getattr(self, name)!r}, expected one of {', '.join(known)}.")
         if self.k < 1 or not 0 < self.temperature < math.inf:
@@ -117,3 +126,96 @@ class Choice:
             return -keys[place] if self.mode == "random" else -self._score(candidates[place])
 
         return sorted(pool, key=rank)[: self.k]
+
+
+def balanced_categories(rows: Iterable[Sequence[str]], *, attribute_share: float = 0.5) -> Iterator[str]:
+    """Decides row after row, in the order of the set.
+
+    Concrete Jungle, Appendix A.1: "Due to the relative sparseness of relational descriptions, we prioritize the
+    relation type if it exists. We apply deficit-based quota sampling to balance the attribute and object class." Read
+    here as: of the rows without a relation, `attribute_share` should be attributes and the others objects. A row that
+    could be either gets the category that lacks most of its quota, counting this row and all before it; of equal ones
+    the first of the row. A row that can be one only is that one, and counts.
+
+    A decision needs two numbers of all rows before it, so it is the same however the rows were made.
+
+    Args:
+        rows: The categories that each row can have, the preferred one first.
+        attribute_share: Of the rows without a relation; our choice is half.
+
+    Returns:
+        The category of each row; empty for a row without any.
+
+    Raises:
+        ValueError: The share is not in 0 to 1.
+    """
+    if not 0 <= attribute_share <= 1:
+        raise ValueError(f"attribute_share is {attribute_share}; expected 0 to 1.")
+    return _decide(rows, {ATTRIBUTE: attribute_share, OBJECT: 1 - attribute_share})
+
+
+def _decide(rows: Iterable[Sequence[str]], shares: dict[str, float]) -> Iterator[str]:
+    counts = dict.fromkeys(shares, 0)
+    for possible in rows:
+        if RELATION in possible or not possible:
+            yield RELATION if possible else ""
+            continue
+        decided = 1 + sum(counts.values())
+        # max takes the first of equal ones
+        chosen = max(possible, key=lambda category: shares[category] * decided - counts[category])
+        counts[chosen] += 1
+        yield chosen
+
+
+PAPER_MEAN_AND_MEDIAN = {"high": (4.77, 4.85), "low": (3.81, 3.89), "random": (4.29, 4.63)}
+"""Concreteness of the keywords by mode: Concrete Jungle, Table 1. It does not give the shares of the categories."""
+
+
+@dataclass(frozen=True)
+class TargetSummary:
+    """The targets of a set.
+
+    Attributes:
+        rated: how many have a rating.
+        mean: of these ratings, 1 to 5; NaN without any.
+        shares: of each category among the targets.
+        expressions: share of targets that were found as an expression of two words.
+    """
+
+    targets: int
+    rated: int
+    mean: float
+    median: float
+    shares: Mapping[str, float]
+    expressions: float
+
+    def cells(self) -> list[str]:
+        """Mean and median, and the shares in the order of `CATEGORIES`, as text."""
+        return [f"{self.mean:.2f}", f"{self.median:.2f}", *(f"{self.shares[name]:.1%}" for name in CATEGORIES)]
+
+
+def summarize_targets(rows: Iterable[tuple[str, str]], ratings: ConcretenessRatings) -> TargetSummary:
+    """Summarizes targets.
+
+    Args:
+        rows: The category and the rated word of each; the word is empty where no entry was found.
+        ratings: The table whose entries the rated words are.
+    """
+    categories: Counter[str] = Counter()
+    found: list[float] = []
+    expressions = 0
+    for category, word in rows:
+        categories[category] += 1
+        expressions += " " in word
+        rating = ratings.lookup(word) if word else None
+        if rating is not None:
+            found.append(rating)
+    total = sum(categories.values())
+    return TargetSummary(
+        targets=total,
+        rated=len(found),
+        mean=statistics.fmean(found) if found else float("nan"),
+        median=statistics.median(found) if found else float("nan"),
+        shares={category: categories[category] / total if total else 0.0 for category in CATEGORIES},
+        expressions=expressions / total if total else 0.0,
+    )

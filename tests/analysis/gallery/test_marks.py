@@ -10,7 +10,7 @@ from datasets import DatasetDict
 
 from hfcomp.analysis.gallery.marks import apply_marks, read_marks
 from hfcomp.data.loading import load_training_set, undecoded
-from hfcomp.generation.build import verify_set
+from hfcomp.data.verification import verify_set
 from tests import tiny
 from tests.analysis.gallery.pages import dataset, encoded, held, page, saved
 

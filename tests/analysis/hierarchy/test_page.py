@@ -12,7 +12,7 @@ import pytest
 
 from hfcomp import cli
 from hfcomp.analysis.hierarchy.page import Members, read_members
-from hfcomp.generation.magic.graph.file import read_hierarchy
+from hfcomp.generation.magic.hierarchy import read_hierarchy
 from tests.analysis.hierarchy.pages import HOSTILE, page
 from tests.generation.magic.sets import WORDS, built
 

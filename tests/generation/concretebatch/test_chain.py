@@ -24,13 +24,14 @@ from hfcomp import cli
 from hfcomp.analysis.pairs.analyze import analyze
 from hfcomp.analysis.pairs.items import named_sets
 from hfcomp.analysis.pairs.options import AnalyzeOptions
-from hfcomp.data.built_sets import SET_ASIDE_FILE, STEPS, UNFINISHED, step_folder
+from hfcomp.data.built_sets import SET_ASIDE_FILE, UNFINISHED, step_names
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.negatives import with_concreteness
-from hfcomp.generation.build import build_set, verify_set
-from hfcomp.generation.concretebatch import chain
-from hfcomp.generation.concretebatch.chain import ConcreteBatchOptions, selection_table
-from hfcomp.generation.concretebatch.text_targets import balance_targets
+from hfcomp.data.verification import verify_set
+from hfcomp.generation import chain
+from hfcomp.generation.build import build_set
+from hfcomp.generation.concretebatch.chain import STEPS, ConcreteBatchOptions, selection_table
+from hfcomp.generation.concretebatch.targets import balance_targets
 from hfcomp.generation.runner import run_stages
 from hfcomp.negatives.targets import CATEGORIES
 from hfcomp.testing import write_tiny_sdxl
@@ -262,7 +263,9 @@ def test_keywords_of_captions_alone_are_shown_in_all_orders_beside_the_papers(op
     assert [row["the paper's"] for row in shown] == ["4.77 / 4.85"] * 3 + ["4.29 / 4.63"] * 3
     build_set(options(configs=chosen.configs, until="targets"), log=[].append)
     for config, row in zip(chosen.configs, [one for one in shown if "*" in one["order"]], strict=True):
-        built, tally = balance_targets(load_training_set(str(step_folder(chosen.output, config, "targets"))))
+        built, tally = balance_targets(
+            load_training_set(str(step_names(chosen.output).folder(chosen.output, config, "targets")))
+        )
         assert row["targets"] == str(len(built))
         assert [row[name] for name in CATEGORIES] == [
             f"{tally.categories[name] / len(built):.1%}" for name in CATEGORIES
@@ -333,7 +336,7 @@ def test_bad_rows_are_set_aside_with_the_number_that_they_have_in_the_source(opt
     assert build_set(options(source=str(folder / "rows.jsonl")), log=[].append).rows == 1
     found = {}
     for step in STEPS:
-        aside = step_folder(options().output, "high_concreteness", step) / SET_ASIDE_FILE
+        aside = step_names(options().output).folder(options().output, "high_concreteness", step) / SET_ASIDE_FILE
         for line in map(json.loads, aside.read_text().splitlines()):
             found[line.get("source_row", line["row"])] = step, line["reason"]
             assert step == "targets" or f"{line['source_row']}.png" in line["detail"]
@@ -402,7 +405,7 @@ def test_columns_of_an_earlier_build_are_refused_where_they_are_asked_for(option
 
 
 def build_and_say_when_the_last_step_begins(options: ConcreteBatchOptions, sender: Connection) -> None:
-    last = step_folder(options.output, options.configs[0], options.until)
+    last = step_names(options.output).folder(options.output, options.configs[0], options.until)
 
     def run(rows, stages, folder, **settings):
         if folder == last:

@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 from hfcomp.data.images import decode_image
 from hfcomp.generation.images import editor as editors
 from hfcomp.generation.images.editor import ImageEditor, pipeline_facts, resolve_dtype, versions, worker_device
-from hfcomp.generation.workers import set_worker_number
 from hfcomp.testing import write_tiny_sdxl
+from hfcomp.workers import set_worker_number
 from tests.generation.images import pipelines
 from tests.generation.images.photographs import SIZE, photograph
 

@@ -14,12 +14,11 @@ from datasets import Dataset, load_dataset
 from PIL import Image
 
 from hfcomp.evaluation.encoding.embed import Embedder
-from hfcomp.generation.images import checks
-from hfcomp.generation.images.checks import is_blank, is_unchanged
+from hfcomp.generation.images import stage
 from hfcomp.generation.images.editor import Edit, ImageEditor
-from hfcomp.generation.images.stage import NO_NEGATIVE_CAPTION, image_seed, image_stages
+from hfcomp.generation.images.stage import NO_NEGATIVE_CAPTION, image_seed, image_stages, is_blank, is_unchanged
 from hfcomp.generation.manifest import SET_ASIDE_FILE, UNFINISHED
-from hfcomp.generation.source_images import BAD_IMAGE, NO_IMAGE
+from hfcomp.generation.sources import BAD_IMAGE, NO_IMAGE
 from tests.generation import builds
 from tests.generation.images.photographs import COLORS, SIZE, build, options, photograph, row, source
 
@@ -128,10 +127,10 @@ def test_images_without_content_or_change_are_set_aside(tmp_path, sdxl, rows, mo
     with_edits(monkeypatch, edit)
     done = build(tmp_path / "out", source(rows[:5]), sdxl)
     assert set_aside(done.folder) == {
-        0: checks.BLANK,
-        1: checks.BLANK,
-        2: checks.UNCHANGED,
-        4: checks.SAFETY_CHECKER,
+        0: stage.BLANK,
+        1: stage.BLANK,
+        2: stage.UNCHANGED,
+        4: stage.SAFETY_CHECKER,
     }
     assert done.manifest["rows"] == 1
 
@@ -157,7 +156,7 @@ def test_an_image_that_prefers_the_original_caption_is_set_aside(tmp_path, sdxl,
         original, negative = embedder.texts([one["caption"], one["negative_captions"][0]]).vectors
         wrong |= {number} if (image @ negative).item() <= (image @ original).item() else set()
     assert 0 < len(wrong) < ROWS
-    assert set_aside(done.folder) == dict.fromkeys(sorted(wrong), checks.WRONG_CAPTION)
+    assert set_aside(done.folder) == dict.fromkeys(sorted(wrong), stage.WRONG_CAPTION)
     assert "pair_model" in done.manifest["plan"]["stages"]["1 negative images"]
     kept = negative_images(done.folder)
     assert kept == {caption: unfiltered[caption] for caption in kept}
@@ -166,7 +165,7 @@ def test_an_image_that_prefers_the_original_caption_is_set_aside(tmp_path, sdxl,
 def test_an_image_as_near_to_both_captions_is_set_aside(tmp_path, sdxl, rows, clip):
     same = [one | {"negative_captions": [one["caption"]]} for one in rows[:3]]
     done = build(tmp_path / "out", source(same), sdxl, pair_model=str(clip))
-    assert done.manifest["set_aside"] == {checks.WRONG_CAPTION: 3}
+    assert done.manifest["set_aside"] == {stage.WRONG_CAPTION: 3}
 
 
 def test_prompts_that_are_cut_are_counted(tmp_path, sdxl, rows):

@@ -12,7 +12,8 @@ from datasets import load_dataset
 from hfcomp.data.annotations.masks import FEATHER, changed_outside, compose, mask_image, read_mask
 from hfcomp.data.annotations.project import Project
 from hfcomp.data.loading import load_training_set, undecoded
-from hfcomp.generation.build import build_set, verify_set
+from hfcomp.data.verification import verify_set
+from hfcomp.generation.build import build_set
 from hfcomp.generation.inpaintcoco.options import InpaintCocoOptions
 from tests.generation import builds
 from tests.generation.inpaintcoco import sets

@@ -13,7 +13,8 @@ from PIL import Image
 
 from hfcomp.data.annotations.masks import mask_image
 from hfcomp.data.loading import load_training_set, undecoded
-from hfcomp.generation.build import build_set, verify_set
+from hfcomp.data.verification import verify_set
+from hfcomp.generation.build import build_set
 from hfcomp.generation.inpaintcoco.options import InpaintCocoOptions
 from tests.generation import builds
 from tests.generation.inpaintcoco import sets

@@ -19,8 +19,9 @@ from hfcomp.data.columns import rename_columns
 from hfcomp.data.concepts.level_names import level_columns
 from hfcomp.data.groups import Groups
 from hfcomp.data.loading import load_training_set
-from hfcomp.generation.build import build_set, verify_set
-from hfcomp.generation.magic.graph.file import read_hierarchy
+from hfcomp.data.verification import verify_set
+from hfcomp.generation.build import build_set
+from hfcomp.generation.magic.hierarchy import read_hierarchy
 from hfcomp.generation.magic.image_rows import image_rows
 from tests.generation.builds import hashes, png
 from tests.generation.kills import survive_kills

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from hfcomp.generation.magic.language_model import LanguageModelSource
-from hfcomp.generation.magic.making import make_source
 from hfcomp.generation.magic.options import MagicOptions
-from hfcomp.generation.magic.stages import UNREAD, make_concepts
+from hfcomp.generation.magic.stages import UNREAD, make_concepts, make_source
 from hfcomp.generation.shards import COUNTS
-from hfcomp.generation.writers import pace
+from hfcomp.generation.writers import backoff
 from hfcomp.testing import write_tiny_llama
 from tests.generation.writers.endpoint import Answer, Endpoint, completion, serving
 
@@ -26,7 +25,7 @@ CHAIN = ("birthday party", "celebration", "social event", "human activity")
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(pace, "PAUSE", 0.01)
+    monkeypatch.setattr(backoff, "PAUSE", 0.01)
 
 
 def field_of(body) -> str:

@@ -9,8 +9,8 @@ import re
 import pytest
 
 from hfcomp.generation.build import build_set
-from hfcomp.generation.magic.graph.file import read_hierarchy
-from hfcomp.generation.writers import pace
+from hfcomp.generation.magic.hierarchy import read_hierarchy
+from hfcomp.generation.writers import backoff
 from tests.generation.builds import hashes
 from tests.generation.magic.sets import WORDS, options, source
 from tests.generation.writers.endpoint import Answer, completion, serving
@@ -33,7 +33,7 @@ PARENTS = {
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(pace, "PAUSE", 0.01)
+    monkeypatch.setattr(backoff, "PAUSE", 0.01)
 
 
 class Model:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hfcomp.generation.magic.names import canonical_name
-from hfcomp.generation.magic.taxonomy import EVERYDAY, NO_WORD, TaxonomySource
-from hfcomp.generation.magic.typical_captions import generalised_caption
+from hfcomp.generation.magic.source import canonical_name
+from hfcomp.generation.magic.taxonomy import EVERYDAY, NO_WORD, TaxonomySource, generalised_caption
 from hfcomp.parsing.captions import caption_problem
 
 TREE = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hfcomp.generation.writers.changes import changed_part, replaced_keyword
-from hfcomp.generation.writers.reading import Refused
+from hfcomp.generation.writers.requests import Refused
 
 
 def replaced(caption: str, keyword: str, answer: str, tag: str = "NN", category: str = "object"):

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 import pytest
 
+from hfcomp.generation.writers import backoff
 from hfcomp.generation.writers import endpoint as module
-from hfcomp.generation.writers import pace
 from hfcomp.generation.writers.answer_cache import AnswerCache, CachedWriter
 from hfcomp.generation.writers.endpoint import KEY_VARIABLE, EndpointError, EndpointWriter
 from hfcomp.generation.writers.requests import Reply, Request, content_hash
@@ -36,7 +36,7 @@ def reply(answer, **settings) -> Reply:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(pace, "PAUSE", 0.01)
+    monkeypatch.setattr(backoff, "PAUSE", 0.01)
 
 
 def test_a_request_has_schema_seed_and_thinking_off():

@@ -1,0 +1,107 @@
+"""The check of a whole built dataset: all its files, those of its steps too, against their manifests and checksums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from hfcomp.checksums import is_as_written, read_checked
+from hfcomp.data.built_sets import (
+    CARD,
+    COMMANDS,
+    HIERARCHY,
+    MANIFEST,
+    SET_ASIDE_FILE,
+    STEPS_FOLDER,
+    build_anew,
+    card_above,
+    check_finished,
+    check_no_others,
+    check_one_source,
+    check_set_aside,
+    check_shard,
+    configurations,
+    read_manifest,
+    step_builds,
+)
+from hfcomp.data.concepts.level_names import LEVELS
+from hfcomp.data.views import VIEWS, read_views
+
+Log = Callable[[str], None]
+
+
+def verify_set(folder: Path, log: Log = print) -> None:
+    """Reads all files of a built dataset, those of its steps too, and logs each that is as it was written.
+
+    People may edit the card: if it is not as it was written, a line says so.
+
+    Args:
+        folder: Folder of the dataset.
+        log: Receives the lines.
+
+    Raises:
+        ValueError: for the first file that is missing, damaged or not of the build, a dataset that is not finished or
+            of several sources, or a folder of something else.
+    """
+    check_finished(folder)
+    check_one_source(folder)
+    if (views := read_views(folder)) is not None:
+        log(f"ok  {VIEWS}")
+        if any(level in view.columns for view in views.values() for level in LEVELS):
+            read_checked(folder / HIERARCHY, build_anew(folder))
+            log(f"ok  {HIERARCHY}")
+    summaries = [_verify_build(one, folder, log) for one in configurations(folder)]
+    for step in step_builds(folder):
+        _verify_build(step, folder, log)
+    if (commands_file := commands_path(folder)).is_file():
+        read_commands(commands_file)
+        log(f"ok  {commands_file.relative_to(folder)}")
+    log(_card_line(folder))
+    for line in summaries:
+        log(line)
+
+
+def commands_path(folder: Path) -> Path:
+    """The file with the commands that built the configurations of a dataset."""
+    return folder / STEPS_FOLDER / COMMANDS
+
+
+def read_commands(path: Path) -> dict[str, list[str]]:
+    """The words of the command that built each configuration.
+
+    Raises:
+        ValueError: for a damaged file.
+    """
+    return read_checked(path, "Delete it: each build writes its own command anew.")
+
+
+def _verify_build(folder: Path, whole: Path, log: Log) -> str:
+    """Verifies one build of a dataset; returns its line of the summary."""
+    manifest = read_manifest(folder)
+    if manifest is None:
+        there = f"its {MANIFEST} is of something else" if (folder / MANIFEST).exists() else f"it has no {MANIFEST}"
+        raise ValueError(f"{folder} is not a set of `hfcomp build`: {there}.")
+    place = "" if folder == whole else f"{folder.relative_to(whole)}/"
+    log(f"ok  {place}{MANIFEST}")
+    check_no_others(folder, manifest)
+    for shard in manifest["shards"]:
+        check_shard(folder, shard)
+        log(f"ok  {place}{shard['file']}  {shard['rows']:,} rows")
+    check_set_aside(folder, manifest)
+    log(f"ok  {place}{SET_ASIDE_FILE}")
+    return f"{place and f'{folder.name}: '}{manifest['rows']:,} rows in {len(manifest['shards']):,} files are intact"
+
+
+def _card_line(folder: Path) -> str:
+    again = "the `hfcomp build` command that made the set writes it again"
+    if not (folder / CARD).is_file():
+        above = card_above(folder)  # of the set that this folder is a part of
+        return f"note  {CARD} of this folder is {above}" if above else f"note  {CARD} is missing; {again}"
+    is_whole = is_as_written(folder / CARD)
+    if is_whole is None:
+        return f"note  {CARD} has no checksum, as an earlier hfcomp wrote it, or somebody else"
+    return (
+        f"ok  {CARD}"
+        if is_whole
+        else f"note  {CARD} differs from the one that was written; unless you edited it, {again}"
+    )
