@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
 from tqdm.auto import tqdm
 
-from hfcomp.data.images import Unreadable, decode_image
+if TYPE_CHECKING:
+    from PIL import Image
 
 Box = tuple[int, int, int, int]
 KEY_BYTES = 16
@@ -151,20 +151,28 @@ def tokens_key(ids: Sequence[int]) -> bytes:
     return digest(np.asarray(ids, dtype=np.int64).tobytes())
 
 
+def _decode(cell: Any, where: str) -> Image.Image:
+    from hfcomp.data.images import decode_image  # loads Pillow, which listing benchmarks need not
+
+    return decode_image(cell, where=where)
+
+
 def decoded(value: Any, where: str) -> Image.Image:
     """The image of a cell, a part of it, or all of it padded to a square."""
     if isinstance(value, Crop):
-        return decode_image(value.cell, where=where).crop(value.box)
+        return _decode(value.cell, where).crop(value.box)
     if isinstance(value, Fitted):
+        from PIL import Image, ImageOps
+
         # of Pillow's filters the one that comes nearest to the files of HierarCaps' authors
-        image, side = decode_image(value.cell, where=where), (value.side, value.side)
+        image, side = _decode(value.cell, where), (value.side, value.side)
         return ImageOps.pad(image, side, Image.Resampling.HAMMING, color="white")
     if isinstance(value, Inset):
-        image, edge = decode_image(value.cell, where=where), value.edge
+        image, edge = _decode(value.cell, where), value.edge
         if min(image.size) <= 2 * edge:
             raise ValueError(f"{where}: {image.width} x {image.height} pixels are all within {edge} of an edge.")
         return image.crop((edge, edge, image.width - edge, image.height - edge))
-    return decode_image(value, where=where)
+    return _decode(value, where)
 
 
 def image_key(value: Any, where: str) -> bytes | None:
@@ -185,7 +193,7 @@ def image_key(value: Any, where: str) -> bytes | None:
     if isinstance(value, str | os.PathLike) and Path(value).is_file():
         return digest(Path(value).read_bytes())
     # with the size: images of 2 x 8 and of 4 x 4 pixels may have the same bytes
-    image = decode_image(value, where=where)
+    image = _decode(value, where)
     return digest(b"%d %d " % image.size + image.tobytes())
 
 
@@ -202,6 +210,8 @@ def damaged_images(cells: Sequence[Any], column: str, *, progress: bool = False)
     Returns:
         By row why its image cannot be decoded, in the order of rows.
     """
+    from hfcomp.data.images import Unreadable
+
     found: dict[int, str] = {}
 
     def key(row: int, cell: Any) -> bytes | None:
@@ -229,6 +239,8 @@ def _where(column: str, row: int) -> str:
 
 
 def _problem(cell: Any, where: str) -> str:
+    from hfcomp.data.images import Unreadable
+
     try:
         decoded(cell, where)
     except Unreadable as error:

@@ -74,7 +74,7 @@ def test_a_trainer_groups_by_its_longest_texts(clip, pairs, tmp_path):
     by_length = {"train_sampling_strategy": "group_by_length", "num_negatives": 2}
     trainer = build(InfoNCETrainer, clip, rows, tmp_path, max_steps=1, **by_length)
     trainer.train()
-    order = trainer._get_train_sampler()
+    order = trainer._sampling.sampler
     assert isinstance(order, LengthGroupedOrder)
     assert order.batch_size == 8
     tokens = trainer.data_collator.tokenizer

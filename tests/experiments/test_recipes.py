@@ -315,7 +315,7 @@ def test_every_recipe_that_ships_is_valid(path, monkeypatch):
     [
         (["--keyword_table", "x.yaml"], "keyword_table is of keyword_negatives, which is not set"),
         (["--keyword_captions_only", "true"], "keyword_captions_only is of keyword_negatives, which is not set"),
-        (["--captions", "first"], "--captions: found 'first', expected one of longest, all"),
+        (["--captions", "second"], "--captions: found 'second', expected one of longest, first, all"),
         (["--captions", "all"], "captions is not for the sandbox, whose rows are drawn here with one caption"),
         (["--keyword_negatives", "color", "--edit_noise", "0.1"], "edit_noise shapes the sandbox's own negatives"),
         (["--keyword_negatives", "color", "--negative_kinds", "swap_att"], "negative_kinds shapes the sandbox's own"),

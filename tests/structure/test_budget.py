@@ -20,7 +20,7 @@ BUDGET = {
     "cli": 2_255,
     "data": 11_453,
     "distributed": 361,
-    "evaluation": 13_594,  # target: 10,500
+    "evaluation": 13_606,  # target: 10,500
     "experiments": 5_652,
     "generation": 10_024,  # target: 8,500 with negatives/targets and negatives/substitutes
     "hub": 1_124,
@@ -34,8 +34,8 @@ BUDGET = {
     "sandbox": 2_221,
     "statistics": 2_710,
     "trainers": 6_705,
-    "core": 65_487,  # all but RINGS; target: under 51,000
-    "all": 89_669,  # target: under 69,000
+    "core": 65_499,  # all but RINGS; target: under 51,000
+    "all": 89_681,  # target: under 69,000
 }
 COMMENTS = 1.3  # own-line comments per 100 lines of code; target: 4
 # What becomes packages around the core, which never imports them.

@@ -53,9 +53,9 @@ def plan_of(settings: list[str], seeds: list[int], variants: list[str], **more: 
     return SweepPlan(**names, seeds=seeds, reference=variants[0], **more)
 
 
-def test_the_margins_of_slipform_are_thirty_runs_of_one_recipe():
+def test_the_margins_of_slipform_are_forty_five_runs_of_one_recipe():
     sweep = read_plan("slipform", ["--report", "margins", "--max_steps", "7"])
-    assert len(sweep.parts) == 2 * 3 * 5
+    assert len(sweep.parts) == 3 * 3 * 5
     assert sweep.recipe.trainer_arguments["output_dir"] == "runs/slipform-margins"
     noisy = sweep.parts["edit_noise", 43, "inverse"]
     assert noisy.experiment.edit_noise == 0.6 and sweep.recipe.experiment.edit_noise == 0
