@@ -150,7 +150,7 @@ def step_names(folder: Path) -> StepNames:
     """
     path = folder / STEPS_FOLDER / CHAIN
     if path.is_file():
-        content = read_checked(path, "Give the command that made the set again, which writes it anew.")
+        content = read_checked(path, "Delete it: the command that made the set writes it again.")
         return StepNames(content["command"], tuple(content["steps"]))
     return _PARTS if is_build(folder / STEPS_FOLDER / _PARTS.steps[0]) else _PAIRS
 
