@@ -87,7 +87,7 @@ def test_the_sandbox(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("hfcomp.analysis.gallery.rows.SANDBOX_ROWS", 12)
     # which asks the Hub for a card
-    monkeypatch.setattr("hfcomp.analysis.gallery.marks.source_license", lambda name: pytest.fail(name))
+    monkeypatch.setattr("hfcomp.analysis.gallery.marks.stated_license", lambda name: pytest.fail(name))
     rows = shown(tmp_path, capsys, "sandbox", "--rows", "4")
     assert len(rows) == 4 and all(row["mask"] is not None for row in rows)
     assert {"concepts", "group", "level_1"} <= dict(rows[0]["facts"]).keys()
