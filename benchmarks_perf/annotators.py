@@ -48,7 +48,7 @@ class StandIn:
         return np.clip(1 - 2 * away, 0, 1).astype(np.float32)
 
     def paint(self, image, mask, prompt, seeds):
-        from hfcomp.generation.images.editor import Edit
+        from hfcomp.factory.images.editor import Edit
 
         time.sleep(self.seconds)
         colors = np.random.default_rng(seeds[0]).integers(0, 256, (len(seeds), 3))
@@ -71,8 +71,8 @@ def fill(project, number):
 
 def serve(folder, number, seconds):
     """Prints the address of the page, and serves it until the standard input ends."""
-    from hfcomp.annotation.app.server import serving
-    from hfcomp.annotation.studio import Studio
+    from hfcomp.annotate.app.server import serving
+    from hfcomp.annotate.studio import Studio
     from hfcomp.data.annotations.project import Project
 
     project = Project(folder)

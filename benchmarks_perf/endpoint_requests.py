@@ -14,10 +14,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from hfcomp.generation.writers.answer_cache import AnswerCache, CachedWriter
-from hfcomp.generation.writers.asker import Asker, Question
-from hfcomp.generation.writers.endpoint import EndpointWriter
-from hfcomp.generation.writers.prompts import keyword_prompt
+from hfcomp.factory.writers.answer_cache import AnswerCache, CachedWriter
+from hfcomp.factory.writers.asker import Asker, Question
+from hfcomp.factory.writers.endpoint import EndpointWriter
+from hfcomp.factory.writers.prompts import keyword_prompt
 
 RATIO_TARGET = 20
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=64, help="requests at a time")
     parser.add_argument("--sequential", type=int, default=30, help="requests of the sequential side")
     args = parser.parse_args()
-    command = [sys.executable, "-m", "tests.generation.writers.endpoint", "--seconds", str(args.seconds)]
+    command = [sys.executable, "-m", "tests.factory.writers.endpoint", "--seconds", str(args.seconds)]
     server = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         base_url = server.stdout.readline().strip()

@@ -119,8 +119,8 @@ def measure(place, output, address, sender):
     """Builds and sends what it took."""
     from datasets import disable_progress_bars
 
-    from hfcomp.generation.build import build_set
-    from hfcomp.generation.magic.options import MagicOptions
+    from hfcomp.factory.build import build_set
+    from hfcomp.factory.magic.options import MagicOptions
 
     disable_progress_bars()
     most, done = {"RssAnon": 0, "VmRSS": 0}, threading.Event()

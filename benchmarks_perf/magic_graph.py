@@ -38,7 +38,7 @@ class Points:
         return self.vectors
 
     def parents(self, level: int, names: Sequence[str], known: Sequence[str]):
-        from hfcomp.generation.magic.source import Found
+        from hfcomp.factory.magic.source import Found
 
         nodes = (None, 281, 113, 87)[level]
         return [Found((f"level {level + 1} number {int(name.rpartition(' ')[2]) % nodes}",)) for name in names]
@@ -58,15 +58,15 @@ def inputs(args: argparse.Namespace) -> tuple[dict[str, int], np.ndarray]:
 
 
 def graph(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray) -> int:
-    from hfcomp.generation.magic.building import build_hierarchy
-    from hfcomp.generation.magic.options import GraphSettings
+    from hfcomp.factory.magic.building import build_hierarchy
+    from hfcomp.factory.magic.options import GraphSettings
 
     points = Points(vectors)
     return len(build_hierarchy(images, points, points, GraphSettings(), log=lambda _: None).concepts)
 
 
 def captions(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray) -> int:
-    from hfcomp.generation.magic.encoders import CaptionsEncoder
+    from hfcomp.factory.magic.encoders import CaptionsEncoder
 
     words = np.array([f"{chr(97 + n // 676)}{chr(97 + n // 26 % 26)}{chr(97 + n % 26)}" for n in range(17_576)])
     rng = np.random.default_rng(0)
@@ -79,7 +79,7 @@ def captions(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarr
 
 
 def blocks(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray) -> int:
-    from hfcomp.generation.magic.similarity import similar_pairs
+    from hfcomp.factory.magic.similarity import similar_pairs
 
     return len(similar_pairs(vectors, NEGATIVE_SIMILARITY)[0])
 

@@ -74,7 +74,7 @@ def build(dataset, folder, stage):
     """The build."""
     from datasets import Features, Value
 
-    from hfcomp.generation.runner import run_stages
+    from hfcomp.factory.runner import run_stages
 
     features = Features({"caption": Value("string"), "negative": Value("string")})
     return run_stages(dataset, [stage], folder, features=features)
@@ -82,7 +82,7 @@ def build(dataset, folder, stage):
 
 def overhead(rows, repeats, folder):
     """Prints the overhead for stages of several costs; returns whether the target was met."""
-    from hfcomp.generation.runner import Stage
+    from hfcomp.factory.runner import Stage
 
     dataset = source(rows, folder / "source")
     make_busy(loops=10_000)({"caption": dataset["caption"][:1000]})
@@ -110,7 +110,7 @@ def resident(kind):
 
 def measure(rows, folder, make, sender):
     """Builds in this process and sends the most memory that was resident meanwhile, and the seconds."""
-    from hfcomp.generation.runner import Stage
+    from hfcomp.factory.runner import Stage
 
     dataset, most, done = source(rows, folder / f"source-{rows}"), [0, 0], threading.Event()
     build(dataset.select(range(1000)), folder / f"first-{rows}-{make.__name__}", Stage("first", make))

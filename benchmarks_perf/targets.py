@@ -20,12 +20,12 @@ from pathlib import Path
 
 from datasets import Dataset, Features, Value
 
-from hfcomp.generation.concretebatch.chain import CONFIGS, ConcreteBatchOptions, selection_table
-from hfcomp.generation.concretebatch.targets import TARGET_FEATURES, make_targets
-from hfcomp.generation.runner import run_stages
-from hfcomp.generation.shards import Stage
+from hfcomp.factory.concretebatch.chain import CONFIGS, ConcreteBatchOptions, selection_table
+from hfcomp.factory.concretebatch.targets import TARGET_FEATURES, make_targets
+from hfcomp.factory.runner import run_stages
+from hfcomp.factory.shards import Stage
+from hfcomp.factory.targets.candidates import LOOKUPS, PREPOSITIONS
 from hfcomp.negatives.concreteness import ConcretenessRatings
-from hfcomp.negatives.targets.candidates import LOOKUPS, PREPOSITIONS
 from hfcomp.parsing import cached_parser
 from hfcomp.reporting.report import Report, Section
 from hfcomp.reporting.terminal import render_terminal

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hfcomp.cli.build import quiet_logs
 from hfcomp.cli.options import add_fields
-from hfcomp.generation.writers.serving import check_transformers_serve
+from hfcomp.factory.command import quiet_logs
+from hfcomp.factory.writers.serving import check_transformers_serve
 from hfcomp.reporting.report import Report
 from hfcomp.reporting.terminal import render_terminal
 from hfcomp.writing import replacing_folder

@@ -24,10 +24,10 @@ from hfcomp.data.loading import load_training_set
 from hfcomp.data.overlap.hash_store import RECORD, HashStore
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
-from hfcomp.generation.manifest import open_build
-from hfcomp.generation.runner import Build, Stage, run_stages
+from hfcomp.factory.manifest import open_build
+from hfcomp.factory.runner import Build, Stage, run_stages
 from tests import tiny
-from tests.generation import builds
+from tests.factory import builds
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 

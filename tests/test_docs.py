@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
@@ -12,17 +13,36 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+LISTED = re.findall(r"^::: ([\w.]+)$", (ROOT / "docs/api.md").read_text(), flags=re.MULTILINE)
 PACKAGES = ("hfcomp", "hfcomp.losses", "hfcomp.trainers", "hfcomp.negatives", "hfcomp.evaluation", "hfcomp.data")
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_is_on_the_api_page(package):
-    listed = re.findall(r"^::: ([\w.]+)$", (ROOT / "docs/api.md").read_text(), flags=re.MULTILINE)
-    assert len(set(listed)) == len(listed), "a name is there twice"
-    found = {id(_value(path)) for path in listed}
+    assert len(set(LISTED)) == len(LISTED), "a name is there twice"
+    found = {id(_value(path)) for path in LISTED}
     names = [name for name in import_module(package).__all__ if not name.startswith("__")]
     absent = [f"{package}.{name}" for name in names if id(_value(f"{package}.{name}")) not in found]
     assert names and not absent
+
+
+@pytest.mark.parametrize("path", LISTED)
+def test_every_public_name_says_what_it_takes(path):
+    name = _value(path)
+    members = vars(name).values() if inspect.isclass(name) else [name]
+    functions = [one for one in members if inspect.isfunction(one) and not one.__name__.startswith("_")]
+    own = [one for one in functions if one.__module__.startswith("hfcomp")]  # not the wrapped ones of a framework
+    assert inspect.getdoc(name)
+    assert not [one.__qualname__ for one in own if not inspect.getdoc(one)]
+    assert not {one.__qualname__: absent for one in own if (absent := _untold(one))}
+
+
+def _untold(function):
+    """The arguments that a docstring with a section of arguments leaves out."""
+    told = re.findall(r"^    \*{0,2}(\w+)(?: \(.*\))?:", inspect.getdoc(function), flags=re.MULTILINE)
+    if "Args:" not in inspect.getdoc(function):
+        return []
+    return [name for name in inspect.signature(function).parameters if name not in {*told, "self", "cls"}]
 
 
 def test_the_site_builds_without_a_broken_link(tmp_path):

@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hfcomp.cli.build import build_and_report
-from hfcomp.cli.publishing import build_and_push
 from hfcomp.errors import one_line_errors
-from hfcomp.generation.concretebatch.chain import CONFIGS, ConcreteBatchOptions
+from hfcomp.factory.command import build_and_report
+from hfcomp.factory.concretebatch.chain import CONFIGS, ConcreteBatchOptions
+from hfcomp.factory.publishing import build_and_push
 
 CARD = Path(__file__).parent / "README.md"
 

@@ -23,8 +23,8 @@ import pandas as pd
 
 import hfcomp
 from dataset_builders.factories import Steps, Written, random_model, run_steps, say, train
-from hfcomp.annotation.candidates import CandidateOptions, add_candidates
-from hfcomp.annotation.captions import (
+from hfcomp.annotate.candidates import CandidateOptions, add_candidates
+from hfcomp.annotate.captions import (
     check_caption,
     editable_keywords,
     inpaint_prompt,
@@ -32,11 +32,10 @@ from hfcomp.annotation.captions import (
     proposed_caption,
     replacements,
 )
-from hfcomp.annotation.drafting import draft
-from hfcomp.annotation.models import Inpainter, Segmenter
-from hfcomp.annotation.options import DraftOptions
-from hfcomp.annotation.sandbox_project import annotate_sandbox
-from hfcomp.cli.build import build_and_report
+from hfcomp.annotate.drafting import draft
+from hfcomp.annotate.models import Inpainter, Segmenter
+from hfcomp.annotate.options import DraftOptions
+from hfcomp.annotate.sandbox_project import annotate_sandbox
 from hfcomp.data.annotations.entries import AUTOMATIC, QUALITIES, Edit, Item
 from hfcomp.data.annotations.masks import above, compose, mask_image
 from hfcomp.data.annotations.project import Project
@@ -44,7 +43,8 @@ from hfcomp.data.verification import verify_set
 from hfcomp.errors import one_line_errors
 from hfcomp.evaluation.benchmarks.papers.inpaintcoco import INPAINTCOCO
 from hfcomp.evaluation.benchmarks.sandbox import sandbox_benchmarks
-from hfcomp.generation.inpaintcoco.options import InpaintCocoOptions
+from hfcomp.factory.command import build_and_report
+from hfcomp.factory.inpaintcoco.options import InpaintCocoOptions
 from hfcomp.modeling.random_clip import RANDOM_CLIPS, write_random_clip
 from hfcomp.run_folders import FINISHED_FILE
 from hfcomp.testing import write_tiny_clipseg, write_tiny_inpainting

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hfcomp.cli.build import build_and_report
-from hfcomp.cli.publishing import build_and_push
 from hfcomp.errors import one_line_errors
-from hfcomp.generation.options import NegativeOptions
+from hfcomp.factory.command import build_and_report
+from hfcomp.factory.options import NegativeOptions
+from hfcomp.factory.publishing import build_and_push
 from hfcomp.reading import read_yaml
 
 HERE = Path(__file__).parent

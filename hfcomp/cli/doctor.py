@@ -17,7 +17,7 @@ def main(arguments: Sequence[str]) -> None:
     """Prints what was found; ends with status 1 if something that hfcomp requires is broken."""
     from dataclasses import asdict
 
-    from hfcomp.environment import BROKEN, environment_report, examine
+    from hfcomp.cli.environment import BROKEN, environment_report, examine
     from hfcomp.reporting.terminal import render_terminal
 
     options = parser().parse_args(arguments)

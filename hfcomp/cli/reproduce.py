@@ -88,7 +88,7 @@ def _is_folder(model: str) -> bool:
 
 def _why_unreached() -> str:
     """Why the Hub cannot be used, or an empty text."""
-    from hfcomp.environment import OK, find_hub_access
+    from hfcomp.cli.environment import OK, find_hub_access
 
     access = next(find_hub_access())
     return "" if access.state == OK else f"{access.name}: {access.found}"

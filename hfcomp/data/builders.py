@@ -19,7 +19,6 @@ from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.negatives import RATINGS, rated_column
 from hfcomp.data.views import View, choose_view, read_views
 from hfcomp.negatives.concreteness import ConcretenessRatings, concreteness_column
-from hfcomp.negatives.targets import CONFIGS, MODES
 
 _ROWS = 100
 
@@ -143,14 +142,6 @@ def builder_class(title: str, kind: str, about: str, configs: Mapping[str, str])
     }
     own = {"__doc__": f"{about}\n\n{BuiltDataset.__doc__}", "__module__": __name__}
     return type(title.title().replace(" ", "") if " " in title else title, (BuiltDataset,), names | own)
-
-
-ConcreteBatch = builder_class(
-    "ConcreteBatch",
-    "concretebatch",
-    "Pairs of image and caption with a negative caption and a negative image, chosen by concreteness (Slipform).",
-    {config: MODES[mode] for config, mode in CONFIGS.items()},
-)
 
 
 def _is_built(folder: Path) -> bool:

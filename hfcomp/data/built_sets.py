@@ -31,7 +31,7 @@ COMMANDS = "commands.json"
 HIERARCHY = "hierarchy.json"
 """The hierarchy of concepts of a set with levels."""
 UNFINISHED = ".build"
-"""In the folder of a build that is not finished; `hfcomp.generation` writes it."""
+"""In the folder of a build that is not finished; `hfcomp.factory` writes it."""
 CARD = "README.md"
 ONE_LICENSE = "Their one card would state the licence of one source."
 # Hashing takes about a second a gigabyte; less needs no bar.

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from datasets import Dataset
 
-from hfcomp.analysis.gallery.drawing import draw_gallery
 from hfcomp.data.loading import TrainingRows
 from hfcomp.experiments.arm import Arm, method_arm
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.reporting.lines import KEYS, Line
+from hfcomp.reporting.row_pictures import draw_gallery
 from hfcomp.trainers.stages import stage_config
 from hfcomp.trainers.trackers import TENSORBOARD_FOLDER, TrackedRun, project_of, send_results
 

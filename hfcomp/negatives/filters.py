@@ -1,6 +1,6 @@
 """Filters for negative captions: by their text, by the scores of a model under evaluation, or by their likelihood.
 
-`hfcomp.generation.text_negatives` applies them, makes up for what they drop and counts it by reason.
+`hfcomp.factory.text_negatives` applies them, makes up for what they drop and counts it by reason.
 """
 
 from __future__ import annotations

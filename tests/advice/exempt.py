@@ -4,7 +4,7 @@ from __future__ import annotations
 
 GPU = "the advice applies to a machine with several GPUs, or one of a kind that tests lack"
 PROCESSES = "several processes have to be started; tests/distributed runs what is advised"
-SERVER = "a language model server has to answer; tests/generation/writers start one"
+SERVER = "a language model server has to answer; tests/factory/writers start one"
 MINUTES = "the advice is a training of minutes; `make factory` does it"
 
 EXEMPT: list[tuple[str, str, str]] = [
@@ -17,8 +17,8 @@ EXEMPT: list[tuple[str, str, str]] = [
         PROCESSES,
     ),
     ("hfcomp/distributed/__init__.py", "Do not create a process group yourself, and start the script with", PROCESSES),
-    ("hfcomp/generation/images/editor.py", "Choose a smaller image_batch_size and another output folder", GPU),
-    ("hfcomp/generation/writers/endpoint.py", "or check --base_url, --llm {self._model} and {KEY_VARIABLE}", SERVER),
+    ("hfcomp/factory/images/editor.py", "Choose a smaller image_batch_size and another output folder", GPU),
+    ("hfcomp/factory/writers/endpoint.py", "or check --base_url, --llm {self._model} and {KEY_VARIABLE}", SERVER),
     ("dataset_builders/inpaintcoco/factory.py", "Train one with `accelerate launch recipes/slipform.py", MINUTES),
     ("hfcomp/trainers/base.py", "are false negatives. Leave it at true.", PROCESSES),
 ]

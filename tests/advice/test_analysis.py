@@ -9,13 +9,13 @@ import datasets
 import pytest
 
 from hfcomp import cli
-from hfcomp.analysis.embedding_distances import select_rows
 from hfcomp.analysis.gallery.options import GalleryOptions
 from hfcomp.analysis.gallery.rows import choose_rows
 from hfcomp.analysis.level_figure import draw_levels
-from hfcomp.annotation.app.server import check_access, check_port
-from hfcomp.annotation.options import PASSWORD, ServeOptions
+from hfcomp.annotate.app.server import check_access, check_port
+from hfcomp.annotate.options import PASSWORD, ServeOptions
 from hfcomp.evaluation.stored import read_evaluation
+from hfcomp.experiments.studies.embedding_distances import select_rows
 from tests import tiny
 from tests.analysis.gallery.pages import held
 from tests.hub.built import built
@@ -128,7 +128,10 @@ def test_analyze(advice, tmp_path):
     cli.main(["analyze", str(tmp_path / "numbers.parquet"), *options, "--column_names", "caption=text"])
 
 
-@follows("hfcomp/analysis/embedding_distances.py", "Choose another evaluation_split or evaluation_dataset, or leave")
+@follows(
+    "hfcomp/experiments/studies/embedding_distances.py",
+    "Choose another evaluation_split or evaluation_dataset, or leave",
+)
 @follows(
     "hfcomp/analysis/level_figure.py", "Evaluate with `hfcomp levels`, the benchmark magic or a recipe of the sandbox."
 )
@@ -145,9 +148,9 @@ def test_levels(advice, clip, tmp_path):
     draw_levels(tmp_path / "levels.png", read_evaluation(tmp_path / "out")[1]["results"])
 
 
-@follows("hfcomp/annotation/app/server.py", "Choose an address of this machine and a free --port, or omit both.")
+@follows("hfcomp/annotate/app/server.py", "Choose an address of this machine and a free --port, or omit both.")
 @follows(
-    "hfcomp/annotation/app/server.py",
+    "hfcomp/annotate/app/server.py",
     "Set HFCOMP_ANNOTATE_PASSWORD, pass --password_file or --people, or omit --host.",
 )
 def test_page(advice, tmp_path, monkeypatch):

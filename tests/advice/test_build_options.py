@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-import hfcomp.cli.build
+import hfcomp.factory.command
 from hfcomp import cli
-from hfcomp.generation.options import WriterOptions
-from hfcomp.generation.text_negatives import TextNegatives
+from hfcomp.factory.options import WriterOptions
+from hfcomp.factory.text_negatives import TextNegatives
 from tests.negatives import language_models
 
 follows = pytest.mark.follows
-OPTIONS = "hfcomp/generation/options.py"
+OPTIONS = "hfcomp/factory/options.py"
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def begins(monkeypatch):
 
     def begins(words: list[str]) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(hfcomp.cli.build, "build_and_report", take)
+            patch.setattr(hfcomp.factory.command, "build_and_report", take)
             with pytest.raises(Begins):
                 cli.main([*words, "--traceback"])
 
@@ -74,7 +74,7 @@ def test_options_that_belong_together(advice, build, clip, gpt2, photographs, tm
 @follows(OPTIONS, "--{name} needs the kind {generator}.")
 @follows(OPTIONS, "--writer endpoint needs --base_url, such as http://127.0.0.1:8000/v1 of vLLM.")
 @follows(OPTIONS, "which the kind llm has not. Use --kinds keyword.")
-@follows("hfcomp/generation/text_negatives.py", "Pass writer=WriterOptions(base_url='http://127.0.0.1:8000/v1')")
+@follows("hfcomp/factory/text_negatives.py", "Pass writer=WriterOptions(base_url='http://127.0.0.1:8000/v1')")
 def test_kinds_and_writers(advice, begins, build, photographs):
     given = (*NAMES, "--columns", "caption", "--base_url", "http://127.0.0.1:8000/v1")
     advice.command(*build("negatives", photographs, *given))

@@ -7,15 +7,15 @@ import json
 import pytest
 
 from hfcomp import cli
-from hfcomp.cli import annotate
+from hfcomp import convert as conversion
+from hfcomp.annotate import command as annotate
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
-from hfcomp.modeling import conversion
 from tests import tiny
 from tests.analysis.gallery.pages import held
 from tests.evaluation import small_sugarcrepe
 from tests.evaluation.evaluations import benchmark_facts, crepe, stored
-from tests.generation.magic import sets
+from tests.factory.magic import sets
 
 NAMES = "image=file,caption=text"
 
@@ -40,10 +40,14 @@ def test_train_without_a_recipe(advice, capsys):
     assert "slipform" in capsys.readouterr().out
 
 
-@pytest.mark.follows("hfcomp/cli/gallery.py", "--apply writes a new data set: pass --output DIR, its folder.")
-@pytest.mark.follows("hfcomp/cli/gallery.py", "--{others[0]} only applies to the page, not to --apply. Remove it.")
 @pytest.mark.follows(
-    "hfcomp/cli/gallery.py",
+    "hfcomp/analysis/commands/gallery.py", "--apply writes a new data set: pass --output DIR, its folder."
+)
+@pytest.mark.follows(
+    "hfcomp/analysis/commands/gallery.py", "--{others[0]} only applies to the page, not to --apply. Remove it."
+)
+@pytest.mark.follows(
+    "hfcomp/analysis/commands/gallery.py",
     "--allow_outside_files only applies to --apply, which copies images into a new data set. Remove it.",
 )
 def test_gallery(advice, pairs_file, tmp_path):
@@ -62,10 +66,10 @@ def test_gallery(advice, pairs_file, tmp_path):
     assert (tmp_path / "applied").is_dir()
 
 
-@pytest.mark.follows("hfcomp/cli/annotate.py", "nothing can be annotated. Add candidates with --source.")
-@pytest.mark.follows("hfcomp/cli/annotate.py", "Pass it, or leave these options out; --concept limits the page")
-@pytest.mark.follows("hfcomp/annotation/candidates.py", "or pass --any_license for a set that is not published.")
-@pytest.mark.follows("hfcomp/cli/annotate.py", "it is not an annotation project. Begin one with --source.")
+@pytest.mark.follows("hfcomp/annotate/command.py", "nothing can be annotated. Add candidates with --source.")
+@pytest.mark.follows("hfcomp/annotate/command.py", "Pass it, or leave these options out; --concept limits the page")
+@pytest.mark.follows("hfcomp/annotate/candidates.py", "or pass --any_license for a set that is not published.")
+@pytest.mark.follows("hfcomp/annotate/command.py", "it is not an annotation project. Begin one with --source.")
 def test_annotate(advice, photographs, tmp_path, monkeypatch):
     served = []
     monkeypatch.setattr(annotate, "_run", lambda project, options, password: served.append(project.folder.name))
@@ -100,8 +104,8 @@ def test_compare(advice, tmp_path):
     cli.main([*words, str(tmp_path / "compared")])
 
 
-@pytest.mark.follows("hfcomp/cli/convert.py", "--to {LLAVA} and --llava MODEL belong together")
-@pytest.mark.follows("hfcomp/cli/convert.py", "not to --to {target}. Remove it.")
+@pytest.mark.follows("hfcomp/convert/command.py", "--to {LLAVA} and --llava MODEL belong together")
+@pytest.mark.follows("hfcomp/convert/command.py", "not to --to {target}. Remove it.")
 def test_convert(advice, old_clip, tmp_path, monkeypatch):
     words = ["convert", str(old_clip), "--output", str(tmp_path / "out"), "--to"]
     advice.command(*words, "open_clip", "--pretrained", "openai")
@@ -109,7 +113,7 @@ def test_convert(advice, old_clip, tmp_path, monkeypatch):
     replaced = []
     monkeypatch.setattr(
         conversion, "export_llava", lambda *given: replaced.append(given) or {"source": "", "layout": "LLaVA"}
-    )  # done with a whole LLaVA in tests/modeling/conversion
+    )  # done with a whole LLaVA in tests/convert
     advice.command(*words, "llava")
     advice.command(*words, "open_clip", "--llava", "big")
     cli.main([*words, "llava", "--llava", "big"])
@@ -145,8 +149,10 @@ def test_merge(advice, clip, tmp_path, monkeypatch):
     assert swept == ["cpu"]
 
 
-@pytest.mark.follows("hfcomp/cli/publishing.py", "--{next(iter(push))} needs --{TARGET}.")
-@pytest.mark.follows("hfcomp/cli/publishing.py", "pushes a finished set: leave out --until {given['until']}, or --")
+@pytest.mark.follows("hfcomp/factory/publishing.py", "--{next(iter(push))} needs --{TARGET}.")
+@pytest.mark.follows(
+    "hfcomp/factory/publishing.py", "pushes a finished set: leave out --until {given['until']}, or --"
+)
 def test_push_of_a_build(advice, photographs, tmp_path, monkeypatch):
     pushed = []
     monkeypatch.setattr("hfcomp.hub.datasets.check_repository", lambda push: None)

@@ -9,16 +9,16 @@ from torch import nn
 from transformers import AutoModel, AutoProcessor, CLIPModel
 
 from hfcomp import cli
+from hfcomp.convert.processors import clip_tokenizer, siglip_tokenizer
 from hfcomp.modeling import adapters, load_backbone, load_processor
-from hfcomp.modeling.conversion.processors import clip_tokenizer, siglip_tokenizer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
-from tests.modeling.conversion import worlds
-from tests.modeling.conversion.worlds import Shape
+from tests.convert import worlds
+from tests.convert.worlds import Shape
 from tests.trainers.runs import build
 
-FILES, ACTIVATIONS = "hfcomp/modeling/conversion/checkpoint_file.py", "hfcomp/modeling/conversion/activations.py"
-TOKENIZERS = "hfcomp/modeling/conversion/processors.py"
+FILES, ACTIVATIONS = "hfcomp/convert/checkpoint_file.py", "hfcomp/convert/activations.py"
+TOKENIZERS = "hfcomp/convert/processors.py"
 PLAIN = Shape(head_width=64, text_heads=1)
 follows = pytest.mark.follows
 
@@ -80,10 +80,8 @@ def test_activations(advice, convert, weights):
 @follows(FILES, "Choose one: --state {next(iter(nested))}.")
 @follows(FILES, "Choose one, such as --prefix {first!r}.")
 @follows(FILES, "Load the folder with AutoModel, or convert it with --to open_clip.")
-@follows("hfcomp/modeling/conversion/clip_layout.py", "Pass --head_width, which is {HEAD_WIDTH} in most models.")
-@follows(
-    "hfcomp/modeling/conversion/clip_layout.py", "Merge them with the code that trained them and save the merged state"
-)
+@follows("hfcomp/convert/clip_layout.py", "Pass --head_width, which is {HEAD_WIDTH} in most models.")
+@follows("hfcomp/convert/clip_layout.py", "Merge them with the code that trained them and save the merged state")
 def test_files(advice, convert, weights, old_clip, tmp_path):
     advice.command(*convert({"state_dict": weights, "args": Unsafe()}))
     loaded = torch.load(tmp_path / "a.pt", weights_only=False)["state_dict"]

@@ -8,7 +8,6 @@ import pytest
 import torch
 from transformers import AutoProcessor, CLIPModel
 
-from hfcomp.data.builders import ConcreteBatch
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.columns import rename_columns
 from hfcomp.data.concepts.columns import concept_columns, noun_phrase_extractor, with_concepts
@@ -25,6 +24,7 @@ from hfcomp.data.pair_table import every_caption
 from hfcomp.data.pixels.transform import PixelTransform
 from hfcomp.data.streaming import StreamedRows, check_names
 from hfcomp.data.urls import UrlAccess
+from hfcomp.factory.builder import find_builder
 from hfcomp.parsing import load_parser
 from tests import tiny
 from tests.hub.built import built
@@ -343,7 +343,11 @@ def test_builders(advice, tmp_path):
         built(tmp_path / name, rows=3)
 
     def folder(**settings):
-        return ConcreteBatch(cache_dir=str(tmp_path / "cache"), **settings).config.folder()
+        return (
+            find_builder("concretebatch")
+            .dataset_class()(cache_dir=str(tmp_path / "cache"), **settings)
+            .config.folder()
+        )
 
     advice.of(folder)
     assert folder(data_dir=str(tmp_path)) == tmp_path / "high_concreteness"

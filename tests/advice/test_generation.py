@@ -16,21 +16,21 @@ from hfcomp.data.loading import load_training_set
 from hfcomp.evaluation.benchmarks import benchmarks
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import data_folders
-from hfcomp.generation.concretebatch.chain import ConcreteBatchOptions
-from hfcomp.generation.images.options import denoising_steps
-from hfcomp.generation.magic.hierarchy import read_hierarchy
-from hfcomp.generation.magic.options import MagicOptions
-from hfcomp.generation.magic.similarity import check_vectors
-from hfcomp.generation.options import NegativeOptions
-from hfcomp.generation.runner import Stage
-from hfcomp.generation.writers.endpoint import check_base_url
+from hfcomp.factory.concretebatch.chain import ConcreteBatchOptions
+from hfcomp.factory.images.options import denoising_steps
+from hfcomp.factory.magic.hierarchy import read_hierarchy
+from hfcomp.factory.magic.options import MagicOptions
+from hfcomp.factory.magic.similarity import check_vectors
+from hfcomp.factory.options import NegativeOptions
+from hfcomp.factory.runner import Stage
+from hfcomp.factory.writers.endpoint import check_base_url
 from hfcomp.hub.datasets import PushOptions, push_built_sets
-from tests.generation import builds
-from tests.generation.inpaintcoco import sets as challenge
-from tests.generation.magic import sets as magic
+from tests.factory import builds
+from tests.factory.inpaintcoco import sets as challenge
+from tests.factory.magic import sets as magic
 
-OPTIONS, LOCAL = "hfcomp/generation/options.py", "hfcomp/generation/sources.py"
-CONCRETE = "hfcomp/generation/concretebatch/options.py"
+OPTIONS, LOCAL = "hfcomp/factory/options.py", "hfcomp/factory/sources.py"
+CONCRETE = "hfcomp/factory/concretebatch/options.py"
 NAMES = "image=file,caption=text"
 RATED = {"writer": "substitute", "concreteness_ratings": "ratings.txt"}
 URL = "http://127.0.0.1:8000/v1"
@@ -52,10 +52,10 @@ def made(kind, **settings):
              marks=follows(CONCRETE, "--executor ray needs --image_dtype, such as float16")),
         case(ConcreteBatchOptions, {"writer": "substitute"},
              [RATED, {"download_ratings": True, "writer": "substitute"}],
-             marks=follows("hfcomp/generation/concretebatch/options.py",
+             marks=follows("hfcomp/factory/concretebatch/options.py",
                            "expected --concreteness_ratings FILE or --download_ratings.")),
         case(MagicOptions, {"writer": "taxonomy", "temperature": 0.1}, [{"writer": "taxonomy"}],
-             marks=follows("hfcomp/generation/magic/options.py", "found --writer {self.writer}. Leave it out.")),
+             marks=follows("hfcomp/factory/magic/options.py", "found --writer {self.writer}. Leave it out.")),
         case(NegativeOptions, {"key_column": "url"}, [{"key_column": "url", "captions_file": "captions.csv"}],
              marks=follows(OPTIONS, "--key_column and --captions_columns need --captions_file.")),
         case(NegativeOptions, {"kinds": ("llm",)},
@@ -79,9 +79,9 @@ def test_options(advice, kind, wrong, right):
         made(kind, **settings)
 
 
-@follows("hfcomp/generation/images/options.py", "raise image_strength to {math.ceil(1000 / steps) / 1000:g} or")
-@follows("hfcomp/generation/magic/similarity.py", "Choose another --encoder.")
-@follows("hfcomp/generation/writers/endpoint.py", "Remove it, and put a key into {KEY_VARIABLE}.")
+@follows("hfcomp/factory/images/options.py", "raise image_strength to {math.ceil(1000 / steps) / 1000:g} or")
+@follows("hfcomp/factory/magic/similarity.py", "Choose another --encoder.")
+@follows("hfcomp/factory/writers/endpoint.py", "Remove it, and put a key into {KEY_VARIABLE}.")
 def test_calls(advice):
     found = advice.of(denoising_steps, 3, 0.2)
     strength, steps = found.partition("image_strength to ")[2].rstrip(".").split(" or image_steps to ")
@@ -92,7 +92,7 @@ def test_calls(advice):
     check_base_url(URL)
 
 
-@follows("hfcomp/generation/executors.py", "or set num_workers=1.")
+@follows("hfcomp/factory/executors.py", "or set num_workers=1.")
 def test_builds_in_python(advice, tmp_path):
     local = [Stage("local", lambda: lambda batch: batch | {"loud": batch["caption"]})]
     advice.of(builds.build, tmp_path / "a", stages=local, num_workers=2)
@@ -101,9 +101,9 @@ def test_builds_in_python(advice, tmp_path):
 
 @follows(LOCAL, "to a folder of their own, or, if all of them are intended, pass")
 @follows(LOCAL, "Remove the rows, move the files to the source's folder or, if all of them are intended, pass")
-@follows("hfcomp/generation/sources.py", "download the set and pass its folder as --source; or build without images:")
-@follows("hfcomp/generation/sources.py", "and this build makes them anew. Leave them out of --columns.")
-@follows("hfcomp/generation/pixels.py", "Name it with --column_names image=<its name>.")
+@follows("hfcomp/factory/sources.py", "download the set and pass its folder as --source; or build without images:")
+@follows("hfcomp/factory/sources.py", "and this build makes them anew. Leave them out of --columns.")
+@follows("hfcomp/factory/pixels.py", "Name it with --column_names image=<its name>.")
 def test_sources(advice, clip, photographs, tmp_path, monkeypatch):
     def words(kind: str, source: object, output: str, *more: str) -> list[str]:
         parser = ["--parser", "rules"] if kind == "concepts" else []
@@ -142,8 +142,8 @@ def test_sources(advice, clip, photographs, tmp_path, monkeypatch):
     cli.main([*pixels, "--column_names", "image=file"])
 
 
-@follows("hfcomp/generation/magic/chain.py", "Use more images, or a smaller --min_images.")
-@follows("hfcomp/generation/magic/hierarchy.py", "Delete it and repeat the `hfcomp build magic` command that made it")
+@follows("hfcomp/factory/magic/chain.py", "Use more images, or a smaller --min_images.")
+@follows("hfcomp/factory/magic/hierarchy.py", "Delete it and repeat the `hfcomp build magic` command that made it")
 @follows("hfcomp/data/views.py", "Repeat the `hfcomp build` command that made the set, which writes the file again")
 @follows("hfcomp/data/built_sets.py", "command that began it again, without --until: what is done is kept.")
 def test_magic(advice, tmp_path):
@@ -168,8 +168,8 @@ def test_magic(advice, tmp_path):
     assert len(load_training_set(str(tmp_path / "magic"))) == rows
 
 
-@follows("hfcomp/generation/inpaintcoco/options.py", "it has no {DATABASE}. Leave it out.")
-@follows("hfcomp/generation/inpaintcoco/project_rows.py", ", or leave out --quality and --concepts")
+@follows("hfcomp/factory/inpaintcoco/options.py", "it has no {DATABASE}. Leave it out.")
+@follows("hfcomp/factory/inpaintcoco/project_rows.py", ", or leave out --quality and --concepts")
 @follows(
     "hfcomp/evaluation/benchmarks/papers/inpaintcoco.py",
     "`hfcomp annotate` and `hfcomp build inpaintcoco` make another.",

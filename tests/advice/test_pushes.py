@@ -9,7 +9,7 @@ import pytest
 
 from hfcomp import cli
 from hfcomp.data.loading import load_training_set
-from tests.generation.inpaintcoco import sets
+from tests.factory.inpaintcoco import sets
 from tests.hub.repositories import WRITE_TOKEN
 from tests.hub.running import connect as connect
 from tests.hub.running import hub as hub

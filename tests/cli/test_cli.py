@@ -28,7 +28,7 @@ def test_train_hands_recipe_and_fields_to_the_program(monkeypatch):
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_each_command_gets_its_words(name, monkeypatch):
     called = []
-    monkeypatch.setattr(import_module(f"hfcomp.cli.{name.replace('-', '_')}"), "main", called.append)
+    monkeypatch.setattr(import_module(cli.COMMANDS[name]), "main", called.append)
     cli.main([name, "a", "--flag", "--traceback"])
     assert called == [["a", "--flag"]]
 

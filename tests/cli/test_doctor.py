@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from hfcomp import cli, environment
-from hfcomp.environment import Finding
+from hfcomp import cli
+from hfcomp.cli import environment
+from hfcomp.cli.environment import Finding
 
 
 @pytest.fixture

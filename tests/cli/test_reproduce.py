@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp import cli, environment
-from hfcomp.cli import reproduce
+from hfcomp import cli
+from hfcomp.cli import environment, reproduce
 from hfcomp.evaluation import hub
 from tests import tiny
 from tests.evaluation import small_sugarcrepe

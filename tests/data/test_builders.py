@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from datasets import load_dataset
 
-from hfcomp.data.builders import ConcreteBatch
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.negatives import with_concreteness
+from hfcomp.factory.builder import find_builder
 from tests.hub.built import built
+
+ConcreteBatch = find_builder("concretebatch").dataset_class()
 
 RATINGS = "Word\tConc.M\tDom_Pos\ndog\t4.7\tNoun\ndogs\t1.0\tNoun\n"
 
@@ -60,7 +62,7 @@ def test_ratings_are_joined_by_the_word_that_the_build_found(folder, tmp_path, r
 
 def test_the_page_on_building_prepares_it(folder, tmp_path, ratings):
     page = (Path(__file__).parents[2] / "docs/building.md").read_text()
-    (block,) = re.findall(r"```python\n(from hfcomp.data.builders.*?)```", page, flags=re.DOTALL)
+    (block,) = re.findall(r"```python\n(from hfcomp.factory.builder.*?)```", page, flags=re.DOTALL)
     for old, new in {"data/concretebatch": str(folder), "ratings.txt": ratings}.items():
         block = block.replace(old, new)
     names: dict = {}

@@ -13,8 +13,8 @@ from hfcomp import cli
 from hfcomp.data import built_sets
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.verification import verify_set
-from hfcomp.generation.runner import run_stages
-from tests.generation import builds
+from hfcomp.factory.runner import run_stages
+from tests.factory import builds
 
 SHARD = "data/train-00001-of-00003.parquet"
 

@@ -13,7 +13,6 @@ from datasets import Dataset, load_dataset
 from hfcomp.analysis.audit.audit import audit
 from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.audit.reading import read_audit_set
-from hfcomp.analysis.embedding_distances import select_rows
 from hfcomp.analysis.gallery.options import GalleryOptions
 from hfcomp.analysis.gallery.rows import choose_rows, read_set
 from hfcomp.analysis.pairs.items import read_pairs
@@ -29,9 +28,10 @@ from hfcomp.evaluation.evaluator import load_benchmark
 from hfcomp.evaluation.spec import Folders
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.controls import shuffled
-from hfcomp.generation.build import build_set
-from hfcomp.generation.magic.image_rows import image_rows
-from hfcomp.generation.options import NegativeOptions
+from hfcomp.experiments.studies.embedding_distances import select_rows
+from hfcomp.factory.build import build_set
+from hfcomp.factory.magic.image_rows import image_rows
+from hfcomp.factory.options import NegativeOptions
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny

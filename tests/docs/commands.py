@@ -11,12 +11,12 @@ from importlib import import_module
 from types import ModuleType
 
 from hfcomp.cli import COMMANDS
-from hfcomp.cli.publishing import parser as builder_parser
 from hfcomp.evaluation.benchmarks import benchmarks
 from hfcomp.experiments.command import recipe_help
 from hfcomp.experiments.recipes import read_recipe, split_options
 from hfcomp.experiments.studies.plan_files import read_plan
-from hfcomp.generation.builder import builders
+from hfcomp.factory.builder import builders
+from hfcomp.factory.publishing import parser as builder_parser
 from tests.docs.snippets import ROOT, blocks
 
 OTHERS = {"tensorboard", "wandb", "trackio", "hf"}
@@ -53,7 +53,7 @@ def check_hfcomp(words: Sequence[str]) -> None:
     _expect(name in COMMANDS, f"hfcomp has no command {name!r}")
     if name == "train":
         return check_recipe(rest[0], rest[1:])
-    module = import_module(f"hfcomp.cli.{name.replace('-', '_')}")
+    module = import_module(COMMANDS[name])
     if "--list" in rest:
         module = import_module("hfcomp.cli.list_benchmarks")
     parse = parser_of(module, rest)

@@ -19,10 +19,10 @@ from hfcomp import CompositionalConfig, CompositionalTrainer, cement_loss, info_
 from hfcomp.data.loading import load_training_set
 from tests import tiny
 from tests.analysis.pairs import models
+from tests.convert import worlds
 from tests.docs.snippets import ROOT, blocks
 from tests.evaluation import small_sugarcrepe
-from tests.generation.magic import sets
-from tests.modeling.conversion import worlds
+from tests.factory.magic import sets
 
 BASE = "openai/clip-vit-base-patch32"
 RATINGS = "Word\tBigram\tConc.M\tConc.SD\tUnknown\tTotal\tPercent_known\tSUBTLEX\tDom_Pos\n"

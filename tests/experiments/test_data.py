@@ -15,7 +15,7 @@ from hfcomp.sandbox import training_set
 from hfcomp.sandbox.negatives import DRAWABILITY
 from tests import tiny
 from tests.evaluation.webdatasets import write_tar
-from tests.generation import builds
+from tests.factory import builds
 
 CAPTIONS = [
     ["A dog.", "A red dog under a small table."],

@@ -14,7 +14,7 @@ from hfcomp.experiments.data import training_rows
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.trainers.c2lip import C2LIPTrainer
 from tests.evaluation.webdatasets import write_tar
-from tests.generation import builds
+from tests.factory import builds
 
 SHORT = {"u0": "a red dog and a cat", "u2": "a blue cup on the table", "u4": "walking", "u5": "two green birds"}
 

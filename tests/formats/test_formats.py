@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from hfcomp import cli
-from hfcomp.annotation import progress
+from hfcomp.annotate import progress
 from hfcomp.data.annotations.project import Project
 from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.evaluation.encoding.cache_files import chosen_models
 from hfcomp.evaluation.stored import read_evaluation
-from tests.generation.builds import hashes
-from tests.generation.writers.endpoint import right, serving
+from tests.factory.builds import hashes
+from tests.factory.writers.endpoint import right, serving
 
 HERE = Path(__file__).parent
 ALL = HERE / "8f0e31c.tar.xz"

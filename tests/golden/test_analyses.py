@@ -14,8 +14,8 @@ from hfcomp.sandbox import training_set
 from hfcomp.sandbox.bases import base_folder
 from tests import tiny
 from tests.analysis.pairs import models
-from tests.generation.inpaintcoco import sets as inpaintcoco
-from tests.generation.magic import sets as magic
+from tests.factory.inpaintcoco import sets as inpaintcoco
+from tests.factory.magic import sets as magic
 from tests.golden import rows
 from tests.golden.folders import everything, page, plain
 from tests.golden.record import BY_MODELS, check

@@ -8,9 +8,9 @@ import pytest
 
 from hfcomp import cli
 from hfcomp.hub.dataset_cards import SetFolders, set_card
-from tests.generation.concretebatch import sets as concretebatch
-from tests.generation.inpaintcoco import sets as inpaintcoco
-from tests.generation.magic import sets as magic
+from tests.factory.concretebatch import sets as concretebatch
+from tests.factory.inpaintcoco import sets as inpaintcoco
+from tests.factory.magic import sets as magic
 from tests.golden.folders import everything, plain
 from tests.golden.record import check
 from tests.golden.test_golden import WRITE

@@ -8,10 +8,10 @@ from typing import Any
 from datasets import Dataset, Features, Image, Value
 
 from hfcomp.data.features import NEGATIVE_FEATURES
-from hfcomp.generation.cards import Source, write_card
-from hfcomp.generation.kinds import NEGATIVES
-from hfcomp.generation.runner import Batch, Build, Stage, run_stages
-from tests.generation.builds import png
+from hfcomp.factory.cards import Source, write_card
+from hfcomp.factory.kinds import NEGATIVES
+from hfcomp.factory.runner import Batch, Build, Stage, run_stages
+from tests.factory.builds import png
 
 MADE = ("negative_captions", "negative_kinds", "negative_keywords", "negative_categories", "negative_rated_words")
 ALLOWED = "Attribution License"

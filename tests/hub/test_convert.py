@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from transformers import AutoModel
 
+from tests.convert import worlds
+from tests.convert.worlds import SHAPES
 from tests.hub.running import run_in_hub
-from tests.modeling.conversion import worlds
-from tests.modeling.conversion.worlds import SHAPES
 
 
 def test_a_repository_of_open_clip(hub, tmp_path, old_clip):

@@ -10,12 +10,12 @@ from huggingface_hub import DatasetCard
 
 from hfcomp import cli
 from hfcomp.data.loading import load_training_set
-from hfcomp.generation.options import NegativeOptions
+from hfcomp.factory.options import NegativeOptions
 from hfcomp.reading import read_yaml
 from hfcomp.testing import write_tiny_sdxl
-from tests.generation.builds import png
-from tests.generation.inpaintcoco import sets
-from tests.generation.magic.sets import source
+from tests.factory.builds import png
+from tests.factory.inpaintcoco import sets
+from tests.factory.magic.sets import source
 from tests.hub.repositories import READ_TOKEN, WRITE_TOKEN, WRONG_TOKEN
 from tests.hub.running import ROOT, run_command, run_in_hub
 from tests.negatives import language_models

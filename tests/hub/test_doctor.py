@@ -7,7 +7,7 @@ import json
 import pytest
 from huggingface_hub import constants
 
-from hfcomp.environment import find_hub_access
+from hfcomp.cli.environment import find_hub_access
 from tests import processes
 from tests.hub.repositories import READ_TOKEN, WRITE_TOKEN, WRONG_TOKEN
 

@@ -9,7 +9,7 @@ from huggingface_hub import DatasetCard
 
 from hfcomp.data.loading import load_training_set
 from hfcomp.hub import datasets as pushing
-from tests.generation.magic.sets import built, source
+from tests.factory.magic.sets import built, source
 from tests.hub.repositories import WRITE_TOKEN
 from tests.hub.running import run_in_hub
 

@@ -6,9 +6,9 @@ import multiprocessing
 
 # all at once: a session of pytest has one such server, and what it loads is decided when it starts
 LOADED = (
-    *("hfcomp.generation.build", "hfcomp.generation.runner", "hfcomp.generation.images.stage", "hfcomp.data.loading"),
-    *("hfcomp.generation.concepts", "hfcomp.experiments.program", "hfcomp.sandbox", "matplotlib.figure"),
-    *("tests.generation.parsing_server", "openai", "sklearn.feature_extraction.text"),
+    *("hfcomp.factory.build", "hfcomp.factory.runner", "hfcomp.factory.images.stage", "hfcomp.data.loading"),
+    *("hfcomp.factory.concepts", "hfcomp.experiments.program", "hfcomp.sandbox", "matplotlib.figure"),
+    *("tests.factory.parsing_server", "openai", "sklearn.feature_extraction.text"),
     *("diffusers.pipelines.auto_pipeline", "transformers.trainer"),
     "diffusers.pipelines.stable_diffusion_xl.pipeline_stable_diffusion_xl_img2img",
     *("pytest", "tests.processes.frozen"),  # what tests in these modules import, and last what keeps all this shared

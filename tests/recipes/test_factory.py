@@ -13,12 +13,12 @@ from PIL import Image
 
 from dataset_builders.concretebatch import factory
 from hfcomp.errors import one_line_errors
-from hfcomp.generation.writers import serving as transformers_serving
+from hfcomp.factory.writers import serving as transformers_serving
 from hfcomp.modeling.random_clip import RANDOM_CLIPS, write_random_clip
 from hfcomp.reading import read_json
 from hfcomp.writing import write_json
 from tests import tiny
-from tests.generation.writers.endpoint import Answer, caption_of, completion, serving, text
+from tests.factory.writers.endpoint import Answer, caption_of, completion, serving, text
 
 ROWS = 6
 CONFIGS = ("high_concreteness", "random")

@@ -11,12 +11,12 @@ import pytest
 
 from dataset_builders.magic import factory
 from hfcomp.data.loading import load_training_set
-from hfcomp.generation.magic.hierarchy import read_hierarchy
+from hfcomp.factory.magic.hierarchy import read_hierarchy
 from hfcomp.reading import read_json
 from hfcomp.writing import write_json
 from tests import tiny
-from tests.generation.magic.sets import TAXONOMY, WORDS
-from tests.generation.writers.endpoint import serving, text
+from tests.factory.magic.sets import TAXONOMY, WORDS
+from tests.factory.writers.endpoint import serving, text
 
 PHOTOGRAPHS, CAPTIONED = 48, 80
 

@@ -14,32 +14,33 @@ from tests.structure.import_graph import ROOT
 # Lines of each package, blank ones included; "." is the files at the top. Lower a limit when a package shrinks. A
 # change that raises one says by how much and for what.
 BUDGET = {
-    ".": 2_284,
-    "analysis": 6_865,  # target: 5,200
-    "annotation": 4_546,  # target: 3,000
-    "cli": 2_255,
-    "data": 11_453,
+    ".": 1_906,
+    "analysis": 6_719,  # target: 5,200
+    "annotate": 4_803,  # target: 3,000
+    "cli": 1_557,
+    "convert": 1_557,  # target: 1,400
+    "data": 11_444,
     "distributed": 361,
     "evaluation": 13_606,  # target: 10,500
-    "experiments": 5_652,
-    "generation": 10_024,  # target: 8,500 with negatives/targets and negatives/substitutes
+    "experiments": 5_944,
+    "factory": 11_634,  # target: 8,500
     "hub": 1_124,
     "losses": 4_453,
     "merging": 639,
     "metrics": 1_685,
-    "modeling": 2_995,  # target of modeling/conversion: 1,400
-    "negatives": 4_567,
+    "modeling": 1_534,
+    "negatives": 3_281,
     "parsing": 2_655,
-    "reporting": 2_881,
+    "reporting": 3_171,
     "sandbox": 2_221,
     "statistics": 2_710,
     "trainers": 6_705,
-    "core": 65_499,  # all but RINGS; target: under 51,000
-    "all": 89_681,  # target: under 69,000
+    "core": 64_996,  # all but RINGS; target: under 51,000
+    "all": 89_709,  # target: under 69,000
 }
 COMMENTS = 1.3  # own-line comments per 100 lines of code; target: 4
-# What becomes packages around the core, which never imports them.
-RINGS = ("analysis", "annotation", "generation", "modeling/conversion", "negatives/substitutes", "negatives/targets")
+# The packages around the core, which never imports them.
+RINGS = ("analysis", "annotate", "convert", "factory")
 
 
 @cache

@@ -131,8 +131,8 @@ def recipe_route(folder: Path) -> tuple[str, str, Callable[..., Any]]:
 
 def builder_route(folder: Path) -> tuple[str, str, Callable[..., Any]]:
     """An option of `hfcomp build concretebatch`, to the runner of its first step."""
-    from hfcomp.generation.runner import run_stages
-    from tests.generation.concretebatch import sets
+    from hfcomp.factory.runner import run_stages
+    from tests.factory.concretebatch import sets
 
     source, ratings = sets.photos(folder / "photos"), sets.ratings(folder / "ratings.txt")
     words = f"build concretebatch --source {source} --concreteness_ratings {ratings} --output {folder}/set"

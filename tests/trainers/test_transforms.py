@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import ImageOps
 
-from hfcomp.generation.pixels import PixelOptions, build_pixels
+from hfcomp.factory.pixels import PixelOptions, build_pixels
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.text_alignment import TextAlignmentTrainer
 from hfcomp.trainers.triplet_clip import TripletClipTrainer

@@ -19,11 +19,11 @@ from hfcomp.data.built_sets import TRAIN
 from hfcomp.data.publishing import LICENSE, without_local_paths
 from hfcomp.data.set_cards import DEFAULT, stated_license
 from hfcomp.data.urls import UrlAccess, set_url_access
-from hfcomp.generation.builder import CardText
-from hfcomp.generation.cards import Source, write_card
-from hfcomp.generation.runner import run_stages
-from hfcomp.generation.shards import ROW, SET_ASIDE, Batch, Stage, StageFunction
-from hfcomp.generation.sources import check_local_files, output_features
+from hfcomp.factory.builder import CardText
+from hfcomp.factory.cards import Source, write_card
+from hfcomp.factory.runner import run_stages
+from hfcomp.factory.shards import ROW, SET_ASIDE, Batch, Stage, StageFunction
+from hfcomp.factory.sources import check_local_files, output_features
 from hfcomp.reading import read_json
 from hfcomp.schemas import Strict, parse
 

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, Image
 
-from hfcomp.analysis.gallery.drawing import negative_facts, other_facts
 from hfcomp.analysis.gallery.options import DataOptions, GalleryOptions
 from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.image_ids import with_image_ids
 from hfcomp.data.known_names import parse_column_names
 from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.data.pair_table import POSITIVES, choose_captions, entry, listed, row_captions, texts_of
-from hfcomp.generation.options import RENAME
-from hfcomp.generation.runner import fingerprint
-from hfcomp.generation.sources import SHARD_PATH
+from hfcomp.factory.options import RENAME
+from hfcomp.factory.runner import fingerprint
+from hfcomp.factory.sources import SHARD_PATH
 from hfcomp.parsing.word_changes import word_changes
+from hfcomp.reporting.row_pictures import negative_facts, other_facts
 from hfcomp.sandbox import training_set
 
 SANDBOX, SANDBOX_ROWS = "sandbox", 1000

@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 from hfcomp.analysis.hierarchy.options import HierarchyOptions
 from hfcomp.data.images import decode_image
 from hfcomp.data.loading import load_training_set, undecoded
-from hfcomp.generation.magic.hierarchy import Concept, Hierarchy, hierarchy_tables, read_hierarchy
+from hfcomp.factory.magic.hierarchy import Concept, Hierarchy, hierarchy_tables, read_hierarchy
 from hfcomp.reporting.format import counted
 from hfcomp.reporting.pages.page import fill, render_page, thumbnail
 from hfcomp.reporting.report import Report, Section, Table

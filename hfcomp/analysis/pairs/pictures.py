@@ -13,7 +13,6 @@ import pandas as pd
 from datasets import Dataset, Features, Image, Value
 from numpy.typing import NDArray
 
-from hfcomp.analysis.gallery.drawing import draw_gallery
 from hfcomp.analysis.pairs.items import IMAGES
 from hfcomp.analysis.pairs.similarity import CAPTION_IMAGE, CAPTION_WRONG_IMAGE, NEGATIVE_IMAGE, PairImages
 from hfcomp.analysis.pairs.summary import BY_KEYWORD, CORRELATED, KEYWORD_WORDS, ScoredSet
@@ -23,6 +22,7 @@ from hfcomp.metrics.units import Unit
 from hfcomp.reporting.figures import Figure
 from hfcomp.reporting.format import decimal
 from hfcomp.reporting.plots import DOTS, Plot
+from hfcomp.reporting.row_pictures import draw_gallery
 
 COSINES = (CAPTION_IMAGE, NEGATIVE_IMAGE, CAPTION_WRONG_IMAGE)
 GAPS = ("I2T logit gap", "T2I logit gap")

@@ -18,7 +18,6 @@ import pandas as pd
 from datasets import Dataset
 
 from hfcomp import __version__
-from hfcomp.analysis.embedding_distances import BASE_STEP, HeldOutRows, Tables, distances, report_paths, select_rows
 from hfcomp.data.columns import require_columns
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.overlap import ScoredImages
@@ -32,6 +31,14 @@ from hfcomp.experiments.experiment_config import SANDBOX
 from hfcomp.experiments.prepare import check_primary, declared_averages, prepare
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session, open_session
+from hfcomp.experiments.studies.embedding_distances import (
+    BASE_STEP,
+    HeldOutRows,
+    Tables,
+    distances,
+    report_paths,
+    select_rows,
+)
 from hfcomp.experiments.studies.plan_files import Sweep
 from hfcomp.experiments.studies.plans import EmbeddingPlan
 from hfcomp.experiments.studies.sweep_report import check_choice, part_name, publish_sweep, summarize_sweep

@@ -8,14 +8,14 @@ import pytest
 
 from hfcomp import cli
 from hfcomp.data.loading import load_training_set
-from hfcomp.generation.build import build_set
-from hfcomp.generation.options import NegativeOptions
+from hfcomp.factory.build import build_set
+from hfcomp.factory.options import NegativeOptions
 from hfcomp.testing import write_tiny_sdxl
 from tests.analysis.gallery.pages import held
-from tests.generation.concretebatch import sets as concretebatch
-from tests.generation.inpaintcoco import sets as inpaintcoco
-from tests.generation.inpaintcoco.test_project import build as build_inpaintcoco
-from tests.generation.magic import sets as magic
+from tests.factory.concretebatch import sets as concretebatch
+from tests.factory.inpaintcoco import sets as inpaintcoco
+from tests.factory.inpaintcoco.test_project import build as build_inpaintcoco
+from tests.factory.magic import sets as magic
 
 
 def shown(tmp_path, capsys, source, *words):

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageFont
 
 from hfcomp.analysis.gallery import drawing as gallery
-from hfcomp.analysis.gallery.drawing import draw_gallery
+from hfcomp.reporting.row_pictures import draw_gallery
 from hfcomp.sandbox import training_set
 from tests import tiny
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hfcomp.analysis.hierarchy.page import Members, SetMembers, concepts_page
-from hfcomp.generation.magic.hierarchy import Concept, Hierarchy, Node
+from hfcomp.factory.magic.hierarchy import Concept, Hierarchy, Node
 from hfcomp.reporting.report import Table
 
 HOSTILE = '</script><img src=x onerror="alert(1)">'

@@ -10,7 +10,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from hfcomp.analysis.hierarchy.page import Members, SetMembers, concepts_page
-from hfcomp.generation.magic.hierarchy import Concept, Hierarchy, Node
+from hfcomp.factory.magic.hierarchy import Concept, Hierarchy, Node
 from tests.analysis.hierarchy.pages import HOSTILE, page
 from tests.chromium import chromium, overflow, watched
 

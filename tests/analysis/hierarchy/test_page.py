@@ -12,9 +12,9 @@ import pytest
 
 from hfcomp import cli
 from hfcomp.analysis.hierarchy.page import Members, read_members
-from hfcomp.generation.magic.hierarchy import read_hierarchy
+from hfcomp.factory.magic.hierarchy import read_hierarchy
 from tests.analysis.hierarchy.pages import HOSTILE, page
-from tests.generation.magic.sets import WORDS, built
+from tests.factory.magic.sets import WORDS, built
 
 
 class Page(HTMLParser):

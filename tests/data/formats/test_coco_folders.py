@@ -11,7 +11,7 @@ import pytest
 from hfcomp.data.loading import load_training_set, load_training_stream
 from hfcomp.data.overlap.image_columns import photograph_name
 from hfcomp.data.publishing import COCO_LICENSES, allows_adaptation
-from tests.generation.builds import png
+from tests.factory.builds import png
 
 LICENSES = [
     {"id": 4, "name": "Attribution License", "url": "http://x"},

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hfcomp.data.loading import load_training_set
-from tests.generation.builds import png
+from tests.factory.builds import png
 
 
 def write(folder: Path, files: dict[str, str | int]) -> Path:

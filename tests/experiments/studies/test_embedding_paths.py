@@ -13,12 +13,12 @@ import torch
 import yaml
 from transformers import CLIPModel, CLIPProcessor
 
-from hfcomp.analysis.embedding_distances import PAIRS, HeldOutRows
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.experiments import study
 from hfcomp.experiments.arm import Checkpoints
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import open_session
+from hfcomp.experiments.studies.embedding_distances import PAIRS, HeldOutRows
 from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.experiments.studies.plans import EmbeddingPlan
 from hfcomp.experiments.studies.sweep import held_out_rows, run_sweep

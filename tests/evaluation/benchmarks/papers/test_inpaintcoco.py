@@ -10,11 +10,11 @@ from hfcomp.data.images import decode_image
 from hfcomp.evaluation.benchmarks.papers.inpaintcoco import INPAINTCOCO
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
-from hfcomp.generation.build import build_set
-from hfcomp.generation.inpaintcoco.options import InpaintCocoOptions
+from hfcomp.factory.build import build_set
+from hfcomp.factory.inpaintcoco.options import InpaintCocoOptions
 from tests.evaluation.benchmarks import oracle
 from tests.evaluation.encoders import Sighted, check_chance, check_known_scorers, hub_folder, items, scores
-from tests.generation.inpaintcoco import sets
+from tests.factory.inpaintcoco import sets
 
 CONCEPTS = ("object", "object", "color", "size")
 ROWS = range(len(CONCEPTS))

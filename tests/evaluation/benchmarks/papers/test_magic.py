@@ -15,7 +15,7 @@ from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders, Unavailable
 from hfcomp.sandbox import levels_set
 from tests.evaluation.benchmarks.oracle import constant, knowing, means, photo, random, run
-from tests.generation.magic.sets import built
+from tests.factory.magic.sets import built
 
 IMAGES = 60
 KINDS = ("choice of 2", "choice of 10", "retrieval")

@@ -1,0 +1,375 @@
+"""The tab where items are annotated: its components and what happens in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+
+import gradio as gr
+from PIL import Image
+
+from hfcomp.annotate.app import markup
+from hfcomp.annotate.app.annotate_layout import Annotating
+from hfcomp.annotate.app.sessions import Session, acting_person, image_file
+from hfcomp.annotate.app.uploads import Uploads, strokes
+from hfcomp.annotate.captions import proposed_caption
+from hfcomp.annotate.model_queue import ModelError
+from hfcomp.annotate.page_draft import PageDraft, Segmentation, following, offer
+from hfcomp.annotate.studio import CANDIDATES, Studio, is_outdated
+from hfcomp.data.annotations.entries import Item, Quality
+from hfcomp.data.annotations.masks import overlay
+
+Updates = dict[Any, Any]
+ERRORS = (ValueError, OSError, ModelError)
+"""What a page shows; other errors are ours."""
+OUTDATED = "The mask or the prompt was changed after these candidates were painted. They are kept as they are."
+
+
+def shows_errors(repeats: str = "") -> Callable[[Callable[..., Updates]], Callable[..., Updates]]:
+    """A handler of a tab whose errors become a message in the page, by the tab's `failure`; nothing else changes.
+
+    Args:
+        repeats: what the retry button repeats after a model or the disk failed.
+    """
+
+    def decorate(handler: Callable[..., Updates]) -> Callable[..., Updates]:
+        @wraps(handler)
+        def run(self: Any, session: Session, request: gr.Request, *rest: Any) -> Updates:
+            try:
+                return handler(self, session, request, *rest)
+            except ERRORS as error:
+                return self.failure(session, error, repeats)
+
+        return run
+
+    return decorate
+
+
+class AnnotateTab:
+    """What happens in the tab. Each handler takes the session, the request, and the values of the fields."""
+
+    def __init__(self, studio: Studio, layout: Annotating, uploads: Uploads) -> None:
+        self.studio, self.at, self.uploads = studio, layout, uploads
+
+    def failure(self, session: Session, error: Exception, repeats: str = "") -> Updates:
+        """The message of an error, with a retry button where trying again may help."""
+        may_help = bool(repeats) and isinstance(error, OSError | ModelError)
+        session.failed = repeats if may_help else ""
+        return {
+            self.at.message: markup.message(str(error) or type(error).__name__, "error"),
+            self.at.retry: gr.update(visible=may_help),
+            self.at.session: session,
+        }
+
+    @shows_errors("next")
+    def show_next(self, session: Session, request: gr.Request) -> Updates:
+        """The item that the person works on."""
+        person = acting_person(session, request)
+        item = self.studio.next_item(person)
+        if item is None:
+            session.item = None
+            return self._nothing_left(session)
+        return self.show(session, person, item)
+
+    def show(self, session: Session, person: str, item: Item) -> Updates:
+        """An item with what the person has made of it so far."""
+        at, draft = self.at, self.studio.draft(person, item)
+        session.item, session.failed = item.id, ""
+        made = draft.segmentation
+        numbers = [str(number + 1) for number in range(len(item.captions))]
+        offered = offer(item, draft.original)
+        return {
+            at.session: session,
+            at.work: gr.update(visible=True),
+            at.item: item.id,
+            at.message: markup.message(draft.note, "note"),
+            at.retry: gr.update(visible=False),
+            at.title: markup.title(item, offered.keyword),
+            at.captions: markup.captions(item, draft.original),
+            at.base: gr.update(choices=numbers, value=str(item.captions.index(draft.original) + 1)),
+            at.image: gr.update(value=image_file(self._image(item, made)), visible=True),
+            at.mask_prompt: made.prompt,
+            at.threshold: made.threshold,
+            at.x: made.enlarge[0],
+            at.y: made.enlarge[1],
+            at.brush: gr.update(visible=False),
+            at.brush_open: False,
+            at.word: gr.update(choices=list(offered.prompts), value=_word(offered.prompts, draft.prompt)),
+            at.prompt: draft.prompt,
+            at.caption: draft.caption,
+            at.difference: markup.difference(draft.original, draft.caption),
+            at.reason: None,
+            **self._candidates(draft),
+        }
+
+    @shows_errors()
+    def keep_caption(self, session: Session, request: gr.Request, name: str, caption: str) -> Updates:
+        """Keeps the new caption."""
+        return self._keep(session, request, name, {"caption": caption or ""})
+
+    @shows_errors()
+    def keep_prompt(self, session: Session, request: gr.Request, name: str, prompt: str) -> Updates:
+        """Keeps the inpainting prompt."""
+        return self._keep(session, request, name, {"prompt": prompt or ""})
+
+    @shows_errors()
+    def keep_choice(
+        self, session: Session, request: gr.Request, name: str, chosen: str | None, quality: Quality | None
+    ) -> Updates:
+        """Keeps which candidate is the best one, and its quality."""
+        return self._keep(session, request, name, _choice(chosen, quality))
+
+    @shows_errors()
+    def choose_base(self, session: Session, request: gr.Request, name: str, base: str) -> Updates:
+        """Another original caption: its own replacements, and the proposal made of it."""
+        person, item = self._shown(session, request, name)
+        original = _original(item, base)
+        draft = self.studio.update(
+            person,
+            item,
+            lambda draft: replace(
+                draft, original=original, caption=proposed_caption(original, item.concept, draft.prompt)
+            ),
+        )
+        prompts = offer(item, original).prompts
+        words = gr.update(choices=list(prompts), value=_word(prompts, draft.prompt))
+        return self._texts(session, item, draft) | {self.at.caption: draft.caption, self.at.word: words}
+
+    @shows_errors()
+    def choose_word(self, session: Session, request: gr.Request, name: str, word: str) -> Updates:
+        """A replacement: the inpainting prompt with it."""
+        person, item = self._shown(session, request, name)
+        prompts = offer(item, self.studio.draft(person, item).original).prompts
+        if word not in prompts:
+            return {self.at.session: session}
+        return self._keep(session, request, name, {"prompt": prompts[word]}) | {self.at.prompt: prompts[word]}
+
+    def _keep(self, session: Session, request: gr.Request, name: str, changes: dict[str, Any]) -> Updates:
+        """Keeps values of the event's own fields only: events overtake each other, with other fields as they were.
+
+        A caption that nobody has changed by hand follows the prompt, and is sent to the page then only.
+        """
+        if not name or name != session.item:  # the page has gone on, and shows what is kept of the next item
+            return {self.at.session: session}
+        person, item = self._shown(session, request, name)
+        steps: list[PageDraft] = []
+
+        def change(before: PageDraft) -> PageDraft:
+            draft = replace(before, **changes)
+            steps.extend([before, following(item, before, draft) if draft.prompt != before.prompt else draft])
+            return steps[-1]
+
+        draft = self.studio.update(person, item, change)
+        if draft == steps[0]:
+            return {self.at.session: session}
+        followed = "caption" not in changes and draft.caption != steps[0].caption
+        updates = self._texts(session, item, draft) | ({self.at.caption: draft.caption} if followed else {})
+        if is_outdated(draft) == is_outdated(steps[0]):  # the message may be the answer to a later event
+            del updates[self.at.message], updates[self.at.retry]
+        return updates
+
+    @shows_errors("mask")
+    def segment(self, session: Session, request: gr.Request, name: str, *fields: Any) -> Updates:
+        """The mask with the values of its fields."""
+        if session.item is None:
+            return {self.at.session: session}
+        person, item = self._shown(session, request, name)
+        draft = self.studio.update(person, item, lambda draft: _with_mask(draft, *fields))
+        shown = self._mask(item, draft)
+        return self._texts(session, item, draft) | shown if session.item == item.id else {self.at.session: session}
+
+    @shows_errors("mask")
+    def show_mask(self, session: Session, request: gr.Request, name: str) -> Updates:
+        """The mask of an item that was just shown; what the page says stays."""
+        if not name or name != session.item:
+            return {self.at.session: session}
+        person, item = self._shown(session, request, name)
+        return self._mask(item, self.studio.draft(person, item))
+
+    def _mask(self, item: Item, draft: PageDraft) -> Updates:
+        mask = self.studio.mask(item, draft.segmentation)
+        image = image_file(overlay(self.studio.image(item.image), mask))
+        return {self.at.image: image, self.at.share: markup.share(mask.mean())}
+
+    def paint(self, session: Session, request: gr.Request, *rest: Any) -> Iterator[Updates]:
+        """New candidates; the page says meanwhile what it waits for."""
+        waiting = self.studio.queue.waiting()
+        ahead = f" Requests before yours: {waiting}." if waiting else ""
+        text = f"Painting {CANDIDATES} candidates.{ahead} You can go on with the caption meanwhile."
+        yield {self.at.message: markup.message(text, "note"), self.at.retry: gr.update(visible=False)}
+        yield self._paint(session, request, *rest)
+
+    @shows_errors("candidates")
+    def _paint(self, session: Session, request: gr.Request, name: str, *rest: Any) -> Updates:
+        *fields, prompt = rest
+        person, item = self._shown(session, request, name)
+        draft = self.studio.update(
+            person, item, lambda draft: replace(_with_mask(draft, *fields), prompt=prompt or "")
+        )
+        with self.studio.turn(person):
+            painting = self.studio.paint(item, draft)
+        if session.item != item.id:  # the person went on to another one meanwhile
+            return {self.at.session: session}
+        changes = {"painting": painting, "chosen": None, "quality": None, "next_seed": draft.next_seed + CANDIDATES}
+        # what was typed while the model worked is kept
+        draft = self.studio.update(person, item, lambda newer: replace(newer, **changes))
+        return self._texts(session, item, draft) | self._candidates(draft)
+
+    @shows_errors()
+    def open_brush(self, session: Session, request: gr.Request, name: str, is_open: bool) -> Updates:
+        """The editor with the image as it is tinted now, or closes it."""
+        person, item = self._shown(session, request, name)
+        shown = {
+            self.at.brush: gr.update(visible=not is_open),
+            self.at.image: gr.update(visible=is_open),
+            self.at.brush_open: not is_open,
+        }
+        if is_open:
+            return shown
+        made = self.studio.draft(person, item).segmentation
+        return shown | {self.at.editor: _background(image_file(self._image(item, made)))}
+
+    @shows_errors()
+    def add_strokes(self, session: Session, request: gr.Request, name: str, value: Any) -> Updates:
+        """Adds strokes of the brush to the mask."""
+        return self._brush(session, request, name, value, erases=False)
+
+    @shows_errors()
+    def erase_strokes(self, session: Session, request: gr.Request, name: str, value: Any) -> Updates:
+        """Erases strokes of the brush from the mask."""
+        return self._brush(session, request, name, value, erases=True)
+
+    def _brush(self, session: Session, request: gr.Request, name: str, value: Any, *, erases: bool) -> Updates:
+        _, item = self._shown(session, request, name)
+        try:
+            drawn = strokes(value, self.studio.image(item.image).size)
+        finally:
+            self.uploads.remove(value)
+        return self._change_mask(
+            session, request, name, lambda made: self.studio.brush(item, made, drawn, erases=erases)
+        )
+
+    @shows_errors()
+    def clear_strokes(self, session: Session, request: gr.Request, name: str) -> Updates:
+        """The mask without strokes of the brush."""
+        return self._change_mask(session, request, name, lambda made: replace(made, added=None, erased=None))
+
+    def _change_mask(
+        self, session: Session, request: gr.Request, name: str, change: Callable[[Segmentation], Segmentation]
+    ) -> Updates:
+        person, item = self._shown(session, request, name)
+        draft = self.studio.update(person, item, lambda draft: replace(draft, segmentation=change(draft.segmentation)))
+        updates = self._texts(session, item, draft)
+        try:
+            updates |= self._mask(item, draft)
+        except ValueError as error:  # the strokes are kept, though they leave nothing or everything
+            updates |= {self.at.image: image_file(self.studio.image(item.image))} | self.failure(session, error)
+        return updates | {self.at.editor: _background(updates[self.at.image])}
+
+    @shows_errors("submit")
+    def submit(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
+        """Submits the item with the values of all fields and shows the next one."""
+        name, *fields, prompt, base, caption, chosen, quality = rest
+        person, item = self._shown(session, request, name)
+        changes = {"prompt": prompt or "", "caption": caption or "", "original": _original(item, base)}
+        changes |= _choice(chosen, quality)
+        draft = self.studio.update(person, item, lambda draft: replace(_with_mask(draft, *fields), **changes))
+        self.studio.submit(person, item, draft)
+        return self._after(session, f"{item.id} was submitted.", request)
+
+    @shows_errors("skip")
+    def skip(self, session: Session, request: gr.Request, name: str, reason: str | None) -> Updates:
+        """Skips the item for a reason and shows the next one."""
+        person, item = self._shown(session, request, name)
+        if not (reason or "").strip():
+            raise ValueError("The reason is missing. Choose one, or write your own, to skip.")
+        self.studio.project.decisions.skip(person, item.id, str(reason))
+        return self._after(session, f"{item.id} was skipped.", request)
+
+    def _after(self, session: Session, done: str, request: gr.Request) -> Updates:
+        updates = self.show_next(session, request)
+        if not updates.get(self.at.message):
+            updates[self.at.message] = markup.message(done, "done")
+        return updates
+
+    def _shown(self, session: Session, request: gr.Request, name: str) -> tuple[str, Item]:
+        """The person, and the item that an event is about.
+
+        Raises:
+            ValueError: for another item than the page shows, as of an event that came late.
+        """
+        person = acting_person(session, request)
+        if session.item is None or name != session.item:
+            raise ValueError("The page has gone on to another item. Reload it if it looks wrong.")
+        return person, self.studio.project.decisions.item(session.item)
+
+    def _texts(self, session: Session, item: Item, draft: PageDraft) -> Updates:
+        """What is shown of the texts, besides their fields."""
+        return {
+            self.at.session: session,
+            self.at.message: markup.message(OUTDATED, "note") if is_outdated(draft) else "",
+            self.at.retry: gr.update(visible=False),
+            self.at.captions: markup.captions(item, draft.original),
+            self.at.difference: markup.difference(draft.original, draft.caption),
+        }
+
+    def _candidates(self, draft: PageDraft) -> Updates:
+        found = draft.painting.candidates if draft.painting else ()
+        files = [str(self.studio.project.path(one.file)) for one in found]
+        chosen = None if draft.chosen is None else str(draft.chosen + 1)
+        images = {
+            image: gr.update(value=files[index] if index < len(files) else None, visible=index < len(files))
+            for index, image in enumerate(self.at.candidates)
+        }
+        return images | {
+            self.at.chosen: chosen,
+            self.at.quality: draft.quality,
+            self.at.paint: gr.update(value="New candidates (N)" if files else "Paint candidates (P)"),
+        }
+
+    def _image(self, item: Item, made: Segmentation) -> Image.Image:
+        """The image, tinted where its mask is there already."""
+        image = self.studio.image(item.image)
+        if not self.studio.is_ready(item, made):
+            return image
+        try:
+            return self.studio.overlay(item, made)
+        except (ValueError, ModelError):  # the handler that follows shows it
+            return image
+
+    def _nothing_left(self, session: Session) -> Updates:
+        counts = self.studio.project.decisions.counts(concept=self.studio.concept)
+        text = f"There is no free item. Open, worked on by others: {counts['open']}. To review: {counts['annotated']}."
+        session.failed = "next"
+        return {
+            self.at.session: session,
+            self.at.work: gr.update(visible=False),
+            self.at.message: markup.message(text, "note"),
+            self.at.retry: gr.update(visible=True),
+        }
+
+
+def _with_mask(draft: PageDraft, prompt: str, threshold: float, x: float | None, y: float | None) -> PageDraft:
+    made = {"prompt": prompt or "", "threshold": float(threshold), "enlarge": (int(x or 0), int(y or 0))}
+    return replace(draft, segmentation=replace(draft.segmentation, **made))
+
+
+def _choice(chosen: str | None, quality: Quality | None) -> dict[str, Any]:
+    return {"chosen": int(chosen) - 1 if chosen else None, "quality": quality or None}
+
+
+def _original(item: Item, base: str | None) -> str:
+    number = int(base) - 1 if str(base).isdecimal() else -1
+    if not 0 <= number < len(item.captions):
+        raise ValueError("Choose one of the original captions as the base of the new one.")
+    return item.captions[number]
+
+
+def _word(prompts: Any, prompt: str) -> str | None:
+    return next((word for word, text in prompts.items() if text == prompt), None)
+
+
+def _background(image: str) -> dict[str, Any]:
+    return {"background": image, "layers": [], "composite": None}

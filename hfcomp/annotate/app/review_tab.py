@@ -1,0 +1,182 @@
+"""The tab where a second person accepts edits or sends them back, blind to who made them and how they were rated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from hfcomp.annotate.app import markup
+from hfcomp.annotate.app.annotate_tab import Updates, shows_errors
+from hfcomp.annotate.app.sessions import Session, acting_person, image_file
+from hfcomp.annotate.studio import Studio
+from hfcomp.data.annotations.entries import QUALITIES, Edit, Item
+from hfcomp.data.annotations.masks import outline, read_mask
+
+BACK_REASONS = (
+    "The new caption is not true of the edited image",
+    "The original caption is still true of the edited image",
+    "The edit looks unnatural",
+    "Something beside the object was changed",
+    "The new caption has a mistake in its language",
+)
+
+
+@dataclass
+class Reviewing:
+    """The components; see `layout`."""
+
+    session: gr.State
+    work: gr.Column
+    message: gr.HTML
+    again: gr.Button
+    item: gr.Textbox
+    original: gr.Image
+    edited: gr.Image
+    outline: gr.Checkbox
+    captions: gr.HTML
+    quality: gr.Radio
+    accept: gr.Button
+    reason: gr.Dropdown
+    back: gr.Button
+    undo: gr.Button
+
+
+def layout(session: gr.State) -> Reviewing:
+    """Adds the components to the tab that is open."""
+    parts: dict[str, Any] = {"session": session}
+    with gr.Row(elem_classes="messages"):
+        parts["message"] = gr.HTML(elem_id="review-message", min_width=300, scale=5)
+        parts["again"] = gr.Button(
+            "Look again", visible=False, elem_id="review-again", scale=0, min_width=110, size="sm"
+        )
+    with gr.Column(visible=False, elem_id="review-work") as parts["work"]:
+        parts["item"] = gr.Textbox(visible="hidden", elem_id="review-item")
+        with gr.Row():
+            for name in ("original", "edited"):
+                parts[name] = gr.Image(
+                    label=name.capitalize(),
+                    interactive=False,
+                    format="png",
+                    height=420,
+                    min_width=300,
+                    buttons=["fullscreen"],
+                    elem_id=f"review-{name}",
+                )
+        parts["captions"] = gr.HTML(elem_id="review-captions")
+        with gr.Row(elem_classes="decide"):
+            parts["quality"] = gr.Radio(
+                QUALITIES, label="Quality of the edit (V, O)", elem_id="review-quality", min_width=220
+            )
+            parts["outline"] = gr.Checkbox(False, label="Outline of the mask (M)", elem_id="outline", min_width=200)
+            parts["accept"] = gr.Button("Accept (A)", variant="primary", elem_id="accept", min_width=120)
+        with gr.Row(elem_classes="decide"):
+            parts["reason"] = gr.Dropdown(
+                BACK_REASONS,
+                value=None,
+                label="Reason for sending back (R): choose or write",
+                allow_custom_value=True,
+                elem_id="review-reason",
+                min_width=260,
+                scale=3,
+            )
+            parts["back"] = gr.Button("Send back", elem_id="back", min_width=120, scale=0)
+            parts["undo"] = gr.Button("Undo (U)", elem_id="review-undo", min_width=120, scale=0)
+    gr.HTML(markup.shortcuts("Review"))
+    return Reviewing(**parts)
+
+
+class ReviewTab:
+    """What happens in the tab."""
+
+    def __init__(self, studio: Studio, layout: Reviewing) -> None:
+        self.studio, self.at = studio, layout
+
+    def failure(self, session: Session, error: Exception, repeats: str) -> Updates:
+        """The message of an error; what was chosen stays."""
+        return {
+            self.at.message: markup.message(str(error) or type(error).__name__, "error"),
+            self.at.again: gr.update(visible=True),
+        }
+
+    @shows_errors()
+    def show_next(self, session: Session, request: gr.Request) -> Updates:
+        """The edit that the person reviews."""
+        person = acting_person(session, request)
+        found = self.studio.project.decisions.next_review(person, concept=self.studio.concept)
+        if found is None:
+            return self._nothing_left(session)
+        item, edit = found
+        session.review = item.id
+        return {
+            self.at.session: session,
+            self.at.work: gr.update(visible=True),
+            self.at.message: "",
+            self.at.again: gr.update(visible=False),
+            self.at.item: item.id,
+            self.at.captions: markup.two_captions(edit.original, edit.caption),
+            self.at.outline: False,
+            self.at.quality: None,
+            self.at.reason: None,
+            **self._images(item, edit, outlined=False),
+        }
+
+    @shows_errors()
+    def outline(self, session: Session, request: gr.Request, outlined: bool) -> Updates:
+        """Both images with or without the outline of the mask."""
+        acting_person(session, request)
+        if session.review is None:
+            return {self.at.session: session}
+        item = self.studio.project.decisions.item(session.review)
+        return self._images(item, self.studio.project.decisions.edit(item.id), outlined=outlined)
+
+    @shows_errors()
+    def accept(self, session: Session, request: gr.Request, name: str, quality: str | None) -> Updates:
+        """Accepts the edit with the reviewer's own rating, and shows the next one."""
+        person, item = self._reviewed(session, request, name)
+        if quality not in QUALITIES:
+            raise ValueError(f"The quality is missing. Rate the edited image: {' or '.join(QUALITIES)}.")
+        self.studio.project.decisions.accept(person, item, quality)
+        return self._after(session, f"{item} was accepted.", request)
+
+    @shows_errors()
+    def send_back(self, session: Session, request: gr.Request, name: str, reason: str | None) -> Updates:
+        """Sends the edit back to the annotator for a reason, and shows the next one."""
+        person, item = self._reviewed(session, request, name)
+        if not (reason or "").strip():
+            raise ValueError("The reason is missing. Choose one, or write your own: the annotator reads it.")
+        self.studio.project.decisions.send_back(person, item, str(reason))
+        return self._after(session, f"{item} was sent back.", request)
+
+    def _after(self, session: Session, done: str, request: gr.Request) -> Updates:
+        updates = self.show_next(session, request)
+        if not updates.get(self.at.message):
+            updates[self.at.message] = markup.message(done, "done")
+        return updates
+
+    def _reviewed(self, session: Session, request: gr.Request, name: str) -> tuple[str, str]:
+        person = acting_person(session, request)
+        if session.review is None or name != session.review:
+            raise ValueError("The page has gone on to another edit. Reload it if it looks wrong.")
+        return person, session.review
+
+    def _images(self, item: Item, edit: Edit, *, outlined: bool) -> Updates:
+        project = self.studio.project
+        if not outlined:
+            return {self.at.original: str(project.path(item.image)), self.at.edited: str(project.path(edit.image))}
+        mask = read_mask(self.studio.image(edit.mask))
+        return {
+            self.at.original: image_file(outline(self.studio.image(item.image), mask), "png"),
+            self.at.edited: image_file(outline(self.studio.image(edit.image), mask), "png"),
+        }
+
+    def _nothing_left(self, session: Session) -> Updates:
+        session.review = None
+        text = "There is nothing for you to review: edits of your own are reviewed by others."
+        return {
+            self.at.session: session,
+            self.at.work: gr.update(visible=False),
+            self.at.message: markup.message(text, "note"),
+            self.at.again: gr.update(visible=True),
+        }

@@ -1,0 +1,165 @@
+"""Signing in: a small page of our own, sessions in a cookie, and guesses that are slowed down and logged."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from hfcomp.annotate.people_file import Passwords
+
+FREE_FAILURES, LONGEST_WAIT, FORGOTTEN = 4, 30.0, 900.0
+"""Failures of a client that cost nothing; each further one doubles the wait, up to so many seconds, so that nobody who
+mistyped is locked out for long. A client that makes no attempt for `FORGOTTEN` seconds starts over."""
+CHECKS_A_SECOND, CHECKS_AT_ONCE = 2.0, 10.0
+"""Passwords that are checked, of all clients together: on average, and after a quiet time."""
+MOST_SESSIONS, SESSION_SECONDS = 1000, 24 * 3600.0
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title><style>
+body {{ font-family: system-ui, sans-serif; max-width: 22rem; margin: 15vh auto 0; padding: 0 1rem; }}
+label, input, button {{ display: block; width: 100%; box-sizing: border-box; font-size: 1rem; }}
+input {{ margin: 4px 0 14px; padding: 8px; }} button {{ padding: 9px; }} .error {{ color: #a50e0e; }}
+</style></head><body><h1>{title}</h1><p>Sign in with your own name and {what}.</p>
+<form method="post" action="/sign-in">
+<label>Your name<input name="name" maxlength="60" autocomplete="username" autofocus required></label>
+<label>Password<input name="password" type="password" autocomplete="current-password" required></label>
+<button>Sign in</button></form><p class="error" role="alert">{message}</p></body></html>"""
+
+
+@dataclass(frozen=True)
+class SignedIn:
+    """A session.
+
+    Attributes:
+        person: who signed in.
+        token: of the cookie.
+        until: when it ends, by the door's clock.
+    """
+
+    person: str
+    token: str
+    until: float
+
+
+class Throttle:
+    """Says when a client may try the next password."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._checks, self._filled = CHECKS_AT_ONCE, clock()
+
+    def wait(self, client: str) -> float:
+        """Seconds until a client may try; 0 for now, which takes one of the checks that all clients share."""
+        now = self._clock()
+        number, last = self._failures.get(_group(client), (0, now))
+        if number > FREE_FAILURES and now - last < FORGOTTEN:
+            # doubles with each failure, counted from the last one
+            left = last + min(2.0 ** (number - FREE_FAILURES - 1), LONGEST_WAIT) - now
+            if left > 0:
+                return left
+        # a token bucket shared by all clients: guesses from many addresses are slowed down as well
+        self._checks = min(CHECKS_AT_ONCE, self._checks + CHECKS_A_SECOND * (now - self._filled))
+        self._filled = now
+        if self._checks < 1:
+            return (1 - self._checks) / CHECKS_A_SECOND
+        self._checks -= 1
+        return 0.0
+
+    def fail(self, client: str) -> int:
+        """Counts a failure; returns how many the client has had."""
+        now, name = self._clock(), _group(client)
+        number, last = self._failures.pop(name, (0, now))
+        self._failures[name] = (number + 1 if now - last < FORGOTTEN else 1, now)
+        while len(self._failures) > MOST_SESSIONS:
+            self._failures.popitem(last=False)
+        return self._failures[name][0]
+
+    def succeed(self, client: str) -> None:
+        """Forgets a client's failures."""
+        self._failures.pop(_group(client), None)
+
+
+class Door:
+    """Lets people in."""
+
+    def __init__(
+        self,
+        passwords: Passwords,
+        *,
+        title: str,
+        cookie: str,
+        log: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._passwords, self._title, self._cookie, self._log, self._clock = passwords, title, cookie, log, clock
+        self._throttle = Throttle(clock)
+        self._sessions: OrderedDict[str, SignedIn] = OrderedDict()
+        self._waiting: set[str] = set()
+        self._one_at_a_time = asyncio.Semaphore(1)
+
+    def session(self, cookies: str) -> SignedIn | None:
+        """The session of a request's cookies."""
+        found = self._sessions.get(cookie_parser(cookies).get(self._cookie, ""))
+        return found if found is not None and self._clock() < found.until else None
+
+    async def answer(self, method: str, body: bytes, headers: Headers, client: str) -> Response:
+        """The page, or what came of an attempt."""
+        if method in ("GET", "HEAD"):
+            return self._page("", 200)
+        if method != "POST":
+            return self._page("", 405)
+        given = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=8)
+        name, password = (given.get(key, [""])[0] for key in ("name", "password"))
+        wait = self._throttle.wait(client)
+        if wait > 0:
+            if client not in self._waiting:  # one line, however many requests
+                self._log(f"sign-in: {client} tries too often and waits {wait:.0f} s")
+                self._waiting.add(client)
+            text = f"Too many attempts. Try again in {max(1, round(wait + 0.5))} seconds."
+            return self._page(text, 429, {"retry-after": str(int(wait) + 1)})
+        self._waiting.discard(client)
+        async with self._one_at_a_time:  # a hash takes memory and time on purpose
+            person = await asyncio.to_thread(self._passwords.person, name, password)
+        if person is None:
+            number = self._throttle.fail(client)
+            self._log(f"sign-in refused: {ascii(name[:60])} from {client}, failure {number}")
+            return self._page("The name or the password is wrong.", 401)
+        self._throttle.succeed(client)
+        self._log(f"sign-in: {ascii(person)} from {client}")
+        return self._begin(person, is_secure=headers.get("origin", "").startswith("https:"))
+
+    def _begin(self, person: str, *, is_secure: bool) -> Response:
+        while len(self._sessions) >= MOST_SESSIONS:
+            self._sessions.popitem(last=False)
+        made = SignedIn(person, secrets.token_urlsafe(32), self._clock() + SESSION_SECONDS)
+        self._sessions[made.token] = made
+        response = RedirectResponse("/", 303)
+        response.set_cookie(self._cookie, made.token, httponly=True, samesite="lax", secure=is_secure, path="/")
+        return response
+
+    def _page(self, message: str, status: int, headers: dict[str, str] | None = None) -> Response:
+        text = _PAGE.format(
+            title=escape(self._title), what=escape(self._passwords.what), message=escape(message) or "&nbsp;"
+        )
+        return HTMLResponse(text, status, {"cache-control": "no-store", **(headers or {})})
+
+
+def _group(client: str) -> str:
+    """A client's address; of IPv6 the network, of which a client has all addresses."""
+    try:
+        address = ipaddress.ip_address(client)
+    except ValueError:
+        return client
+    return client if address.version == 4 else str(ipaddress.ip_network((address, 64), strict=False))

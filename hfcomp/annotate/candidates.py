@@ -1,0 +1,159 @@
+"""What annotators are given: images with captions that hold a keyword of a concept, of a licence that allows it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from hfcomp.annotate.captions import editable_keywords
+from hfcomp.annotate.options import CandidateOptions
+from hfcomp.data.annotations.entries import Item
+from hfcomp.data.annotations.project import Project
+from hfcomp.data.image_ids import IMAGE_ID, image_key
+from hfcomp.data.images import decode_image
+from hfcomp.data.loading import undecoded
+from hfcomp.data.publishing import LICENSE, allows_adaptation, without_local_paths
+from hfcomp.data.set_cards import stated_license
+from hfcomp.data.urls import UrlAccess, current_access, open_named, url_access
+from hfcomp.factory.magic.image_rows import CAPTION, image_rows
+from hfcomp.factory.sources import check_local_files, read_captioned_rows
+from hfcomp.parsing.captions import caption_problem
+
+NO_KEYWORD, UNREADABLE = "no caption with a keyword that can be replaced", "an image that cannot be read"
+FORBIDDEN, UNKNOWN = "a licence that forbids adaptation", "an unknown licence"
+OTHER_ITEM = "the id of an earlier candidate, but another image or other captions"
+_IMAGE = "image"
+_STARTS = {b"\xff\xd8\xff": "jpg", b"\x89PNG": "png"}
+"""First bytes of files that are copied as they are, as every browser shows them, with their endings."""
+
+
+def add_candidates(
+    project: Project, options: CandidateOptions, *, log: Callable[[str], None], progress: bool = False
+) -> int:
+    """Adds the candidates of a source to a project, in an order that the seed draws; returns how many are new.
+
+    An item is an image with those of its captions that hold a keyword of one concept, of any case and number; an image
+    may be in several. The order depends on the seed and the image's id, or its captions where it has none, and not on
+    the order of the rows. Candidates of a further source come behind those that are there. Images are copied to the
+    bit. What is left out is logged by its reason.
+
+    Args:
+        project: where they go.
+        options: the source, and what of it.
+        log: receives lines about the source.
+        progress: whether to show a bar.
+
+    Raises:
+        ValueError: for a source without images or captions, or a project that would remain without items.
+        OSError: for a full disk; call it again when there is space.
+    """
+    with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
+        source = _Source(project, options, log)
+        number = project.decisions.add_items(source.items(progress))
+    for reason, count in source.left_out.most_common():
+        log(f"{count:,} images are left out: {reason}")
+    counts = {name: sum(project.decisions.counts(concept=name).values()) for name in options.concepts}
+    if not any(counts.values()):
+        raise ValueError(
+            f"{options.source} has no image that can be annotated: the lines above say why. Choose another source or "
+            "other --concepts, or pass --any_license for a set that is not published."
+        )
+    log(f"{number:,} items are new; in all {', '.join(f'{count:,} of {name}' for name, count in counts.items())}")
+    return number
+
+
+class _Source:
+    """The rows of a source, and the items that are made of them."""
+
+    def __init__(self, project: Project, options: CandidateOptions, log: Callable[[str], None]) -> None:
+        self._project, self._options = project, options
+        needed = {"needed": [_IMAGE], "needed_by": "hfcomp annotate", "joined_by": [IMAGE_ID, LICENSE]}
+        self._rows = undecoded(read_captioned_rows(options, log, is_old=lambda column: False, **needed))
+        check_local_files(self._rows, [_IMAGE], options.source, allow_outside=options.allow_outside_files, log=log)
+        self._stated = None if LICENSE in self._rows.column_names else stated_license(options.source)
+        self._known = {item.id: item for item in project.decisions.items()}
+        self.left_out: Counter[str] = Counter()
+
+    def items(self, progress: bool) -> Iterator[Item]:
+        images = image_rows(self._rows)
+        names, captions = images.images[IMAGE_ID], images.images[CAPTION]
+        first = {int(image): row for row, image in reversed([*enumerate(images.image_of)])}
+        ids = self._rows[IMAGE_ID] if IMAGE_ID in self._rows.column_names else [None] * len(self._rows)
+        has_id = [image_key(value, row) >= 0 for row, value in enumerate(ids)]
+        keys = [name if has_id[first[image]] else str(captions[image]) for image, name in enumerate(names)]
+        # by a hash of seed and image: the order does not depend on the rows' order, and further sources can be added
+        order = sorted(range(len(keys)), key=lambda image: _draw(self._options.seed, keys[image]))
+        for image in tqdm(order, desc="candidates", unit="images", disable=not progress):
+            name = names[image] if has_id[first[image]] else None
+            try:
+                yield from self._items_of(name, first[image], captions[image])
+            except _LeftOut as reason:
+                self.left_out[str(reason)] += 1
+
+    def _items_of(self, name: str | None, row: int, captions: Sequence[str]) -> Iterator[Item]:
+        found = {concept: _with_keywords(captions, concept) for concept in self._options.concepts}
+        if not any(found.values()):
+            raise _LeftOut(NO_KEYWORD)
+        content = self._rows[row]
+        license = self._stated if self._stated is not None else content.get(LICENSE)
+        if not self._options.any_license and not allows_adaptation(license):
+            raise _LeftOut(UNKNOWN if allows_adaptation(license) is None else FORBIDDEN)
+        file = self._copy(content[_IMAGE], f"column '{_IMAGE}', row {row}")
+        name = name or PurePosixPath(file).stem
+        facts = {IMAGE_ID: name, LICENSE: license} | _plain_facts(content)
+        items = []
+        for concept, pairs in found.items():
+            if pairs:
+                texts, keywords = zip(*pairs, strict=True)
+                items.append(Item(f"{name}/{concept}", file, concept, texts, keywords, facts))
+        for item in items:
+            known = self._known.get(item.id)
+            if known and (known.image, known.captions) != (item.image, item.captions):
+                raise _LeftOut(OTHER_ITEM)
+        yield from (item for item in items if item.id not in self._known)
+
+    def _copy(self, image: Any, where: str) -> str:
+        """The file of the project with the image's own bytes; of a format that not every browser shows, a PNG."""
+        try:
+            content = image["bytes"]
+            if content is None:
+                with open_named(image["path"], where, current_access()) as stream:
+                    content = stream.read()
+            picture = decode_image(content, where=where)
+        except (OSError, ValueError, TypeError) as error:
+            raise _LeftOut(UNREADABLE) from error
+        ending = next((ending for start, ending in _STARTS.items() if content.startswith(start)), None)
+        return self._project.save_bytes(content, ending) if ending else self._project.save(picture)
+
+
+class _LeftOut(Exception):
+    """Why an image is left out."""
+
+
+def _with_keywords(captions: Sequence[str], concept: str) -> list[tuple[str, str]]:
+    """The captions with a keyword that can be replaced, each with its first one."""
+    found = []
+    for caption in dict.fromkeys(captions):
+        words = [] if caption_problem(caption) else editable_keywords(caption, concept)
+        found += [(caption, words[0].keyword)] if words else []
+    return found
+
+
+def _plain_facts(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The texts and numbers of a row: where its image is from, who made it."""
+    kept = {name: value for name, value in row.items() if name not in (_IMAGE, CAPTION, IMAGE_ID, LICENSE)}
+    return without_local_paths({name: value for name, value in kept.items() if _is_plain(value)})
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _draw(seed: int, name: str) -> bytes:
+    return hashlib.sha256(f"{seed} {name}".encode("utf-8", "surrogatepass")).digest()

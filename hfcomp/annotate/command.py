@@ -1,0 +1,257 @@
+"""`hfcomp annotate`: a visual challenge set with people in the loop."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import fields
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hfcomp.cli.options import add_fields, command_parser
+from hfcomp.reading import check_place
+
+if TYPE_CHECKING:
+    from hfcomp.annotate.options import CandidateOptions, ServeOptions
+    from hfcomp.annotate.people_file import Passwords
+    from hfcomp.data.annotations.project import Project
+
+USAGE = "PROJECT [--source DATASET], or progress PROJECT, or draft PROJECT, or add_person NAME --people FILE"
+SUMMARY = "edit images in a mask by a prompt, with a page for annotators and reviewers, or automatically for review"
+DRAFT, PROGRESS, ADD_PERSON = "draft", "progress", "add_person"
+"""First words that are not a project; a folder of such a name is ./draft."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serves the page of a project, prints its progress, makes drafts, or adds a person to a file of passwords.
+
+    Raises:
+        ValueError: for options that do not fit, or a folder that is not a project.
+        ImportError: without Gradio.
+        OSError: for a port that is taken, or a file that cannot be read or written.
+    """
+    if arguments[:1] == [PROGRESS]:
+        _print_progress(arguments[1:])
+    elif arguments[:1] == [DRAFT]:
+        _draft(arguments[1:])
+    elif arguments[:1] == [ADD_PERSON]:
+        _add_person(arguments[1:])
+    else:
+        _serve(arguments)
+
+
+def _serve(arguments: Sequence[str]) -> None:
+    from hfcomp.annotate.options import ServeOptions
+
+    if find_spec("gradio") is None:
+        raise ImportError('the page of hfcomp annotate needs Gradio: pip install "hfcomp[demo]"')
+    given = vars(parser().parse_args(arguments))
+    folder, candidates = given.pop("project"), _candidate_options(given)
+    options = ServeOptions(**given)
+    for name in ("segmenter", "inpainter"):  # loaded when the first annotator asks for them
+        check_place(getattr(options, name), f"--{name}")
+    if candidates is None:
+        _check_project(folder)
+    from hfcomp.annotate.app.server import check_access, check_port
+
+    passwords = options.passwords()
+    check_access(options.host, passwords, options.public_names)
+    check_port(options.host, options.port)
+    with closing_project(folder, lease_seconds=60 * options.lease_minutes, is_new=candidates is not None) as project:
+        if candidates is not None:
+            from hfcomp.annotate.candidates import add_candidates
+
+            add_candidates(project, candidates, log=_log, progress=sys.stderr.isatty())
+        _check_items(project, options.concept)
+        _run(project, options, passwords)
+
+
+def _check_items(project: Project, concept: str | None) -> None:
+    """Raises ValueError for a project that would serve an empty page, as one whose first source failed."""
+    if any(project.decisions.counts(concept=concept).values()):
+        return
+    kind = "item" if concept is None else f"item of the concept {concept}"
+    raise ValueError(f"{project.folder} has no {kind}: nothing can be annotated. Add candidates with --source.")
+
+
+def _run(project: Project, options: ServeOptions, passwords: Passwords | None) -> None:
+    from hfcomp.annotate.app.server import serving
+    from hfcomp.annotate.models import load_inpainter, load_segmenter
+    from hfcomp.annotate.studio import Studio
+
+    models = partial(load_segmenter, options), partial(load_inpainter, options)
+    studio = Studio(project, *models, concept=options.concept)
+    settings = {"host": options.host, "port": options.port, "public_names": options.public_names}
+    settings |= {"title": project.folder.resolve().name, "lease_seconds": 60 * options.lease_minutes, "log": _timed}
+    with closing(studio), stopped() as stop:
+        with serving(studio, passwords=passwords, **settings) as address:
+            counts = project.decisions.counts(concept=options.concept)
+            _log(f"{counts['open']:,} items are open, {counts['annotated']:,} wait for a review")
+            _log(f"page: {address} (Ctrl-C ends it)")
+            stop.wait()
+        if studio.queue.waiting():
+            _log("ends when the inpainting under way is done; Ctrl-C again ends it now")
+
+
+@contextmanager
+def stopped() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set; after the context they act as before."""
+    stop = threading.Event()
+    before = {
+        one: signal.signal(one, lambda number, frame: _stop(stop, number)) for one in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield stop
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _stop(stop: threading.Event, number: int) -> None:
+    if stop.is_set():  # the second one
+        raise SystemExit(128 + number)
+    stop.set()
+
+
+@contextmanager
+def closing_project(folder: Path, *, lease_seconds: float = 900.0, is_new: bool = False) -> Iterator[Project]:
+    """A project that is closed at the end; ValueError for a folder that is none, unless it may be a new one."""
+    from hfcomp.data.annotations.project import Project
+
+    if not is_new:
+        _check_project(folder)
+    project = Project(folder, lease_seconds=lease_seconds)
+    with closing(project.decisions):
+        yield project
+
+
+def _check_project(folder: Path) -> None:
+    from hfcomp.data.annotations.project import DATABASE
+
+    if not (folder / DATABASE).is_file():
+        raise ValueError(f"{folder} has no {DATABASE}: it is not an annotation project. Begin one with --source.")
+
+
+def _print_progress(arguments: Sequence[str]) -> None:
+    from hfcomp.annotate.progress import progress_report
+    from hfcomp.reporting.terminal import render_terminal
+
+    with closing_project(progress_parser().parse_args(arguments).project) as project:
+        render_terminal(progress_report(project.decisions))
+
+
+def _draft(arguments: Sequence[str]) -> None:
+    from hfcomp.annotate.options import DraftOptions
+
+    given = vars(draft_parser().parse_args(arguments))
+    folder, options = given.pop("project"), DraftOptions(**given)
+    for name in ("segmenter", "inpainter"):  # loaded when the first annotator asks for them
+        check_place(getattr(options, name), f"--{name}")
+    _check_project(folder)
+    from hfcomp.annotate.drafting import draft
+
+    with closing_project(folder) as project:
+        draft(project, options, log=_log, progress=sys.stderr.isatty())
+
+
+def _add_person(arguments: Sequence[str]) -> None:
+    from hfcomp.annotate.people_file import add_person, check_password
+
+    given = add_person_parser().parse_args(arguments)
+    password = _read_password()
+    check_password(password)
+    name = add_person(given.people, given.name, password)
+    _log(f"{given.people}: {name} has a new password; a page that is served reads it when it starts again")
+
+
+def _read_password() -> str:
+    """A password, typed twice at a terminal, or the first line of the standard input; never an argument.
+
+    Raises:
+        ValueError: for two that differ.
+    """
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\r\n")
+    password = getpass.getpass("Password: ")
+    if getpass.getpass("Again: ") != password:
+        raise ValueError("The two passwords differ. Run the command again.")
+    return password
+
+
+def _project_parser(word: str, description: str) -> argparse.ArgumentParser:
+    found = command_parser(f"annotate {word}", description, sparse=True)
+    found.add_argument("project", type=Path, metavar="PROJECT", help="folder of the project")
+    return found
+
+
+def progress_parser() -> argparse.ArgumentParser:
+    """The command line of `hfcomp annotate progress`."""
+    return _project_parser(PROGRESS, "Prints the counts, the agreement and the newest decisions of a project.")
+
+
+def add_person_parser() -> argparse.ArgumentParser:
+    """The command line that writes a file of passwords."""
+    found = command_parser(
+        f"annotate {ADD_PERSON}",
+        "Adds a person to a file of passwords for --people, or changes their password, which is read from "
+        "the terminal or from standard input.",
+    )
+    found.add_argument("name", metavar="NAME", help="name that the person signs in with")
+    found.add_argument("--people", type=Path, required=True, metavar="FILE", help="file, created if missing")
+    return found
+
+
+def draft_parser() -> argparse.ArgumentParser:
+    """The command line of the automatic mode."""
+    from hfcomp.annotate.options import DraftOptions
+
+    found = _project_parser(DRAFT, "Makes drafts of open items automatically, for people to review.")
+    add_fields(found, DraftOptions)
+    return found
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of the page; what is not given is left to the fields of the options."""
+    from hfcomp.annotate.options import CandidateOptions, ServeOptions
+
+    found = command_parser(
+        "annotate",
+        "Serves a page where people edit images in a mask, after Rösch et al. 2024, sections 4 and A.3. "
+        "With --source its candidates are added first; those that are there stay as they are.",
+        sparse=True,
+    )
+    found.add_argument("project", type=Path, metavar="PROJECT", help="folder of the project, made where it is missing")
+    add_fields(found, ServeOptions)
+    add_fields(found, CandidateOptions, optional=("source",))
+    return found
+
+
+def _candidate_options(given: dict[str, Any]) -> CandidateOptions | None:
+    """The options of the candidates, taken out of those that were given; None without a source."""
+    from hfcomp.annotate.options import CandidateOptions
+
+    names = [field.name for field in fields(CandidateOptions) if field.name in given]
+    found = {name: given.pop(name) for name in names}
+    if found and "source" not in found:
+        given_names = ", ".join(f"--{name}" for name in found)
+        raise ValueError(
+            f"{given_names}: candidates are chosen only with --source. Pass it, or leave these options out; --concept "
+            "limits the page to one concept."
+        )
+    return CandidateOptions(**found) if found else None
+
+
+def _log(line: str) -> None:
+    print(line, flush=True)
+
+
+def _timed(line: str) -> None:
+    _log(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}")

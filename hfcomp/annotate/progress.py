@@ -1,0 +1,116 @@
+"""How far a project is and how its people agree, for the terminal and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from datetime import datetime
+
+from hfcomp.data.annotations.decisions import Decisions
+from hfcomp.data.annotations.entries import STATES, Entry
+from hfcomp.factory.inpaintcoco.agreement import (
+    DECISIONS,
+    KAPPA,
+    Agreement,
+    AnnotationStatistics,
+    Estimate,
+    annotation_statistics,
+)
+from hfcomp.metrics.units import PERCENT, Unit
+from hfcomp.reporting.format import UNKNOWN, decimal, with_interval
+from hfcomp.reporting.report import Report, Section, Table
+
+NEWEST = 20
+"""Decisions that are listed."""
+LONGEST_TEXT = 60
+"""Characters of a reason."""
+
+
+def progress_report(decisions: Decisions) -> Report:
+    """Items by concept and state, agreement, people, and the newest decisions."""
+    rows = [("all", decisions.counts()), *((one, decisions.counts(concept=one)) for one in decisions.concepts())]
+    items = Table(
+        "",
+        ("Concept", *STATES, "total"),
+        [(name, *(f"{one[state]:,}" for state in STATES), f"{sum(one.values()):,}") for name, one in rows],
+    )
+    entries = list(decisions.log())
+    log = Table(
+        "",
+        ("Time", "Person", "Decision", "Item", "Content"),
+        [_row(one) for one in reversed(entries[-NEWEST:])],
+        labels=5,
+    )
+    report = agreement_report(annotation_statistics(entries))
+    sections = [Section("Items", [items]), *report.sections, Section("Newest decisions", [log])]
+    return replace(report, sections=sections)
+
+
+def _row(entry: Entry) -> tuple[str, ...]:
+    time = datetime.fromtimestamp(entry.time).strftime("%Y-%m-%d %H:%M")
+    text = next((str(entry.content[name]) for name in ("reason", "caption", "quality") if name in entry.content), "")
+    shown = text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+    return time, entry.person, entry.action, entry.item, shown
+
+
+LEGEND = (
+    "Same rating: share of accepted edits that annotator and reviewer rated equally, each without seeing the other's "
+    "rating, in percent. Kappa: Cohen's kappa of these ratings, 0 for agreement by chance and 1 for full agreement; "
+    "undefined where all ratings are the same. In brackets: 95 % intervals over items. Sent back: share of reviews. "
+    "The row of all people leaves out automatic edits. Seconds: median from being given an item to the decision. "
+    "Decisions that were undone are not counted."
+)
+
+
+def agreement_report(statistics: AnnotationStatistics) -> Report:
+    """Tables of agreement, of reasons and of each person's work."""
+    agreement = Table(
+        "",
+        ("Annotator", "Reviewer", "Accepted", "Same rating", "Kappa", "Sent back"),
+        [_agreement_row(one) for one in (statistics.overall, *statistics.pairs)],
+        labels=2,
+    )
+    work = Table(
+        "",
+        ("Person", *(f"{action[0].upper()}{action[1:]}" for action in DECISIONS), "Seconds to submit", "to review"),
+        [
+            (
+                one.person,
+                *(f"{one.decisions[action]:,}" for action in DECISIONS),
+                _seconds(one.annotating_seconds),
+                _seconds(one.reviewing_seconds),
+            )
+            for one in statistics.people
+        ],
+    )
+    sent_back: dict[str, int] = {}
+    for pair in statistics.pairs:
+        for reason, number in pair.reasons.items():
+            sent_back[reason] = sent_back.get(reason, 0) + number
+    reasons = [_reasons("Sent back", sent_back), _reasons("Skipped", statistics.skip_reasons)]
+    sections = [Section("Agreement", [agreement]), Section("Reasons", reasons), Section("People", [work])]
+    return Report("Annotation", sections=sections, legend=[LEGEND])
+
+
+def _agreement_row(agreement: Agreement) -> tuple[str, ...]:
+    return (
+        agreement.annotator or "all people",
+        agreement.reviewer or "all people",
+        f"{agreement.accepted:,}",
+        _shown(agreement.equal, PERCENT),
+        "undefined" if agreement.accepted and agreement.kappa.value is None else _shown(agreement.kappa, KAPPA),
+        f"{agreement.sent_back:,} ({decimal(agreement.sent_back_share)} %)" if agreement.sent_back else "0",
+    )
+
+
+def _shown(estimate: Estimate, unit: Unit) -> str:
+    return with_interval(asdict(estimate), unit)
+
+
+def _seconds(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.0f}"
+
+
+def _reasons(title: str, reasons: Mapping[str, int]) -> Table:
+    rows = sorted(reasons.items(), key=lambda one: (-one[1], one[0]))
+    return Table(title, ("Reason", "Items"), [(reason, f"{number:,}") for reason, number in rows])

@@ -1,0 +1,298 @@
+"""CLIP with two plain transformers, as OpenAI published it and open_clip keeps it, and `CLIPModel`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from transformers import CLIPConfig
+
+from hfcomp.convert.activations import GELU, GELU_TANH, QUICK_GELU, Activation
+from hfcomp.convert.weight_table import Weight, pair, source_names
+
+# Fields that the weights show too, that the conversion reads, or that change nothing in evaluation.
+_READ = {
+    *("image_size", "layers", "width", "head_width", "heads", "mlp_ratio", "patch_size", "context_length"),
+    *("vocab_size", "act_kwargs", "norm_kwargs", "hf_tokenizer_name", "tokenizer_kwargs", "tokenizer_type"),
+    *("patch_dropout", "output_tokens", "pad_id", "bos_id", "attn_pooler_queries", "attn_pooler_heads"),
+    *("timm_model_name", "timm_model_pretrained", "timm_pool", "timm_proj", "timm_drop", "timm_drop_path"),
+    *("hf_model_pretrained", "hf_proj_type", "hf_pooler_type", "norm_eps", "tokenizer_mode", "tiktoken_name"),
+}
+_OF_MODEL = {
+    *("embed_dim", "vision_cfg", "text_cfg", "quick_gelu", "custom_text", "output_dict"),
+    *("init_logit_scale", "init_logit_bias", "nonscalar_logit_scale", "cast_dtype"),
+}
+# Other fields change the network: each has the value that leaves it a plain one.
+_PLAIN = {
+    "pool_type": ("tok", "argmax"),
+    "pos_embed_type": ("learnable",),
+    "block_type": ("default",),
+    "proj_type": ("linear",),
+    "text_arch": ("clip",),
+    "norm_type": ("layernorm",),
+}
+
+
+def refuse_other_networks(config: Mapping[str, Any], plain: Mapping[str, tuple[Any, ...]] | None = None) -> None:
+    """Refuses settings of a network that the target model does not have.
+
+    Raises:
+        ValueError: naming the first such setting.
+    """
+    for name in sorted(set(config) - _OF_MODEL):
+        raise ValueError(f"{_place(name, config[name])}: not a setting of a CLIP or SigLIP. {_ADVICE}")
+    allowed = {**_PLAIN, **(plain or {})}
+    for part in ("vision_cfg", "text_cfg"):
+        tower = config.get(part, {})
+        if isinstance(tower.get("layers"), list):
+            raise ValueError(f"{part}: a ResNet, which no CLIP of transformers has. {_ADVICE}")
+        for name in sorted(set(tower) - _READ):
+            value = tower[name]
+            if value not in (None, False, *allowed.get(name, ())):
+                raise ValueError(f"{_place(f'{part}.{name}', value)}: the network has no counterpart. {_ADVICE}")
+
+
+def norm_epsilon(tower: Mapping[str, Any], default: float) -> float:
+    """Epsilon of a tower's layer norms."""
+    return float((tower.get("norm_kwargs") or {}).get("eps", default))
+
+
+_ADVICE = "Such a model stays with open_clip."
+
+
+def _place(name: str, value: Any) -> str:
+    return (
+        f"open_clip_config.json: {name}={value!r}" if not isinstance(value, dict) else f"open_clip_config.json: {name}"
+    )
+
+
+EPSILON = 1e-5
+HEAD_WIDTH = 64
+_TEXT_HEADS = 8  # open_clip's default
+# Widths of open_clip's released image towers whose heads are wider than 64 (ViT-H, g, bigG, e), and those with 64.
+_WIDE_HEADS = {1280: 80, 1408: 88, 1664: 104, 1792: 112}
+_USUAL_WIDTHS = (384, 512, 640, 768, 896, 1024)
+_TEXT_PARTS = ("token_embedding.", "positional_embedding", "transformer.", "ln_final.", "text_projection")
+_IGNORED = re.compile(r"(.*\.)?(attn_mask|position_ids)")  # buffers that follow from the shapes
+_BLOCK = (
+    ("ln_1", "layer_norm1"),
+    ("attn.out_proj", "self_attn.out_proj"),
+    ("ln_2", "layer_norm2"),
+    ("mlp.c_fc", "mlp.fc1"),
+    ("mlp.c_proj", "mlp.fc2"),
+)
+
+
+def text_blocks(source: str, target: str, layers: int) -> list[Weight]:
+    """The transformer of open_clip's towers, with query, key and value in one tensor."""
+    table = []
+    for layer in range(layers):
+        block, twin = f"{source}transformer.resblocks.{layer}", f"{target}encoder.layers.{layer}"
+        for name, other in _BLOCK:
+            table += pair(f"{block}.{name}", f"{twin}.{other}")
+        for part in ("weight", "bias"):
+            names = tuple(f"{twin}.self_attn.{letter}_proj.{part}" for letter in "qkv")
+            table.append(Weight((f"{block}.attn.in_proj_{part}",), names))
+    return table
+
+
+def text_prefix(tensors: Mapping[str, Any]) -> str:
+    """`text.` where the text tower is a module of its own (open_clip's `custom_text`)."""
+    return "text." if "text.token_embedding.weight" in tensors else ""
+
+
+def clip_table(text: str, image_layers: int, text_layers: int) -> list[Weight]:
+    """The weights of a CLIP."""
+    image, words = "vision_model.embeddings", "text_model.embeddings"
+    return [
+        Weight(("logit_scale",), ("logit_scale",), "scalar"),
+        Weight(("visual.class_embedding",), (f"{image}.class_embedding",)),
+        Weight(("visual.conv1.weight",), (f"{image}.patch_embedding.weight",)),
+        Weight(("visual.positional_embedding",), (f"{image}.position_embedding.weight",)),
+        *pair("visual.ln_pre", "vision_model.pre_layrnorm"),
+        *text_blocks("visual.", "vision_model.", image_layers),
+        *pair("visual.ln_post", "vision_model.post_layernorm"),
+        Weight(("visual.proj",), ("visual_projection.weight",), "transposed"),
+        Weight((f"{text}token_embedding.weight",), (f"{words}.token_embedding.weight",)),
+        Weight((f"{text}positional_embedding",), (f"{words}.position_embedding.weight",)),
+        *text_blocks(text, "text_model.", text_layers),
+        *pair(f"{text}ln_final", "text_model.final_layer_norm"),
+        Weight((f"{text}text_projection",), ("text_projection.weight",), "transposed"),
+    ]
+
+
+def refuse_other_towers(names: set[str]) -> None:
+    """Refuses networks that have no model in transformers, by name.
+
+    Raises:
+        ValueError: naming the network.
+    """
+    kinds = {
+        "lora_": "holds LoRA weights beside the model's. Merge them with the code that trained them and save the "
+        "merged state: whether the other weights include them already is not in the file.",
+        "visual.layer1.": "is a ResNet CLIP (RN50 and its like), for which transformers has no model.",
+        "text_decoder.": "is a CoCa, for which transformers has no model.",
+        "visual.attn_pool.": "pools its image by attention (CoCa), for which transformers has no model.",
+        "text.transformer.embeddings.": "has a text tower of the Hub (such as XLM-RoBERTa), which `CLIPModel` lacks.",
+        ".ls_1.": "has layer scales, which `CLIPModel` lacks.",
+        "positional_embedding_res": "is a Long-CLIP, whose positions are of two tables, which `CLIPModel` lacks.",
+    }
+    for mark, what in kinds.items():
+        if any(mark in name for name in names):
+            raise ValueError(f"the checkpoint {what}")
+    if "visual.ln_pre.weight" not in names:
+        raise ValueError("the image tower has no visual.ln_pre (CLIPA), which `CLIPModel` always has.")
+
+
+def clip_sizes(
+    tensors: Mapping[str, torch.Tensor],
+    config: Mapping[str, Any] | None,
+    activation: Activation,
+    head_width: int | None,
+) -> dict[str, Any]:
+    """The fields of a `CLIPConfig`, but for tokens: sizes as the weights have them.
+
+    Args:
+        tensors: of the checkpoint.
+        config: `model_cfg` of `open_clip_config.json`; `None` without one.
+        activation: of both towers.
+        head_width: of the image tower's attention, where neither the file nor its width says it.
+
+    Raises:
+        ValueError: for images that are not square, or heads that are not known.
+    """
+    config = config or {}
+    refuse_other_networks(config)
+    vision, text = config.get("vision_cfg", {}), config.get("text_cfg", {})
+    prefix = text_prefix(tensors)
+    vocabulary, words = tensors[f"{prefix}token_embedding.weight"].shape
+    width, _, height, patch = tensors["visual.conv1.weight"].shape
+    if height != patch:
+        raise ValueError(f"visual.conv1.weight: patches of {height} x {patch} pixels, expected square ones.")
+    embedding = tensors["visual.proj"].shape[1]
+    own_width = head_width or vision.get("head_width") or _head_width(width, bool(config))
+    shared = {"projection_dim": embedding}
+    return {
+        "projection_dim": embedding,
+        "vision_config": {
+            **shared,
+            "hidden_size": width,
+            "intermediate_size": tensors["visual.transformer.resblocks.0.mlp.c_fc.weight"].shape[0],
+            "num_hidden_layers": count_layers(tensors, "visual."),
+            "num_attention_heads": width // own_width,
+            "image_size": image_size(tensors["visual.positional_embedding"].shape[0] - 1, patch, vision),
+            "patch_size": patch,
+            "hidden_act": activation.image,
+            "layer_norm_eps": norm_epsilon(vision, EPSILON),
+        },
+        "text_config": {
+            **shared,
+            "vocab_size": vocabulary,
+            "hidden_size": words,
+            "intermediate_size": tensors[f"{prefix}transformer.resblocks.0.mlp.c_fc.weight"].shape[0],
+            "num_hidden_layers": count_layers(tensors, prefix),
+            "num_attention_heads": text.get("heads", _TEXT_HEADS) if config else _text_heads(words),
+            "max_position_embeddings": tensors[f"{prefix}positional_embedding"].shape[0],
+            "hidden_act": activation.text,
+            "layer_norm_eps": norm_epsilon(text, EPSILON),
+        },
+    }
+
+
+def image_size(patches: int, patch: int, vision: Mapping[str, Any]) -> int:
+    """Height and width of images in pixels, of a number of patches and of `vision_cfg`.
+
+    Raises:
+        ValueError: for images that are not square, or a `vision_cfg` of other ones.
+    """
+    side = math.isqrt(patches)
+    given = vision.get("image_size", side * patch)
+    sides = set(given) if isinstance(given, list) else {given}
+    if side * side != patches or len(sides) > 1 or next(iter(sides)) // patch != side:
+        raise ValueError(
+            f"the image tower has positions for {patches} patches of {patch} pixels, but images are {given} pixels; "
+            "expected square images that fit. open_clip interpolates positions when it loads other sizes: save its "
+            "model again and convert that."
+        )
+    return int(next(iter(sides)))
+
+
+def count_layers(tensors: Mapping[str, Any], prefix: str) -> int:
+    """How many blocks a tower has."""
+    start = f"{prefix}transformer.resblocks."
+    return len({name.removeprefix(start).partition(".")[0] for name in tensors if name.startswith(start)})
+
+
+def leftover(tensors: Mapping[str, Any], table: list[Weight]) -> tuple[list[str], list[str]]:
+    """Names that a table does not read: those of the towers, and others, such as a teacher's."""
+    names = sorted(set(tensors) - set(source_names(table)))
+    names = [name for name in names if not _IGNORED.fullmatch(name)]
+    towers = [name for name in names if name.startswith(("visual.", "text.", *_TEXT_PARTS))]
+    return towers, [name for name in names if name not in towers]
+
+
+def model_config(config: CLIPConfig) -> dict[str, Any]:
+    """`model_cfg` of open_clip for a CLIP.
+
+    Raises:
+        ValueError: for one that open_clip has no setting for.
+    """
+    vision, text = config.vision_config, config.text_config
+    quick = [tower.hidden_act == QUICK_GELU for tower in (vision, text)]
+    if len(set(quick)) > 1 or not {vision.hidden_act, text.hidden_act} <= {QUICK_GELU, GELU, GELU_TANH}:
+        raise ValueError(
+            f"the towers have the activations {vision.hidden_act} and {text.hidden_act}; open_clip has "
+            f"{QUICK_GELU} or {GELU} for both."
+        )
+    head_width = vision.hidden_size // vision.num_attention_heads
+    shared = [_tower_config(tower) for tower in (vision, text)]
+    return {
+        "embed_dim": config.projection_dim,
+        **({"quick_gelu": True} if quick[0] else {}),
+        "vision_cfg": {
+            "image_size": vision.image_size,
+            **({"head_width": head_width} if head_width != HEAD_WIDTH else {}),
+            "patch_size": vision.patch_size,
+            **shared[0],
+        },
+        "text_cfg": {
+            "context_length": text.max_position_embeddings,
+            "vocab_size": text.vocab_size,
+            "heads": text.num_attention_heads,
+            **shared[1],
+        },
+    }
+
+
+def _tower_config(tower: Any) -> dict[str, Any]:
+    width, inner = tower.hidden_size, tower.intermediate_size
+    ratio = inner / width
+    ratio = ratio if int(width * ratio) == inner else (inner + 0.5) / width  # open_clip truncates the product
+    found = {"layers": tower.num_hidden_layers, "width": width}
+    found |= {"mlp_ratio": ratio} if ratio != 4 else {}
+    found |= {"norm_kwargs": {"eps": tower.layer_norm_eps}} if tower.layer_norm_eps != EPSILON else {}
+    return found | ({"act_kwargs": {"approximate": "tanh"}} if tower.hidden_act == GELU_TANH else {})
+
+
+def _head_width(width: int, has_config: bool) -> int:
+    if has_config:
+        return HEAD_WIDTH  # open_clip's default
+    if width in _WIDE_HEADS or width in _USUAL_WIDTHS:
+        return _WIDE_HEADS.get(width, HEAD_WIDTH)
+    raise ValueError(
+        f"an image tower of width {width} without open_clip_config.json: how wide its attention heads are is not in "
+        f"the weights. Pass --head_width, which is {HEAD_WIDTH} in most models."
+    )
+
+
+def _text_heads(width: int) -> int:
+    """Heads of all released text towers are 64 wide."""
+    if width % HEAD_WIDTH:
+        raise ValueError(
+            f"a text tower of width {width} without open_clip_config.json: how many attention heads it has is not in "
+            "the weights. Put the file of open_clip beside them."
+        )
+    return width // HEAD_WIDTH

@@ -1,0 +1,190 @@
+"""Checkpoints of open_clip and of OpenAI as folders that `AutoModel` and `AutoProcessor` load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import transformers
+from transformers import CLIPConfig, CLIPModel, CLIPProcessor, SiglipConfig, SiglipModel, SiglipProcessor
+
+from hfcomp import __version__
+from hfcomp.checksums import file_hash
+from hfcomp.convert import clip_layout, processors, siglip_layout
+from hfcomp.convert.activations import Activation, clip_activation, siglip_activation
+from hfcomp.convert.checkpoint_file import Checkpoint, read_checkpoint
+from hfcomp.convert.options import ConversionOptions
+from hfcomp.convert.processors import image_processor, preprocessing
+from hfcomp.convert.weight_table import Weight, source_names, to_transformers
+from hfcomp.modeling.checkpoints import write_sentence_transformers_files
+from hfcomp.modeling.weight_checks import check_same, refuse
+from hfcomp.writing import check_free_folder, replacing_folder, write_json
+
+RECORD_FILE = "conversion.json"
+
+
+class Parts(NamedTuple):
+    """A converted model before it is written.
+
+    Attributes:
+        layout: what the checkpoint was.
+        model: of transformers, with the checkpoint's weights.
+        processor: of transformers.
+        activation: of both towers.
+        preprocessing: open_clip's settings.
+        unused: names of tensors and entries that no weight of the model is.
+    """
+
+    layout: str
+    model: Any
+    processor: Any
+    activation: Activation
+    preprocessing: Any
+    unused: tuple[str, ...]
+
+
+def convert_checkpoint(source: str | Path, folder: Path, options: ConversionOptions | None = None) -> dict[str, Any]:
+    """Converts a checkpoint to a plain `CLIPModel` or `SiglipModel` with its processor.
+
+    The folder has what `save_pretrained` writes, and `conversion.json` with where each setting comes from. Weights
+    keep their values and type; a checkpoint of several types becomes fp32, which holds them all exactly.
+
+    Args:
+        source: file of weights, folder with `open_clip_config.json`, or Hub id.
+        folder: is made, or replaced where an earlier conversion wrote it.
+        options: what the checkpoint does not say.
+
+    Returns:
+        The content of `conversion.json`.
+
+    Raises:
+        ValueError: for a checkpoint that cannot be read safely, a network that transformers does not have, weights
+            that are missing or left over, an activation that nothing states, or a folder of other files.
+    """
+    options = options or ConversionOptions()
+    check_folder(folder)
+    checkpoint = read_checkpoint(str(source), state=options.state, prefix=options.prefix)
+    if "visual.conv1.weight" in checkpoint.tensors or "visual.layer1.0.conv1.weight" in checkpoint.tensors:
+        parts = _clip(checkpoint, options)
+    else:
+        parts = _siglip(checkpoint, options)
+    record = _record(source, checkpoint, parts, options)
+    with replacing_folder(folder) as part:
+        parts.model.save_pretrained(part)
+        parts.processor.save_pretrained(part)
+        write_sentence_transformers_files(part, parts.model.config)
+        write_json(part / RECORD_FILE, record)
+    return record
+
+
+def check_folder(folder: Path) -> None:
+    """Refuses a folder that holds anything but an earlier conversion.
+
+    Raises:
+        ValueError: naming it.
+    """
+    check_free_folder(folder, overwrite=True, written=[RECORD_FILE], whole=True, option="output")
+
+
+def _clip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
+    tensors, settings = checkpoint.tensors, (checkpoint.config or {}).get("model_cfg")
+    names = set(tensors)
+    clip_layout.refuse_other_towers(names)
+    prefix = clip_layout.text_prefix(tensors)
+    layers = [clip_layout.count_layers(tensors, tower) for tower in ("visual.", prefix)]
+    table = clip_layout.clip_table(prefix, *layers)
+    unused = _check_names(checkpoint, table)
+    patch = tensors["visual.conv1.weight"].shape[-1]
+    activation = clip_activation(
+        given=options.activation,
+        model=options.model,
+        tag=options.pretrained,
+        config=settings,
+        names=names,
+        patch_size=patch,
+    )
+    prepare = preprocessing(checkpoint.config, options.pretrained)
+    sizes = clip_layout.clip_sizes(tensors, settings, activation, options.head_width)
+    tokenizer = processors.clip_tokenizer(
+        options.processor or processors.beside(checkpoint.path),
+        own_name=((settings or {}).get("text_cfg") or {}).get("hf_tokenizer_name"),
+        vocabulary=sizes["text_config"]["vocab_size"],
+        length=sizes["text_config"]["max_position_embeddings"],
+    )
+    config = _config(CLIPConfig, sizes, tokenizer)
+    model = _filled(CLIPModel, config, to_transformers(table, tensors), checkpoint.path)
+    images = image_processor(prepare, config.vision_config.image_size)
+    processor = CLIPProcessor(image_processor=images, tokenizer=tokenizer)
+    return Parts("CLIP of open_clip or OpenAI", model, processor, activation, prepare, unused)
+
+
+def _siglip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
+    tensors, settings = checkpoint.tensors, (checkpoint.config or {}).get("model_cfg")
+    siglip_layout.refuse_other_trunks(set(tensors), settings)
+    trunk = f"{siglip_layout.TRUNK}blocks."
+    image_layers = len({name.split(".")[3] for name in tensors if name.startswith(trunk)})
+    table = siglip_layout.siglip_table(image_layers, clip_layout.count_layers(tensors, "text."))
+    unused = _check_names(checkpoint, table)
+    activation = siglip_activation(given=options.activation, config=settings)
+    prepare = preprocessing(checkpoint.config, options.pretrained)
+    sizes = siglip_layout.siglip_sizes(tensors, settings, activation)
+    text = sizes["text_config"]
+    tokenizer = processors.siglip_tokenizer(
+        options.processor or processors.beside(checkpoint.path),
+        vocabulary=text["vocab_size"],
+        length=text["max_position_embeddings"],
+    )
+    config = _config(SiglipConfig, sizes, tokenizer)
+    model = _filled(SiglipModel, config, to_transformers(table, tensors), checkpoint.path)
+    images = image_processor(prepare, config.vision_config.image_size, siglip=True)
+    processor = SiglipProcessor(image_processor=images, tokenizer=tokenizer)
+    return Parts("SigLIP of open_clip", model, processor, activation, prepare, unused)
+
+
+def _check_names(checkpoint: Checkpoint, table: list[Weight]) -> tuple[str, ...]:
+    """Names that are not used; refuses missing ones, and further ones of the towers."""
+    towers, others = clip_layout.leftover(checkpoint.tensors, table)
+    missing = set(source_names(table)) - set(checkpoint.tensors)
+    refuse(checkpoint.path, missing=missing, unused=towers)
+    return (*others, *checkpoint.others)
+
+
+def _config(kind: Any, sizes: dict[str, Any], tokenizer: Any) -> Any:
+    """With an `eos_token_id` of 2, as older conversions have it, CLIPModel would read a text at its highest token."""
+    ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    return kind(**{**sizes, "text_config": {**sizes["text_config"], **ids}})
+
+
+def _filled(kind: Any, config: Any, tensors: Mapping[str, torch.Tensor], path: Path) -> Any:
+    types = {value.dtype for value in tensors.values()}
+    if len(types) > 1:
+        tensors = {name: value.float() for name, value in tensors.items()}
+    with torch.device("meta"):
+        model = kind(config)
+    check_same(path, tensors, model.state_dict())
+    model.load_state_dict(dict(tensors), assign=True)
+    return model.eval()
+
+
+def _record(source: Any, checkpoint: Checkpoint, parts: Parts, options: ConversionOptions) -> dict[str, Any]:
+    config, prepare = parts.model.config, parts.preprocessing
+    return {
+        "source": source if isinstance(source, str) and not Path(source).exists() else checkpoint.path.name,
+        "sha256": file_hash(checkpoint.path),
+        "layout": parts.layout,
+        "model": type(parts.model).__name__,
+        "state": checkpoint.state,
+        "prefix": checkpoint.prefix,
+        "dtype": str(parts.model.dtype).removeprefix("torch."),
+        "activation": parts.activation._asdict(),
+        "attention_heads": {
+            "image": config.vision_config.num_attention_heads,
+            "text": config.text_config.num_attention_heads,
+        },
+        "preprocessing": {**prepare._asdict(), "size": config.vision_config.image_size},
+        "options": {name: value for name, value in vars(options).items() if value is not None and name != "processor"},
+        "unused": list(parts.unused),
+        "versions": {"hfcomp": __version__, "transformers": transformers.__version__, "torch": torch.__version__},
+    }

@@ -1,0 +1,121 @@
+"""SigLIP as open_clip keeps it, with an image tower of timm, and `SiglipModel`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from hfcomp.convert.activations import Activation
+from hfcomp.convert.clip_layout import (
+    count_layers,
+    image_size,
+    norm_epsilon,
+    refuse_other_networks,
+    text_blocks,
+)
+from hfcomp.convert.weight_table import Weight, pair
+
+TRUNK = "visual.trunk."
+EPSILON = 1e-6
+_EPSILON_OF_TEXT = 1e-5  # torch's, where norm_kwargs does not name another
+# Heads of timm's models for SigLIP.
+_HEADS = {"base": 12, "large": 16, "so400m": 16, "giantopt": 16}
+_NAME = re.compile(r"vit_(\w+?)_patch\d+_siglip_\d+")
+_BLOCK = (("norm1", "layer_norm1"), ("norm2", "layer_norm2"), ("attn.proj", "self_attn.out_proj"))
+_MLP = (("mlp.fc1", "mlp.fc1"), ("mlp.fc2", "mlp.fc2"))
+_PLAIN = {
+    "pool_type": ("last",),
+    "no_causal_mask": (True,),
+    "proj_bias": (True,),
+    "timm_proj_bias": (False,),
+}
+
+
+def siglip_table(image_layers: int, text_layers: int) -> list[Weight]:
+    """The weights of a SigLIP with layers in both towers."""
+    image, words, head = "vision_model.embeddings", "text_model.embeddings", "vision_model.head"
+    pool = f"{TRUNK}attn_pool"
+    table = [
+        *(Weight((name,), (name,), "list of one") for name in ("logit_scale", "logit_bias")),
+        *pair(f"{TRUNK}patch_embed.proj", f"{image}.patch_embedding"),
+        Weight((f"{TRUNK}pos_embed",), (f"{image}.position_embedding.weight",), "of a batch"),
+        *pair(f"{TRUNK}norm", "vision_model.post_layernorm"),
+        Weight((f"{pool}.latent",), (f"{head}.probe",)),
+        *pair(f"{pool}.proj", f"{head}.attention.out_proj"),
+        *pair(f"{pool}.norm", f"{head}.layernorm"),
+        *(weight for name, other in _MLP for weight in pair(f"{pool}.{name}", f"{head}.{other}")),
+        Weight(("text.token_embedding.weight",), (f"{words}.token_embedding.weight",)),
+        Weight(("text.positional_embedding",), (f"{words}.position_embedding.weight",)),
+        *text_blocks("text.", "text_model.", text_layers),
+        *pair("text.ln_final", "text_model.final_layer_norm"),
+        *pair("text.text_projection", "text_model.head"),
+    ]
+    for part in ("weight", "bias"):
+        table.append(Weight((f"{pool}.q.{part}", f"{pool}.kv.{part}"), (f"{head}.attention.in_proj_{part}",)))
+    for layer in range(image_layers):
+        block, twin = f"{TRUNK}blocks.{layer}", f"vision_model.encoder.layers.{layer}"
+        table += [weight for name, other in _BLOCK + _MLP for weight in pair(f"{block}.{name}", f"{twin}.{other}")]
+        for part in ("weight", "bias"):
+            names = tuple(f"{twin}.self_attn.{letter}_proj.{part}" for letter in "qkv")
+            table.append(Weight((f"{block}.attn.qkv.{part}",), names))
+    return table
+
+
+def refuse_other_trunks(names: set[str], config: Mapping[str, Any] | None) -> None:
+    """Refuses image towers of timm that are not SigLIP's, and a SigLIP without its configuration.
+
+    Raises:
+        ValueError: naming the tower, or the file that is missing.
+    """
+    if config is None:
+        raise ValueError(
+            "an image tower of timm without open_clip_config.json: heads and activation of it are not in the weights. "
+            "Put the file of its Hub repository beside the weights."
+        )
+    tower = config.get("vision_cfg", {}).get("timm_model_name")
+    if f"{TRUNK}attn_pool.latent" not in names or not _NAME.fullmatch(str(tower)):
+        raise ValueError(f"the image tower is timm's {tower}, not SigLIP's: transformers has no CLIP with it.")
+
+
+def siglip_sizes(
+    tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any], activation: Activation
+) -> dict[str, Any]:
+    """The fields of a `SiglipConfig`, but for tokens: sizes as the weights have them.
+
+    Raises:
+        ValueError: for another network.
+    """
+    refuse_other_networks(config, _PLAIN)
+    vision, text = config["vision_cfg"], config.get("text_cfg", {})
+    if (vision.get("timm_pool"), vision.get("timm_proj")) != ("map", "none") or not text.get("no_causal_mask"):
+        raise ValueError("open_clip_config.json: a SigLIP has timm_pool=map, timm_proj=none and no_causal_mask=true.")
+    vocabulary, words = tensors["text.token_embedding.weight"].shape
+    _, patches, width = tensors[f"{TRUNK}pos_embed"].shape
+    patch = tensors[f"{TRUNK}patch_embed.proj.weight"].shape[-1]
+    layers = {name.split(".")[3] for name in tensors if name.startswith(f"{TRUNK}blocks.")}
+    return {
+        "vision_config": {
+            "hidden_size": width,
+            "intermediate_size": tensors[f"{TRUNK}blocks.0.mlp.fc1.weight"].shape[0],
+            "num_hidden_layers": len(layers),
+            "num_attention_heads": _HEADS[_NAME.fullmatch(vision["timm_model_name"])[1]],
+            "image_size": image_size(patches, patch, vision),
+            "patch_size": patch,
+            "hidden_act": activation.image,
+            "layer_norm_eps": EPSILON,
+        },
+        "text_config": {
+            "vocab_size": vocabulary,
+            "hidden_size": words,
+            "intermediate_size": tensors["text.transformer.resblocks.0.mlp.c_fc.weight"].shape[0],
+            "num_hidden_layers": count_layers(tensors, "text."),
+            "num_attention_heads": text["heads"],
+            "max_position_embeddings": tensors["text.positional_embedding"].shape[0],
+            "projection_size": tensors["text.text_projection.weight"].shape[0],
+            "hidden_act": activation.text,
+            "layer_norm_eps": norm_epsilon(text, _EPSILON_OF_TEXT),
+        },
+    }

@@ -1,0 +1,224 @@
+"""The card of a built data set: what is in it, how it was made, what was dropped, and some of its rows."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import yaml
+from huggingface_hub import DatasetCardData
+
+from hfcomp.checksums import file_hash, with_text_checksum
+from hfcomp.data.built_sets import CARD, TRAIN, configurations, content_hash, split_of
+from hfcomp.data.publishing import fenced, is_on_hub
+from hfcomp.data.set_cards import DEFAULT, UNKNOWN, loading_text, size_category
+from hfcomp.data.views import read_views, view_configs
+from hfcomp.factory.builder import OTHERS, CardText
+from hfcomp.factory.manifest import DATA, MANIFEST, SET_ASIDE_FILE, totals
+from hfcomp.reporting.report import Table
+from hfcomp.reporting.saving import markdown_table
+from hfcomp.writing import write_text
+
+PER_ROW = "per-row"
+"""Name of the license in the metadata if the column `license` states it."""
+EXAMPLES = 8
+LONGEST_EXAMPLE = 200
+# What may begin markup or a link: names with a hyphen, a slash or an underscore inside, and numbers, stay as they are.
+_MARKUP = re.compile(
+    r"[#$&*<>@\[-^`{-~]|(?<![^\W_])_|_(?![^\W_])|:(?=/)|(?<=www)\.|\.(?=[^\W\d_])", flags=re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a built set's rows come from.
+
+    Attributes:
+        name: Hub id, folder or file.
+        license: as the source states it, or None.
+        row_licenses: whether a column `license` states it row by row.
+    """
+
+    name: str
+    license: str | None
+    row_licenses: bool
+
+
+def chained_manifest(chain: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The manifest of a chain's last build, with the counts of all of them."""
+    counts, aside = (totals(one[name] for one in chain) for name in ("counts", "set_aside"))
+    return {**chain[-1], "counts": counts, "set_aside": aside}
+
+
+def count_tables(manifest: Mapping[str, Any], text: CardText) -> list[Table]:
+    """What was made and not made, by kind and reason, and rows that were set aside."""
+    aside = [[name.replace("_", " "), f"{number:,}"] for name, number in manifest["set_aside"].items()]
+    counts = manifest["counts"]
+    parts = [(one.title, one.column, one.rows(counts)) for one in text.counts]
+    others = {name: number for name, number in counts.items() if not any(one.has(name) for one in text.counts)}
+    parts.append((OTHERS.title, OTHERS.column, OTHERS.rows(others)))
+    parts.append((f"rows set aside, in {SET_ASIDE_FILE}", "reason", aside))
+    return [*(Table(title, [column, "number"], rows) for title, column, rows in parts if rows), *text.tables(manifest)]
+
+
+def write_card(
+    folder: Path,
+    sets: Mapping[str, Sequence[Mapping[str, Any]]],
+    source: Source,
+    kind: CardText,
+    command: str,
+    facts: Sequence[Table] = (),
+) -> None:
+    """Writes `README.md`, the same bytes for the same builds.
+
+    Args:
+        folder: of the data set.
+        sets: the manifests by configuration, the first of which is the default: those of a chain of builds, of which
+            the last made the set. The only one, `default`, is in the folder itself, others in folders of their names.
+        source: what they were made of.
+        kind: What the card says of the kind of dataset.
+        command: that made it, without what is of this machine; several are a line each.
+        facts: tables about what is in it.
+    """
+    made = {name: _Made.of(_place(folder, name), chain, kind) for name, chain in sets.items()}
+    rows = sum(one.manifest["rows"] for one in made.values())
+    views = read_views(folder)
+    data = DatasetCardData(
+        **_license_data(source),
+        tags=["hfcomp", "compositionality", kind.title.lower().replace(" ", "-")],
+        size_categories=[size_category(rows)],
+        source_datasets=[source.name] if is_on_hub(source.name) else None,
+        configs=[
+            _config(name, one, is_default=number == 0 and len(made) > 1)
+            for number, (name, one) in enumerate(made.items())
+        ]
+        if views is None
+        else view_configs(views, content_hash(folder, views)),
+    )
+    name = source.name if is_on_hub(source.name) else Path(source.name).name
+    first = next(iter(made.values())).first
+    text = [
+        f"---\n{data.to_yaml()}\n---",
+        f"# {kind.title} of {_plain(name)}",
+        f"{rows:,} rows, made from {first['source']['rows']:,} rows of {_plain(name)} by hfcomp "
+        f"{first['hfcomp_version']}. {kind.about}",
+        loading_text(list(views or made), TRAIN if views else next(iter(made.values())).split),
+        "\n".join(markdown_table(Table("", ["column", "what"], list(kind.columns.items()), labels=2))),
+        kind.others,
+        " ".join([_license_text(source), *_generator_text(made.values())]),
+        *(["## What is in it"] if facts or any(one.tables for one in made.values()) else []),
+        *map(_markdown, facts),
+        *(part for name, one in made.items() for part in one.text(name)),
+        "## How it was made",
+        fenced(command, "bash"),
+        f"The stages with their settings; the hashes of all files are in `{MANIFEST}`:",
+        *(part for name, one in made.items() for part in one.settings(name)),
+    ]
+    write_text(folder / CARD, with_text_checksum("\n\n".join(text) + "\n"))
+
+
+def _place(folder: Path, name: str) -> Path:
+    return folder if name == DEFAULT else folder / name
+
+
+@dataclass(frozen=True)
+class _Made:
+    """One configuration: its folder, the plan of its first build, its stages, and the counts of all its builds."""
+
+    folder: Path
+    kind: CardText
+    first: Mapping[str, Any]
+    stages: Mapping[str, Any]
+    manifest: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, folder: Path, chain: Sequence[Mapping[str, Any]], kind: CardText) -> _Made:
+        stages = [stage for one in chain for stage in one["plan"]["stages"].values()]
+        named = {f"{number} {stage['name']}": stage for number, stage in enumerate(stages)}
+        return cls(folder, kind, chain[0]["plan"], named, chained_manifest(chain))
+
+    @property
+    def tables(self) -> list[Table]:
+        return count_tables(self.manifest, self.kind)
+
+    @property
+    def split(self) -> str:
+        return split_of(self.manifest)
+
+    def text(self, name: str) -> list[str]:
+        found = [*map(_markdown, self.tables), *_examples(self.folder, self.kind)]
+        return found if name == DEFAULT or not found else [f"### {name}: {self.manifest['rows']:,} rows", *found]
+
+    def settings(self, name: str) -> list[str]:
+        text = fenced(yaml.safe_dump(dict(self.stages), allow_unicode=True, sort_keys=False).strip(), "yaml")
+        return [text] if name == DEFAULT else [f"`{name}`:", text]
+
+
+def _config(name: str, made: _Made, *, is_default: bool) -> dict[str, Any]:
+    """What `load_dataset` reads of the card.
+
+    It caches the rows of a folder by the folder's last name and this entry, whatever the files hold. Without the
+    description it would return those of another folder, or of an earlier build in this one.
+    """
+    folder = DATA if name == DEFAULT else f"{name}/{DATA}"
+    files = [{"split": made.split, "path": f"{folder}/{made.split}-*.parquet"}]
+    default = {"default": True} if is_default else {}
+    described = f"sha256:{file_hash(made.folder / MANIFEST)}"
+    return {"config_name": name, "data_files": files, **default, "description": described}
+
+
+def _markdown(table: Table) -> str:
+    rows = [[*map(_plain, row[: table.labels]), *row[table.labels :]] for row in table.rows]
+    title = f"**{table.title[0].upper()}{table.title[1:]}**"
+    return "\n".join([title, "", *markdown_table(replace(table, rows=rows))])
+
+
+def _license_data(source: Source) -> dict[str, str]:
+    """The licence as the Hub's metadata state it."""
+    if source.row_licenses:
+        return {"license": "other", "license_name": PER_ROW}
+    stated = source.license or UNKNOWN
+    return {"license": stated if re.fullmatch(r"[a-z0-9.-]+", stated) else "other"}
+
+
+def _license_text(source: Source) -> str:
+    text = "## Licence\n\nCaptions that are made from captions, and images that are copied, keep the source's licence"
+    if source.row_licenses:
+        return f"{text}: the column `license` states it row by row."
+    if source.license:
+        return f"{text}: {_plain(source.license)}."
+    return f"{text}. The source states none that was found: it is unknown. Find it out before you publish this set."
+
+
+def _generator_text(made: Iterable[_Made]) -> list[str]:
+    """What applies to images that a pipeline made, if any were."""
+    names = dict.fromkeys(stage["pipeline"] for one in made for stage in one.stages.values() if "pipeline" in stage)
+    return (
+        [f"Negative images were made by {_plain(', '.join(names))}: its licence applies to them too."] if names else []
+    )
+
+
+def _examples(folder: Path, kind: CardText) -> list[str]:
+    """The table of the first rows that have something to show, if any."""
+    rows: list[Sequence[str]] = []
+    files = [path for place in configurations(folder) for path in sorted((place / DATA).glob("*.parquet"))]
+    for path in files if kind.cells else ():
+        table = pq.read_table(path, columns=list(kind.reads))
+        for row in table.slice(0, 100 * EXAMPLES).to_pylist():
+            rows += kind.cells(*(row[name] for name in kind.reads))
+        if len(rows) >= EXAMPLES:
+            break
+    table = Table("examples", kind.header, rows[:EXAMPLES], labels=len(kind.header))
+    return [_markdown(table)] if rows else []
+
+
+def _plain(text: str) -> str:
+    """A text that Markdown shows literally, in one table cell: without links, pictures or HTML."""
+    line = " ".join("".join(one for one in text if one.isspace() or unicodedata.category(one) != "Cc").split())
+    short = line if len(line) <= LONGEST_EXAMPLE else f"{line[: LONGEST_EXAMPLE - 1]}…"
+    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", short)

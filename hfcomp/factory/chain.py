@@ -1,0 +1,183 @@
+"""Datasets that take several builds, each from what the one before made: texts stand beside the images of a source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from datasets import Dataset, Features, concatenate_datasets
+from numpy.typing import NDArray
+
+from hfcomp.data.built_sets import CHAIN, COMMANDS, STEPS_FOLDER, StepNames, is_build, step_names
+from hfcomp.data.loading import load_training_set
+from hfcomp.factory.build import BuiltSet, DatasetBuild
+from hfcomp.factory.manifest import refuse_others
+from hfcomp.factory.runner import Build, run_stages
+from hfcomp.factory.shards import SOURCE_ROW, Stage
+from hfcomp.factory.sources import check_local_files, read_captioned_rows
+from hfcomp.writing import LOCK_FILE, locked, remove_unfinished, write_json
+
+
+class Chain(DatasetBuild):
+    """The building of a dataset in several steps, each a build of its own that resumes where it was killed.
+
+    A subclass names its steps and their folders, and runs them. Steps are in `steps/` of the dataset's folder, except
+    for those that make its rows; they may run on machines that share the folder.
+    """
+
+    names: ClassVar[StepNames]
+    """The steps that are builds, as the dataset's folder has them."""
+    folders: ClassVar[Sequence[Path]]
+    """The folders of all builds that there may be, relative to the dataset's."""
+    joined_by: ClassVar[Sequence[str]] = ()
+    """Columns of the source that are kept in any case."""
+
+    @staticmethod
+    def is_old(column: str) -> bool:
+        """Whether a column of the source has a name that the steps need, or describes an earlier dataset."""
+        return column == SOURCE_ROW
+
+    def run(self) -> BuiltSet:
+        """Runs the steps that are asked for; the card is written when the last one is done.
+
+        First it raises what later steps would, which may be hours away: for packages and models not found.
+        """
+        raise NotImplementedError
+
+    @cached_property
+    def source(self) -> Dataset:
+        """The rows to build from."""
+        options = self.options
+        needed = {"needed": ["image"], "needed_by": options.what, "joined_by": self.joined_by}
+        rows = read_captioned_rows(options, self.log, is_old=self.is_old, **needed)
+        allow = options.allow_outside_files
+        check_local_files(rows, rows.column_names, options.source, allow_outside=allow, log=self.log)
+        return rows
+
+    def build(self) -> BuiltSet:
+        """Builds the dataset.
+
+        Raises:
+            ImportError, OSError: for a missing package, model or file, before the first step.
+            ValueError: for a source or folder that is not as expected.
+            StageError: when a stage fails; what is done is kept.
+        """
+        self._check_output(self.options.output)
+        self.source  # noqa: B018  # before the folder is written to
+        with locked(self.options.output):
+            return self.run()
+
+    def run_step(
+        self,
+        place: str,
+        title: str,
+        rows: Dataset,
+        stages: Sequence[Stage],
+        features: Features,
+        reads: Sequence[str],
+        uses_gpu: bool = False,
+    ) -> Build:
+        """Runs one build; see `run_stages`.
+
+        Args:
+            place: Its folder, relative to the dataset's.
+            title: What the log calls it.
+            rows: Its source.
+            stages: Its stages.
+            features: Columns that are written.
+            reads: Columns that the stages read.
+            uses_gpu: Whether a model runs in its workers; on Ray, other steps reserve no GPU.
+        """
+        self.log(f"{title} {len(rows):,} rows")
+        steps = self.options.output / STEPS_FOLDER
+        remove_unfinished(steps)
+        if self._needs_names():  # before rows, as it says what an unfinished dataset lacks
+            write_json(steps / CHAIN, self.names._asdict())
+        gpus = {"gpus_per_worker": 0} if self.options.executor == "ray" and not uses_gpu else {}
+        running: dict[str, Any] = self.options.running(self.progress) | gpus
+        return run_stages(rows, stages, self.options.output / place, features=features, reads=reads, **running)
+
+    def _needs_names(self) -> bool:
+        """Whether to write the names of the steps: a dataset of an hfcomp that did not is left as it is."""
+        output = self.options.output
+        is_begun = any(is_build(output / place) for place in self.folders)
+        return (output / STEPS_FOLDER / CHAIN).is_file() or not is_begun or step_names(output) != self.names
+
+    @classmethod
+    def _check_output(cls, output: Path) -> None:
+        """Raises ValueError for a folder with files of the user, which the dataset's own files would replace."""
+        own_steps = {place.parts[1] for place in cls.folders if place.parts[0] == STEPS_FOLDER}
+        inside = sorted({path.name for path in (output / STEPS_FOLDER).glob("*")} - own_steps)
+        others = [f"{STEPS_FOLDER}/{name}" for name in inside if not name.startswith((CHAIN, COMMANDS))]
+        if output.is_dir() and not any(is_build(output / place) for place in cls.folders):
+            others += sorted({path.name for path in output.iterdir()} - {LOCK_FILE, STEPS_FOLDER})
+        refuse_others(output, others)
+
+
+def joined(source: Dataset, folder: Path | str) -> Dataset:
+    """The rows of a finished build with the other columns of its source, such as images, which are not copied.
+
+    The build's texts are copied once into the cache of `datasets`, in the order of the source. A build from the result
+    notices when the texts change, see `hfcomp.factory.runner.fingerprint`.
+
+    Args:
+        source: of the build, or of the first one of a chain; memory-mapped, so that its images stay on disk.
+        folder: of the build. Its features named the column `source_row`; a row of the source is in it once or never.
+
+    Returns:
+        The rows of the build in their order. Where both have a column, it is the build's; `source_row` is there too,
+        so that the next build of the chain can hand it on.
+
+    Raises:
+        ValueError: for a build without `source_row` or rows, with a row of the source twice, or of another source.
+    """
+    made = load_training_set(str(folder))
+    if SOURCE_ROW not in made.column_names:
+        raise ValueError(
+            f"{folder} does not say its rows' numbers in the source: it has no column {SOURCE_ROW!r}. Build it with "
+            f"{SOURCE_ROW!r} among its features."
+        )
+    numbers = made.with_format("numpy")[SOURCE_ROW][:]
+    _check_numbers(numbers, len(source), folder)
+    return beside(source, made, numbers)
+
+
+def beside(source: Dataset, made: Dataset, numbers: NDArray[np.int64]) -> Dataset:
+    """Rows of texts with the other columns of a source, such as images, which are not copied.
+
+    Args:
+        source: memory-mapped, so that its images stay on disk.
+        made: the texts; where both have a column, theirs counts.
+        numbers: for each of their rows its row in the source, each at most once.
+
+    Raises:
+        ValueError: for a source that has a row twice.
+    """
+    # A mapping of rows that the source has, as after a filter, would make `datasets` copy the images.
+    base, mapping = Dataset(source.data, info=source.info.copy(), split=source.split), source._indices
+    rows = numbers if mapping is None else mapping.column(0).to_numpy()[numbers]
+    places = np.zeros(len(base), np.int64)  # what stands in rows without texts is never read
+    places[rows] = np.arange(len(rows))
+    if (places[rows] != np.arange(len(rows))).any():
+        raise ValueError("the source has a row twice. Pass it without a `select` that repeats rows.")
+    texts = made.select(places).flatten_indices()
+    others = base.select_columns([name for name in base.column_names if name not in made.column_names])
+    return concatenate_datasets([others, texts], axis=1).select(rows)
+
+
+def _check_numbers(numbers: np.ndarray, source_rows: int, folder: Path | str) -> None:
+    if not len(numbers):
+        raise ValueError(f"{folder} has no rows.")
+    if numbers.min() < 0 or numbers.max() >= source_rows:
+        raise ValueError(
+            f"{folder} was built from another source: it has row {numbers.max():,} of it, and this one has "
+            f"{source_rows:,} rows."
+        )
+    found, times = np.unique(numbers, return_counts=True)
+    if times.max() > 1:
+        raise ValueError(
+            f"{folder} has row {found[times.argmax()]:,} of its source {times.max()} times; expected at most once."
+        )

@@ -1,0 +1,266 @@
+"""ConcreteBatch (Concrete Jungle, section 2.2): a chain of three builds for each configuration.
+
+| step | folder | from a row |
+|---|---|---|
+| targets | `steps/CONFIG/targets` | its longest caption, and the words that may be changed |
+| captions | `steps/CONFIG/captions` | the category that balances the set, and the negative caption |
+| images | `CONFIG` | the image edited by it: the finished set |
+
+Each resumes where it was killed, and begins when the one before is whole. They may run on machines that share the
+folder: the targets need a processor, the captions a language model's server, the images GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, Features, Image, Value
+
+from hfcomp.data.built_sets import ONE_LICENSE, ROWS_PER_SHARD, StepNames, read_manifest
+from hfcomp.data.features import NEGATIVE_FEATURES
+from hfcomp.data.loading import load_training_set
+from hfcomp.data.negatives import RATED_WORDS
+from hfcomp.data.verification import commands_path, read_commands
+from hfcomp.factory.build import BuiltSet, with_license_check
+from hfcomp.factory.chain import Chain, joined
+from hfcomp.factory.concretebatch.negative_captions import caption_stage
+from hfcomp.factory.concretebatch.options import CONFIGS, STEPS, UNRATED, ConcreteBatchOptions
+from hfcomp.factory.concretebatch.targets import (
+    KEYWORD_READS,
+    balance_targets,
+    drawn_targets,
+    keyword_stage,
+    most_frequent,
+    ratings_path,
+    target_inputs,
+    unrated_words,
+)
+from hfcomp.factory.images.stage import READS as IMAGE_READS
+from hfcomp.factory.images.stage import image_stages
+from hfcomp.factory.manifest import begun_plan
+from hfcomp.factory.options import command_line
+from hfcomp.factory.runner import Build, source_facts
+from hfcomp.factory.shards import SET_ASIDE, SOURCE_ROW, Stage
+from hfcomp.factory.sources import BuildInputs, Log, output_features
+from hfcomp.factory.targets import (
+    CATEGORIES,
+    ORDERS,
+    PAPER_MEAN_AND_MEDIAN,
+    Choice,
+    TargetSummary,
+    balanced_categories,
+    find_candidates,
+    summarize_targets,
+)
+from hfcomp.factory.text_negatives import make_captions
+from hfcomp.negatives.concreteness import ConcretenessRatings
+from hfcomp.negatives.negative import COLUMN_NAMES
+from hfcomp.parsing import cached_parser
+from hfcomp.parsing.captions import script_problem
+from hfcomp.reporting.report import Table
+from hfcomp.writing import write_json
+
+CAPTION_FEATURES = Features(
+    {
+        SOURCE_ROW: Value("int64"),
+        "caption": Value("string"),
+        **{name: NEGATIVE_FEATURES[name] for name in (*COLUMN_NAMES, RATED_WORDS)},
+    }
+)
+
+
+NAMES = StepNames("hfcomp build concretebatch", STEPS)
+
+
+class ConcreteBatchChain(Chain):
+    """The building of ConcreteBatch."""
+
+    names = NAMES
+    folders = tuple(NAMES.folder(Path(), config, step) for config in CONFIGS for step in STEPS)
+    options: ConcreteBatchOptions
+
+    @staticmethod
+    def is_old(column: str) -> bool:
+        """Also columns that describe earlier negatives."""
+        return column.startswith("negative_") or column in ("mask", SOURCE_ROW)
+
+    def run(self) -> BuiltSet:
+        """Builds the configurations one after the other.
+
+        Raises:
+            ValueError: if the folder has a configuration of another source.
+        """
+        first = self.options.configs[0]
+        if self.options.runs("captions"):
+            self._caption_stage(first)
+        if self.options.runs("images"):
+            image_stages(self.options)
+        self._check_source(first)
+        chains = {config: self._configuration(config) for config in self.options.configs}
+        finished = self._finished()
+        if finished:
+            ratings = ConcretenessRatings.from_file(ratings_path(self.options, self.log))
+            rows = [
+                [config, *_summary(NAMES.folder(self.options.output, config, "images"), ratings)]
+                for config in finished
+            ]
+            header = ["configuration", "rows", "mean concreteness", "median", *CATEGORIES]
+            targets = {config: manifests[0] for config, manifests in finished.items()}
+            facts = [Table("Configurations", header, rows), *self._unrated_tables(targets)]
+            self.write_card(self.source, finished, "\n".join(self._commands(list(finished))), facts)
+        built = {config: builds[0].manifest for config, builds in chains.items()}
+        return BuiltSet(self.options.output, self.card, chains, self._unrated_tables(built))
+
+    def _configuration(self, config: str) -> list[Build]:
+        builds = [self._targets(config)]
+        for step, run in (("captions", self._captions), ("images", self._images)):
+            if self.options.runs(step) and builds[-1].manifest["rows"]:  # a step without rows is the last
+                builds.append(run(config, builds[-1].folder))
+        return builds
+
+    def _targets(self, config: str) -> Build:
+        """The first step, which needs captions alone."""
+        found = self._target_inputs(config)
+        return self._step(config, "targets", found.dataset, found.stages, found.features, found.reads)
+
+    def _target_inputs(self, config: str) -> BuildInputs:
+        found = target_inputs(self.options, CONFIGS[config], self.source, self.log)
+        if not self.options.only_adaptable:
+            return found
+        stages, reads = with_license_check(found.dataset, self.stated_license, found.stages, found.reads)
+        return found._replace(stages=stages, reads=reads)
+
+    def _captions(self, config: str, targets: Path) -> Build:
+        share = self.options.attribute_share
+        balanced, tally = balance_targets(load_training_set(str(targets)), attribute_share=share)
+        for line in tally.lines():
+            self.log(f"{config}: {line}")
+        stages, reads = [keyword_stage(share), self._caption_stage(config)], ["caption", *KEYWORD_READS]
+        return self._step(config, "captions", balanced, stages, CAPTION_FEATURES, reads)
+
+    def _caption_stage(self, config: str) -> Stage:
+        names = ("seed", "attempts", "device", "grammar_model", "grammar_tolerance")
+        settings = {name: getattr(self.options, name) for name in names}
+        return caption_stage({"mode": CONFIGS[config], "writer": self.options.writer_settings(), **settings})
+
+    def _images(self, config: str, captions: Path) -> Build:
+        rows = joined(self.source, captions)
+        features = output_features(rows.remove_columns(SOURCE_ROW), {"negative_image": Image()})
+        return self._step(config, "images", rows, image_stages(self.options), features, IMAGE_READS)
+
+    def _step(self, config: str, step: str, *inputs: Any) -> Build:
+        uses_gpu = step == "images" or (step == "captions" and self.options.writer == "transformers")
+        place = NAMES.folder(Path(), config, step)
+        return self.run_step(str(place), f"{config}: {step},", *inputs, uses_gpu=uses_gpu)
+
+    def _check_source(self, config: str) -> None:
+        """Raises ValueError if another configuration in the folder is of another source."""
+        others = {
+            other: begun_plan(NAMES.folder(self.options.output, other, "targets"))
+            for other in CONFIGS
+            if other != config
+        }
+        others = {other: plan for other, plan in others.items() if plan}
+        if not others:
+            return  # since reading all captions takes time
+        inputs = self._target_inputs(config)
+        mine = source_facts(inputs.dataset, (*inputs.reads, *inputs.features))
+        for other, plan in others.items():
+            if plan["source"] != mine:
+                raise ValueError(
+                    f"{self.options.output / other} was built from another source, or with other --limit, --columns "
+                    f"or --only_adaptable, than this command names: {plan['source']['rows']:,} rows, now "
+                    f"{mine['rows']:,}. {ONE_LICENSE} Choose another --output."
+                )
+
+    def _finished(self) -> dict[str, list[dict[str, Any]]]:
+        """The manifests of all configurations in the folder that are finished and have rows."""
+        finished: dict[str, list[dict[str, Any]]] = {}
+        for config in CONFIGS:
+            folders = [NAMES.folder(self.options.output, config, step) for step in STEPS]
+            manifests = [read_manifest(folder) if folder.is_dir() else None for folder in folders]
+            if all(manifests) and manifests[-1]["rows"]:
+                finished[config] = manifests
+        return finished
+
+    def _commands(self, configs: Sequence[str]) -> list[str]:
+        """The commands that built these configurations, for their card: one for all that have the same options.
+
+        They are kept beside the steps, those of a configuration from the last build of it that had no `--until`.
+        """
+        path = commands_path(self.options.output)
+        known = read_commands(path) if path.is_file() else {}
+        if self.options.runs(STEPS[-1]):  # else options of later steps may be missing
+            known |= dict.fromkeys(self.options.configs, self.options.words())
+            write_json(path, known, sort_keys=True)
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for config in configs:
+            if config in known:  # else it was built by something else
+                alike.setdefault(tuple(known[config]), []).append(config)
+        return [command_line([*words, "--configs", ",".join(names)]) for words, names in alike.items()]
+
+    def _unrated_tables(self, targets: Mapping[str, Mapping[str, Any]]) -> list[Table]:
+        """The most frequent words without a rating, if there are any, from the manifests of targets."""
+        rows = []
+        for config, manifest in targets.items():
+            if manifest["rows"] and manifest["counts"].get(UNRATED):
+                words = unrated_words(load_training_set(str(NAMES.folder(self.options.output, config, "targets"))))
+                rows += [[config, most_frequent(words)]] if words else []
+        title = "Most frequent words without a rating, in captions with a target"
+        return [Table(title, ["configuration", "words"], rows, labels=2)] if rows else []
+
+
+def selection_table(source: Dataset, options: ConcreteBatchOptions, *, log: Log) -> Table:
+    """What each order of selection chooses of captions alone, beside the paper's numbers of its own sets.
+
+    Nothing is written. `*` marks the order that a build of the options has.
+
+    Args:
+        source: with `caption`, a text or several.
+        options: which configurations, and all settings of their targets; the order is each in turn.
+        log: receives lines about what is done.
+    """
+    ratings = ConcretenessRatings.from_file(ratings_path(options, log))
+    usual = {config: options.choice(CONFIGS[config]) for config in options.configs}
+    choices = [replace(usual[config], order=order) for config in options.configs for order in ORDERS]
+    rows = []
+    for choice, found in zip(choices, _chosen(source, options, choices, ratings), strict=True):
+        config = next(name for name in usual if CONFIGS[name] == choice.mode)
+        mark = " *" if choice == usual[config] else ""
+        mean, median, *shares = found.cells()
+        paper = "{:.2f} / {:.2f}".format(*PAPER_MEAN_AND_MEDIAN[choice.mode])
+        numbers = [f"{choice.k}", f"{found.targets:,}", f"{mean} / {median}", paper, *shares]
+        rows.append([config, f"{choice.order}{mark}", *numbers, f"{found.expressions:.1%}"])
+    header = ["configuration", "order", "k", "targets", "concreteness", "the paper's", *CATEGORIES, "two words"]
+    return Table("Mean and median concreteness of the keywords", header, rows, labels=2)
+
+
+def _chosen(
+    source: Dataset, options: ConcreteBatchOptions, choices: Sequence[Choice], ratings: ConcretenessRatings
+) -> Iterator[TargetSummary]:
+    """What each choice takes of the same candidates."""
+    possible: list[list[dict[str, str]]] = [[] for _ in choices]  # of each caption, the rated word by category
+    one_caption, parse = make_captions(which=options.captions), cached_parser(options.parser).parse
+    for batch in source.select_columns("caption").iter(ROWS_PER_SHARD):
+        made = one_caption(batch)
+        captions = [text for text, problem in zip(made["caption"], made[SET_ASIDE], strict=True) if problem is None]
+        captions = [text for text in captions if script_problem(text) is None]
+        for caption, doc in zip(captions, parse(captions), strict=True):
+            candidates = find_candidates(doc, ratings, lookup=options.lookup, prepositions=options.prepositions)
+            for choice, rows in zip(choices, possible, strict=True):
+                drawn = drawn_targets(choice, caption, candidates, options.seed)
+                rows.append({one.category: one.rated_word for one in drawn})
+    for rows in possible:
+        decided = balanced_categories(map(list, rows), attribute_share=options.attribute_share)
+        pairs = zip(decided, rows, strict=True)
+        yield summarize_targets([(category, words[category]) for category, words in pairs if words], ratings)
+
+
+def _summary(folder: Path, ratings: ConcretenessRatings) -> list[str]:
+    rows = load_training_set(str(folder)).select_columns([RATED_WORDS, "negative_categories"])
+    pairs = ((names[0], words[0]) for names, words in zip(rows["negative_categories"], rows[RATED_WORDS], strict=True))
+    found = summarize_targets(pairs, ratings)
+    return [f"{found.targets:,}", *found.cells()]

@@ -1,0 +1,228 @@
+"""The stage that writes the negative caption of a row's keyword, checks it, and tries again what is refused.
+
+A row's caption depends on its caption, keyword, category and tag, the seed and the settings: not on other rows, shards
+or processes. A language model's answer is kept by the content of its request (`writers.answer_cache`), so that a build
+that is resumed has the same bytes also where the model samples.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from hfcomp.checksums import file_hash
+from hfcomp.data.negatives import RATED_WORDS
+from hfcomp.factory.builder import DROPPED, FLAGGED, MADE
+from hfcomp.factory.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, Stage, this_run
+from hfcomp.factory.sources import model_facts
+from hfcomp.factory.substitutes import substitutes
+from hfcomp.factory.substitutes.lexicon import DEFAULT_LEXICON
+from hfcomp.factory.targets import Mode
+from hfcomp.factory.writers.asker import Asker, Question, make_asker, writer_facts
+from hfcomp.factory.writers.changes import KIND_OF_CATEGORY, Change, check_neighbours, replaced_keyword
+from hfcomp.factory.writers.prompts import KEYWORD_FILE, keyword_prompt
+from hfcomp.factory.writers.requests import Refused
+from hfcomp.negatives.filters import GRAMMAR, GrammarFilter, is_same_sentence
+from hfcomp.negatives.negative import Negative, as_columns
+from hfcomp.negatives.surface import rewrite
+from hfcomp.parsing.captions import caption_problem
+
+READS = ("caption", "keyword", "keyword_span", "category", "keyword_tag", "rated_word")
+"""Columns of the source that the stage sees."""
+NO_CAPTION = "no negative caption"
+NO_TARGET, BAD_TARGET, NO_MORE = "no keyword", "keyword is not at its span", "no more substitutes"
+AGREED = FLAGGED("another word made to agree")
+FALLBACK = FLAGGED("a word of no group, replaced by one for its tag")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is to be changed in a caption.
+
+    Attributes:
+        span: `[start, end)` in characters of the keyword.
+        tag: Penn tag of the keyword's last word.
+        category: `attribute`, `object` or `relation`.
+    """
+
+    caption: str
+    span: tuple[int, int]
+    tag: str
+    category: str
+
+
+Proposal = Change | Refused
+
+
+class _Proposer(Protocol):
+    counts: Mapping[str, int]
+    """Number of answers of a language model so far."""
+
+    def propose(self, targets: Sequence[Target], attempt: int) -> list[Proposal]:
+        """An attempt at each target."""
+        ...
+
+
+class _Prompted:
+    """By a language model and the paper's prompt."""
+
+    def __init__(self, asker: Asker, mode: Mode, seed: int) -> None:
+        self._asker, self._mode, self._seed = asker, mode, seed
+
+    @property
+    def counts(self) -> Counter[str]:
+        return self._asker.counts
+
+    def propose(self, targets: Sequence[Target], attempt: int) -> list[Proposal]:
+        questions = [self._question(target, attempt) for target in targets]
+        return self._asker.answers(questions, self._seed, lambda place, answer: _change(targets[place], answer))
+
+    def _question(self, target: Target, attempt: int) -> Question:
+        keyword = target.caption[slice(*target.span)]
+        examples = "random" if self._mode == "random" else target.category
+        purpose = ("keyword", f"{target.span[0]}-{target.span[1]}", examples)
+        return Question(keyword_prompt(target.caption, keyword, examples), target.caption, purpose, attempt)
+
+
+class _Substituted:
+    """By the lexicon, without a model."""
+
+    counts: ClassVar[Mapping[str, int]] = {}
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def propose(self, targets: Sequence[Target], attempt: int) -> list[Proposal]:
+        return [self._proposal(target, attempt) for target in targets]
+
+    def _proposal(self, target: Target, attempt: int) -> Proposal:
+        caption, span = target.caption, target.span
+        found = substitutes(caption, span, target.tag, seed=self._seed)
+        if isinstance(found, str) or attempt >= len(found):
+            return Refused(found if isinstance(found, str) else NO_MORE)
+        chosen = found[attempt]
+        text = rewrite(caption, [chosen.span], [chosen.text])
+        try:
+            check_neighbours(caption, text)
+        except Refused as reason:
+            return reason
+        if is_same_sentence(caption, text):
+            return Refused(NO_MORE)
+        kind, keyword = KIND_OF_CATEGORY[target.category], caption[slice(*chosen.span)]
+        negative = Negative(text, kind, keyword, chosen.text, target.category, (chosen.span,))
+        return Change(negative, 0, is_fallback=chosen.is_fallback)
+
+
+def _change(target: Target, answer: str) -> Change:
+    return replaced_keyword(target.caption, target.span, target.tag, target.category, answer)
+
+
+def make_negative_captions(
+    *,
+    mode: Mode,
+    seed: int,
+    attempts: int,
+    writer: Mapping[str, Any],
+    grammar_model: str | None = None,
+    grammar_tolerance: float | None = None,
+    device: str | None = None,
+) -> Callable[[Batch], Batch]:
+    """The stage that adds the negative columns; rows without a valid caption are set aside with the last reason.
+
+    Args:
+        mode: how keywords were selected; `random` has the paper's fourth set of examples.
+        seed: of all draws.
+        attempts: at a caption, each with a seed of its own.
+        writer: settings of `hfcomp.factory.writers.asker.make_asker`, of which `writer` may also be `substitute`.
+        grammar_model: causal language model that judges texts beside their captions.
+        grammar_tolerance: in nats per token; by default that of `GrammarFilter`.
+        device: of models in this process.
+    """
+    proposer: _Proposer
+    if writer["writer"] == "substitute":
+        proposer = _Substituted(seed)
+    else:
+        proposer = _Prompted(make_asker(**writer, device=device), mode, seed)
+    tolerance = {} if grammar_tolerance is None else {"tolerance": grammar_tolerance}
+    judge = GrammarFilter(grammar_model, device=device, **tolerance) if grammar_model else None
+
+    def negative_captions(batch: Batch) -> Batch:
+        before = proposer.counts
+        found = batch | _written(batch, proposer, judge, attempts)
+        return found | {THIS_RUN: this_run(proposer.counts, before, len(found[COUNTS]))}
+
+    return negative_captions
+
+
+def caption_stage(settings: Mapping[str, Any]) -> Stage:
+    """The stage with its settings, and what identifies it in the manifest."""
+    facts = {name: settings[name] for name in ("mode", "seed", "attempts")}
+    if settings["writer"]["writer"] == "substitute":
+        facts |= {"writer": "substitute", "lexicon": f"{DEFAULT_LEXICON.name} sha256:{file_hash(DEFAULT_LEXICON)}"}
+    else:
+        facts |= writer_facts(settings["writer"], KEYWORD_FILE)
+    if settings.get("grammar_model"):
+        facts["grammar_model"] = model_facts(settings["grammar_model"])
+        facts["grammar_tolerance"] = settings.get("grammar_tolerance")
+    return Stage("negative captions", make_negative_captions, settings, facts)
+
+
+def _written(batch: Batch, proposer: _Proposer, judge: GrammarFilter | None, attempts: int) -> Batch:
+    """The columns that are added, with counts by reason."""
+    targets = [_target(*values) for values in zip(*(batch[name] for name in READS[:-1]), strict=True)]
+    counts: list[Counter[str]] = [Counter() for _ in targets]
+    last: list[str] = [NO_CAPTION] * len(targets)
+    changes: dict[int, Change] = {}
+    for place, target in enumerate(targets):
+        if isinstance(target, str):
+            last[place] = target
+    for attempt in range(attempts):
+        left = {place: one for place, one in enumerate(targets) if isinstance(one, Target) and place not in changes}
+        found = _judged(list(left.values()), proposer.propose(list(left.values()), attempt) if left else [], judge)
+        for place, one in zip(left, found, strict=True):
+            if isinstance(one, Refused):
+                reason = str(one).partition(":")[0]
+                last[place] = f"{NO_CAPTION}, {one}"
+                counts[place][DROPPED(reason)] += 1
+            else:
+                changes[place] = one
+    for place, change in changes.items():
+        counts[place].update({MADE(change.negative.kind): 1} | ({AGREED: 1} if change.agreements else {}))
+        counts[place].update({FALLBACK: 1} if change.is_fallback else {})
+    rows = [[changes[place].negative] if place in changes else [] for place in range(len(targets))]
+    return as_columns(rows, 1) | {
+        RATED_WORDS: [
+            [word if word and not (place in changes and _is_half(targets[place], changes[place])) else ""]
+            for place, word in enumerate(batch[READS[-1]])
+        ],
+        SET_ASIDE: [None if place in changes else reason for place, reason in enumerate(last)],
+        COUNTS: counts,
+    }
+
+
+def _is_half(target: Target | str, change: Change) -> bool:
+    """Whether the rated word is only the first half of the compound that was replaced: of "brick building"."""
+    return isinstance(target, Target) and target.category == "object" and change.negative.spans[0][1] > target.span[1]
+
+
+def _judged(targets: Sequence[Target], found: Sequence[Proposal], judge: GrammarFilter | None) -> list[Proposal]:
+    """Proposals, but for those that a language model finds broken where it does not the caption."""
+    if judge is None:
+        return list(found)
+    good = [place for place, one in enumerate(found) if isinstance(one, Change)]
+    texts = [one.negative.text for one in found if isinstance(one, Change)]
+    broken = dict(zip(good, judge.breaks([targets[place].caption for place in good], texts), strict=True))
+    return [Refused(GRAMMAR) if broken.get(place) else one for place, one in enumerate(found)]
+
+
+def _target(caption: Any, keyword: Any, span: Any, category: Any, tag: Any) -> Target | str:
+    """A row's target, or why it has none."""
+    if not isinstance(caption, str) or caption_problem(caption) is not None:
+        return "no caption"
+    if not keyword or not span or len(span) != 2:
+        return NO_TARGET
+    if category not in KIND_OF_CATEGORY or caption[span[0] : span[1]] != keyword:
+        return f"{BAD_TARGET}: {keyword!r}, {category!r}, {list(span)}"
+    return Target(caption, (span[0], span[1]), tag or "", category)

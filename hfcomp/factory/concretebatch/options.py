@@ -1,0 +1,129 @@
+"""ConcreteBatch (Slipform): its options, which are those of `hfcomp build concretebatch`, and its card."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, get_args
+
+from hfcomp.factory.builder import ANSWERS, CAPTIONS, DROPPED, FLAGGED, IMAGES, MADE, Builder, CardText, Counts
+from hfcomp.factory.images.options import ImageOptions
+from hfcomp.factory.options import CaptionOptions, WriterOptions
+from hfcomp.factory.targets import CONFIGS, MODES, Choice, Lookup, Mode, Prepositions
+from hfcomp.negatives.concreteness import HOW_TO_GET
+from hfcomp.parsing import DEFAULT_PARSER
+
+Step = Literal["targets", "captions", "images"]
+STEPS: tuple[Step, ...] = get_args(Step)
+UNRATED = "words: without a rating"
+CANDIDATES = Counts(
+    "candidates: ", "words that may change", "category", also=((UNRATED, "of these, without a rating"),)
+)
+
+
+@dataclass(kw_only=True)
+class TargetOptions(CaptionOptions):
+    """Target words of negatives (Concrete Jungle).
+
+    Attributes:
+        order: top_k picks the category among the k, category_first before them, sample not at all; by default top_k
+            for high, else sample.
+        top_k: words that are drawn from; by default 3, for low 8.
+        rating_temperature: of the softmax of ratings; 1 as in the paper.
+        lookup: rate a word or the two-word expression that it is part of first.
+        prepositions: specific leaves out at, by, in and on.
+        attribute_share: of rows without a relation; the others change objects.
+        seed: of all draws.
+        parser: spacy:NAME or rules.
+        concreteness_ratings: your file of the ratings of Brysbaert et al. 2014.
+        download_ratings: show the licence of the ratings (CC BY-NC-ND 3.0) and download them to the cache.
+    """
+
+    order: Literal["top_k", "category_first", "sample"] | None = None
+    top_k: int | None = None
+    rating_temperature: float = 1.0
+    lookup: Lookup = "expression_first"
+    prepositions: Prepositions = "specific"
+    attribute_share: float = 0.5
+    seed: int = 0
+    parser: str = DEFAULT_PARSER
+    concreteness_ratings: str | None = None
+    download_ratings: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.rating_temperature < math.inf:
+            raise ValueError(f"rating_temperature: found {self.rating_temperature}, expected a number above 0.")
+        if not 0 <= self.attribute_share <= 1:
+            raise ValueError(f"attribute_share is {self.attribute_share}; expected 0 to 1.")
+        if self.concreteness_ratings and self.download_ratings:
+            raise ValueError("--concreteness_ratings and --download_ratings are given; expected one of them.")
+
+    def choice(self, mode: Mode) -> Choice:
+        """How the targets of a caption are chosen."""
+        return Choice.of(mode, order=self.order, k=self.top_k, temperature=self.rating_temperature)
+
+
+@dataclass(kw_only=True)
+class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
+    """Pairs of negative caption and negative image, chosen by concreteness (ConcretePlant).
+
+    Attributes:
+        configs: of high_concreteness, low_concreteness and random; the first there is of these is the set's default.
+        until: the last step that is run.
+        grammar_model: refuse negative captions that this causal language model finds ungrammatical.
+        grammar_tolerance: nats per token that a negative may lose.
+    """
+
+    what: ClassVar[str] = "concretebatch"
+    steps: ClassVar[tuple[str, ...]] = STEPS
+    captions: Literal["longest", "all"] = field(default="longest", init=False)  # a row has one negative image
+    configs: tuple[str, ...] = ("high_concreteness",)
+    until: Step = "images"
+    grammar_model: str | None = None
+    grammar_tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.configs:
+            if name not in CONFIGS or self.configs.count(name) > 1:
+                raise ValueError(f"configs: found {name!r}, expected some of {', '.join(CONFIGS)}, each once.")
+        if not self.configs:
+            raise ValueError(f"configs: found none, expected some of {', '.join(CONFIGS)}.")
+        if not self.concreteness_ratings and not self.download_ratings:  # random too: its margins depend on them
+            raise ValueError(f"expected --concreteness_ratings FILE or --download_ratings. {HOW_TO_GET}")
+        if self.grammar_tolerance is not None and not self.grammar_model:
+            raise ValueError("--grammar_tolerance needs --grammar_model, such as openai-community/gpt2.")
+        if self.until != "targets":
+            self.check_writer("--writer transformers with a small --llm, or --writer substitute, which needs no model")
+        if self.executor == "ray" and self.until == "images" and self.image_dtype == "auto":
+            raise ValueError("--executor ray needs --image_dtype, such as float16: this machine may have no GPU.")
+
+
+CONCRETEBATCH = Builder(
+    ConcreteBatchOptions,
+    CardText(
+        "ConcreteBatch",
+        "Pairs of a caption and an image, each with a hard negative caption and image: one word of the caption is "
+        "replaced, chosen by how concrete it is, and the image is edited to match (Slipform, arXiv:2604.13313). The "
+        "negatives were not reviewed individually: some are true all the same, and some images do not show what their "
+        "caption says.",
+        {
+            "`image`, `caption`": "the image, and its longest caption",
+            "`negative_image`": "the image edited by its negative caption",
+            "`negative_captions`": "a list of one: the caption with a word replaced",
+            "`negative_kinds`, `negative_categories`": "`replace_att`, `replace_obj` or `replace_rel`; `attribute`, "
+            "`object` or `relation`",
+            "`negative_keywords`, `negative_spans`": "what was replaced, and where, as `[start, end)` in characters "
+            "of `caption`",
+            "`negative_rated_words`": "the entry of the concreteness ratings that the keyword was found as, by which "
+            "ratings are joined",
+        },
+        header=("caption", "negative caption", "category"),
+        reads=("caption", "negative_captions", "negative_categories"),
+        cells=lambda caption, texts, names: [(caption, text, name) for text, name in zip(texts, names, strict=True)],
+        counts=(MADE, FLAGGED, CANDIDATES, CAPTIONS, IMAGES, DROPPED, ANSWERS),
+    ),
+    "hfcomp.factory.concretebatch.chain:ConcreteBatchChain",
+    configs={config: MODES[mode] for config, mode in CONFIGS.items()},
+)

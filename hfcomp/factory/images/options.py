@@ -1,0 +1,94 @@
+"""Settings of negative images."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from hfcomp.factory.options import BuildOptions
+
+DType = Literal["auto", "float16", "bfloat16", "float32"]
+HIGHEST_QUALITY = 95
+"""Of a JPEG: above it files grow and nothing is gained, as Pillow's documentation says."""
+
+
+@dataclass(kw_only=True)
+class ImageOptions(BuildOptions):
+    """Negative images, by an image-to-image pipeline of diffusers.
+
+    The paper (Slipform, section 2.2) names SDXL-Turbo, "high strength" and "low inference steps" and no number. All
+    defaults but the pipeline are our choice:
+
+    * At 4 steps SDXL-Turbo's noise levels are 999, 749, 499 and 249. Strength 0.75 runs the last three, so it begins
+      at 749 of 1000: high enough to exchange an object, low enough to keep the scene's layout. diffusers rounds
+      steps x strength down, so every strength from 0.75 to below 1 does the same at 4 steps.
+    * SDXL-Turbo was distilled for guidance 0 and 512 pixels, says its model card.
+    * JPEG, since the photographs are JPEGs: a lossless negative could be recognised by its missing artefacts.
+    * A blank image is one whose pixels deviate from the mean by less than `blank_below` in every channel, as the root
+      of the mean square of 255 levels. The flattest of 449 COCO photographs has 32.
+    * An unchanged image differs by less than `unchanged_below` from what the pipeline was given, as the root of the
+      mean square. Without any edit the VAE of SDXL differs by 15 on COCO at 256 pixels (PSNR 24.7, its model card) and
+      by less on a flat image, so that 8 finds what no pipeline has touched.
+
+    Attributes:
+        image_pipeline: Hub id or folder of the pipeline.
+        image_steps: of the noise schedule.
+        image_strength: share of the steps that are run, above 0 to 1; 1 ignores the image nearly.
+        image_guidance: classifier-free guidance; 0 for pipelines distilled without it.
+        image_size: side of the square in pixels; the centre is cropped, as CLIP sees an image.
+        image_batch_size: images at a time; part of the result, see docs/concretebatch.md.
+        image_quality: of the JPEG, 1 to 95.
+        image_dtype: of the pipeline's weights; auto is float16 on a GPU and float32 on a CPU.
+        blank_below: deviation below which an image counts as of one colour, 0 for never.
+        unchanged_below: difference below which an image counts as unchanged, 0 for never.
+        pair_model: leave out negative images that this dual encoder finds nearer to the original caption.
+        seed: of all noise.
+        device: such as cpu or cuda:1; by default a GPU for each worker where there is one.
+    """
+
+    image_pipeline: str = "stabilityai/sdxl-turbo"
+    image_steps: int = 4
+    image_strength: float = 0.75
+    image_guidance: float = 0.0
+    image_size: int = 512
+    image_batch_size: int = 8
+    image_quality: int = HIGHEST_QUALITY
+    image_dtype: DType = "auto"
+    blank_below: float = 4.0
+    unchanged_below: float = 8.0
+    pair_model: str | None = None
+    seed: int = 0
+    device: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        denoising_steps(self.image_steps, self.image_strength)
+        for name in ("image_size", "image_batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: found {getattr(self, name)}, expected 1 or more.")
+        if not 1 <= self.image_quality <= HIGHEST_QUALITY:
+            raise ValueError(f"image_quality: found {self.image_quality}, expected 1 to {HIGHEST_QUALITY}.")
+        for name in ("image_guidance", "blank_below", "unchanged_below"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name}: found {getattr(self, name)}, expected 0 or more.")
+
+
+def denoising_steps(steps: int, strength: float) -> int:
+    """How many steps an image-to-image pipeline of diffusers runs: steps x strength, rounded down.
+
+    Raises:
+        ValueError: if that is less than 1, or a strength outside (0, 1].
+    """
+    if steps < 1:
+        raise ValueError(f"image_steps: found {steps}, expected 1 or more.")
+    if not 0 < strength <= 1:
+        raise ValueError(f"image_strength: found {strength:g}, expected above 0 to 1.")
+    found = min(int(steps * strength), steps)  # as diffusers computes it: floats that miss 1 by a digit count as 0
+    if found < 1:
+        raise ValueError(
+            f"image_steps={steps} x image_strength={strength:g} is {steps * strength:g}, which diffusers rounds down "
+            f"to 0 steps. Expected 1 or more: raise image_strength to {math.ceil(1000 / steps) / 1000:g} or "
+            f"image_steps to {math.ceil(1 / strength)}."
+        )
+    return found

@@ -1,0 +1,185 @@
+"""The stages that give rows with a negative caption their negative image."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from hfcomp.data.images import decode_image
+from hfcomp.evaluation.cells import image_key
+from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.factory.builder import IMAGES
+from hfcomp.factory.images.editor import Edit, ImageEditor, pipeline_facts, resolve_dtype, versions
+from hfcomp.factory.images.options import ImageOptions
+from hfcomp.factory.shards import COUNTS, ROW, SET_ASIDE, Batch, Stage
+from hfcomp.factory.sources import make_image_check, model_facts
+
+SAFETY_CHECKER = "negative image blanked by the safety checker"
+BLANK = "negative image of one colour"
+UNCHANGED = "negative image unchanged"
+WRONG_CAPTION = "negative image nearer to the original caption"
+
+
+def is_blank(image: Image.Image, *, below: float) -> bool:
+    """Whether an image is of one colour, as the black ones that overflows in half precision leave.
+
+    Args:
+        image: RGB.
+        below: standard deviation of 255 levels that some channel has to reach.
+    """
+    return bool(np.asarray(image, dtype=np.float32).std(axis=(0, 1)).max() < below)
+
+
+def is_unchanged(image: Image.Image, source: Image.Image, *, below: float) -> bool:
+    """Whether an edited image is the one that the pipeline was given.
+
+    Args:
+        image: RGB.
+        source: RGB, of the same size.
+        below: root of the mean squared difference of 255 levels that it has to reach.
+    """
+    difference = np.asarray(image, dtype=np.float32) - np.asarray(source, dtype=np.float32)
+    return bool(np.sqrt(np.square(difference).mean()) < below)
+
+
+class PairFilter:
+    """Finds negative images that a dual encoder finds no nearer to the negative caption than to the original one."""
+
+    def __init__(self, model: str, *, device: str | None) -> None:
+        self._embedder = Embedder(model, device=device)
+
+    def __call__(self, images: Sequence[Any], captions: Sequence[str], negatives: Sequence[str]) -> list[bool]:
+        """Whether each image is to be left out; one as near to both captions is."""
+        vectors = self._embedder.images(images, column="negative_image")
+        texts = self._embedder.texts([*captions, *negatives]).vectors
+        original, negative = texts[: len(captions)], texts[len(captions) :]
+        return ((vectors * negative).sum(-1) <= (vectors * original).sum(-1)).tolist()
+
+
+READS = ("image", "caption", "negative_captions")
+"""Columns that the stages read."""
+NO_NEGATIVE_CAPTION = "no negative caption"
+
+
+def image_stages(options: ImageOptions) -> list[Stage]:
+    """The check of the source's images, and the edit of each by its first negative caption, into `negative_image`.
+
+    Raises:
+        ImportError: without diffusers.
+        ValueError: for a pipeline that cannot be found.
+        OSError: for a `pair_model` that cannot be found.
+    """
+    settings = {
+        "pipeline": options.image_pipeline,
+        "steps": options.image_steps,
+        "strength": options.image_strength,
+        "guidance": options.image_guidance,
+        "size": options.image_size,
+        "batch_size": options.image_batch_size,
+        "dtype": resolve_dtype(options.image_dtype, options.device),
+        "quality": options.image_quality,
+        "blank_below": options.blank_below,
+        "unchanged_below": options.unchanged_below,
+        "pair_model": options.pair_model,
+        "seed": options.seed,
+    }
+    facts: dict[str, Any] = {"versions": versions(), "pipeline": pipeline_facts(options.image_pipeline)}
+    if options.pair_model:
+        facts["pair_model"] = model_facts(options.pair_model)
+    return [
+        Stage("images", make_image_check),
+        Stage("negative images", make_negative_images, settings | {"device": options.device}, settings | facts),
+    ]
+
+
+def make_negative_images(**settings: Any) -> Callable[[Batch], Batch]:
+    """`NegativeImages` with its settings."""
+    return NegativeImages(**settings)
+
+
+class NegativeImages:
+    """Adds `negative_image` to batches of rows; a stage of `run_stages`.
+
+    Args:
+        blank_below: see `is_blank`.
+        unchanged_below: see `is_unchanged`.
+        pair_model: Hub id or folder of the dual encoder of `PairFilter`; by default there is no such filter.
+    """
+
+    def __init__(
+        self,
+        *,
+        quality: int,
+        blank_below: float,
+        unchanged_below: float,
+        pair_model: str | None = None,
+        seed: int = 0,
+        **settings: Any,
+    ) -> None:
+        self._editor = ImageEditor(**settings)
+        self._quality, self._seed = quality, seed
+        self._blank_below, self._unchanged_below = blank_below, unchanged_below
+        self._pair_filter = None if pair_model is None else PairFilter(pair_model, device=self._editor.device)
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Returns the batch with its images, as JPEGs, and the reason for each row without one."""
+        prompts = [next(iter(texts or []), None) or "" for texts in batch["negative_captions"]]
+        images: list[Any] = [None] * len(prompts)
+        reasons: list[str | None] = [None if prompt.strip() else NO_NEGATIVE_CAPTION for prompt in prompts]
+        left = [place for place, reason in enumerate(reasons) if reason is None]
+        for start in range(0, len(left), self._editor.batch_size):
+            places = left[start : start + self._editor.batch_size]
+            for place, found in zip(places, self._edit(batch, places, prompts), strict=True):
+                if isinstance(found, bytes):
+                    images[place] = {"bytes": found, "path": None}
+                else:
+                    reasons[place] = found
+        made = [place for place in left if reasons[place] is None]
+        if self._pair_filter is not None and made:
+            rows = ([column[place] for place in made] for column in (images, batch["caption"], prompts))
+            for place, is_wrong in zip(made, self._pair_filter(*rows), strict=True):
+                reasons[place] = WRONG_CAPTION if is_wrong else None
+        return batch | {"negative_image": images, SET_ASIDE: reasons, COUNTS: [self._counts(one) for one in prompts]}
+
+    def _edit(self, batch: Batch, places: Sequence[int], prompts: Sequence[str]) -> list[bytes | str]:
+        """A JPEG for each place, or the reason why there is none."""
+        rows = [(batch["image"][place], f"column 'image', row {batch[ROW][place]}") for place in places]
+        sources = [self._editor.fit(decode_image(image, where=where)) for image, where in rows]
+        seeds = [
+            image_seed(image, prompts[place], self._seed, where)
+            for place, (image, where) in zip(places, rows, strict=True)
+        ]
+        edits = self._editor.edit(sources, [prompts[place] for place in places], seeds)
+        return [
+            self._problem(edit, source) or encode_jpeg(edit.image, quality=self._quality)
+            for edit, source in zip(edits, sources, strict=True)
+        ]
+
+    def _problem(self, edit: Edit, source: Image.Image) -> str | None:
+        if edit.is_blanked:
+            return SAFETY_CHECKER
+        if is_blank(edit.image, below=self._blank_below):
+            return BLANK
+        return UNCHANGED if is_unchanged(edit.image, source, below=self._unchanged_below) else None
+
+    def _counts(self, prompt: str) -> dict[str, int]:
+        is_cut = self._editor.is_cut(prompt)
+        return {IMAGES(f"prompt longer than {self._editor.prompt_tokens} tokens"): 1} if is_cut else {}
+
+
+def image_seed(image: Any, prompt: str, seed: int, where: str) -> int:
+    """The seed of an edit's noise: that of its image and prompt, wherever the row stands."""
+    content = b"%d %b " % (seed, image_key(image, where)) + prompt.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.sha256(content).digest()[:8]) >> 1  # torch takes 63 bits on every device
+
+
+def encode_jpeg(image: Image.Image, *, quality: int) -> bytes:
+    """An image as a JPEG, the same bytes for the same pixels and version of Pillow."""
+    stream = BytesIO()
+    image.convert("RGB").save(stream, "JPEG", quality=quality)
+    return stream.getvalue()

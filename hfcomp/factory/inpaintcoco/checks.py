@@ -1,0 +1,92 @@
+"""What can be wrong with a pair of images, their mask and their captions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from PIL import Image
+
+from hfcomp.data.annotations.entries import AUTOMATIC, first_spellings
+from hfcomp.data.annotations.masks import FEATHER, Mask, changed_outside, enlarge, is_changed, read_mask
+from hfcomp.data.images import decode_image
+from hfcomp.data.publishing import without_local_paths
+from hfcomp.factory.shards import BAD_IMAGE
+from hfcomp.factory.sources import NO_IMAGE
+
+EMPTY_CAPTION = "empty caption"
+SAME_CAPTIONS = "captions are the same"
+IMAGE_SIZES = "images differ in size"
+MASK_SIZE = "mask and image differ in size"
+EMPTY_MASK = "mask is empty"
+FULL_MASK = "mask covers the whole image"
+UNCHANGED = "nothing is changed in the mask"
+CHANGED_OUTSIDE = "pixels differ outside the mask"
+IMAGES = ("coco_image", "inpaint_image", "mask")
+
+
+class Unreadable(ValueError):
+    """An image that is missing or cannot be decoded; the message is the reason to set the row aside."""
+
+
+def read_pair(row: dict[str, Any]) -> tuple[Image.Image, Image.Image, Mask]:
+    """The original, the edited image and the mask of a row.
+
+    Raises:
+        Unreadable: for one that is missing or cannot be decoded.
+    """
+    original, edited, mask = (_decoded(row[name], name) for name in IMAGES)
+    return original, edited, read_mask(mask)
+
+
+def caption_problems(caption: str | None, other: str | None) -> list[str]:
+    """What is wrong with two captions, which are compared without case, white space and a full stop at the end."""
+    plain = [" ".join((text or "").casefold().split()).rstrip(".") for text in (caption, other)]
+    if not all(plain):
+        return [EMPTY_CAPTION]
+    return [SAME_CAPTIONS] if plain[0] == plain[1] else []
+
+
+def image_problems(original: Image.Image, edited: Image.Image, mask: Mask) -> list[str]:
+    """What is wrong with an edited image and its mask; pixels outside the mask are the matter of `share_outside`."""
+    found = [IMAGE_SIZES] if edited.size != original.size else []
+    if mask.shape != (original.height, original.width):
+        return [*found, MASK_SIZE]
+    if not mask.any():
+        return [*found, EMPTY_MASK]
+    if mask.all():
+        found.append(FULL_MASK)
+    if edited.size == original.size and not is_changed(original, edited, mask):
+        found.append(UNCHANGED)
+    return found
+
+
+def share_outside(original: Image.Image, edited: Image.Image, mask: Mask) -> float | None:
+    """The share of pixels that differ, of those beyond the mask and its feathered border, 0 to 1.
+
+    None where there are no such pixels, or sizes differ.
+    """
+    if edited.size != original.size or mask.shape != (original.height, original.width):
+        return None
+    pixels = int((~enlarge(mask, FEATHER, FEATHER)).sum())
+    return changed_outside(original, edited, mask) / pixels if pixels else None
+
+
+def _decoded(image: Any, name: str) -> Image.Image:
+    if image is None or (image["bytes"] is None and not image["path"]):
+        raise Unreadable(f"{NO_IMAGE}: {name}")
+    try:
+        return decode_image(image, where=f"column {name!r}")
+    except (ValueError, OSError) as error:
+        raise Unreadable(f"{BAD_IMAGE}: {without_local_paths(str(error))}") from error
+
+
+def pseudonyms(names: Iterable[str | None]) -> dict[str, str]:
+    """`annotator 1` and so on for each person, in the order in which they come first; `automatic` stays.
+
+    Args:
+        names: of people, with repetitions; None and empty ones have no pseudonym.
+    """
+    spellings = first_spellings(name for name in names if name and name != AUTOMATIC)
+    people = {name: f"annotator {number}" for number, name in enumerate(dict.fromkeys(spellings.values()), start=1)}
+    return {AUTOMATIC: AUTOMATIC} | {name: people[first] for name, first in spellings.items()}

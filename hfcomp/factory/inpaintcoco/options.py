@@ -1,0 +1,86 @@
+"""InpaintCOCO: its options, which are those of `hfcomp build inpaintcoco`, and its card."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from hfcomp.data.annotations.entries import Quality
+from hfcomp.data.annotations.project import DATABASE
+from hfcomp.factory.builder import Builder, CardText, Counts
+from hfcomp.factory.options import BuildOptions
+
+PAIRS = Counts("pair: ", "pairs", "concept")
+FLAGGED_PAIRS = Counts("flag: ", "pairs flagged, not left out", "flag")
+_OF_DATA_SETS = ("config", "columns")
+
+
+@dataclass(kw_only=True)
+class InpaintCocoOptions(BuildOptions):
+    """Pairs of an image and the same with one thing repainted (InpaintCOCO).
+
+    The source is the folder of an annotation project, or a data set in the layout of phiyodr/InpaintCOCO.
+
+    Attributes:
+        quality: of a project, only pairs of this one, which is the lower of annotator's and reviewer's rating.
+        concepts: only these, comma-separated; by default all.
+        any_license: also images whose licence forbids adaptation, or is unknown.
+        shard_size: rows of the source per file; a row has three images.
+        split: of a data set.
+    """
+
+    what: ClassVar[str] = "inpaintcoco"
+    column_names: str = field(default="", init=False)
+    only_adaptable: bool = field(default=True, init=False)
+    split: str = "test"
+    shard_size: int = 200
+    quality: Quality | None = None
+    concepts: tuple[str, ...] = ()
+    any_license: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.only_adaptable = not self.any_license
+        if self.is_project:
+            given = [name for name in _OF_DATA_SETS if getattr(self, name) is not None]
+            if given:
+                raise ValueError(f"--{given[0]} is of data sets; {self.source} is an annotation project.")
+        elif self.quality is not None:
+            raise ValueError(
+                f"--quality is of annotation projects; {self.source} is none: it has no {DATABASE}. Leave it out."
+            )
+
+    @property
+    def is_project(self) -> bool:
+        """Whether the source is an annotation project."""
+        return (Path(self.source) / DATABASE).is_file()
+
+
+INPAINTCOCO = Builder(
+    InpaintCocoOptions,
+    CardText(
+        "InpaintCOCO",
+        "Pairs of an image and the same with one thing repainted, each with its caption: a model has to tell which "
+        "image a caption is of (Rösch et al. 2024, arXiv:2403.02875). For evaluation, not for training.",
+        {
+            "`concept`": "what was changed, such as `object`, `color` or `size`",
+            "`coco_image`, `coco_caption`": "the original image and its caption",
+            "`inpaint_image`, `inpaint_caption`": "the edited image and its caption",
+            "`mask`": "white where the image was repainted; of a set from an annotation project all pixels beyond it "
+            "and a feathered border of 4 pixels are the original's",
+            "`worker`": "who made the edit, by number",
+            "`coco_details`": "the image: `id`, `captions`, `image_license` and more",
+            "`inpaint_details`": "the edit: prompts, seed, ratings and more, as far as the source has them",
+            "`flags`, `changed_outside`": "of a published set: what is wrong with the row, and the share of pixels "
+            "that differ, of those beyond the mask and a border of 4 pixels, 0 to 1",
+            "`license`, `source`": "of the original image",
+        },
+        "Other columns are the source's. All images are its own bytes.",
+        ("concept", "caption", "caption of the edited image"),
+        ("concept", "coco_caption", "inpaint_caption"),
+        lambda *texts: [[text or "" for text in texts]],
+        counts=(PAIRS, FLAGGED_PAIRS),
+    ),
+    "hfcomp.factory.inpaintcoco.source:InpaintCocoBuild",
+)

@@ -1,0 +1,265 @@
+"""The accepted items of an annotation project in the columns of InpaintCOCO, and the stage that checks them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, Features, Image, List, Value
+
+from hfcomp.data.annotations.decisions import Decisions, Entry
+from hfcomp.data.annotations.entries import AUTOMATIC, QUALITIES, Accepted, Quality, State
+from hfcomp.data.annotations.masks import FEATHER, LEAST_CHANGE
+from hfcomp.data.annotations.project import DATABASE, project_models
+from hfcomp.data.annotations.project import IMAGES as IMAGE_FOLDER
+from hfcomp.data.image_ids import IMAGE_ID
+from hfcomp.data.publishing import LICENSE
+from hfcomp.factory.inpaintcoco.agreement import KAPPA, rating_agreement, standing_decisions
+from hfcomp.factory.inpaintcoco.checks import (
+    CHANGED_OUTSIDE,
+    IMAGES,
+    Unreadable,
+    caption_problems,
+    image_problems,
+    pseudonyms,
+    read_pair,
+    share_outside,
+)
+from hfcomp.factory.inpaintcoco.options import PAIRS, InpaintCocoOptions
+from hfcomp.factory.shards import COUNTS, SET_ASIDE, Batch, Stage
+from hfcomp.factory.sources import BuildInputs, Log
+from hfcomp.metrics.units import PERCENT
+from hfcomp.reporting.format import with_interval
+from hfcomp.reporting.report import Table
+
+SOURCE = "source"
+_TEXT, _NUMBER = Value("string"), Value("int64")
+DETAILS = {"captions": List(_TEXT), "height": _NUMBER, "id": _TEXT, "image_license": _TEXT, "width": _NUMBER}
+EDIT = {
+    "prompt": _TEXT,
+    "seed": _NUMBER,
+    "mask_prompt": _TEXT,
+    "threshold": Value("float64"),
+    "enlarge": List(_NUMBER),
+    "is_corrected": Value("bool"),
+    "quality": _TEXT,
+    "reviewer": _TEXT,
+    "reviewed_quality": _TEXT,
+}
+FEATURES = Features(
+    {
+        "concept": _TEXT,
+        "coco_caption": _TEXT,
+        "coco_image": Image(),
+        "inpaint_caption": _TEXT,
+        "inpaint_image": Image(),
+        "mask": Image(),
+        "worker": _TEXT,
+        "coco_details": DETAILS,
+        "inpaint_details": EDIT,
+        LICENSE: _TEXT,
+        SOURCE: _TEXT,
+    }
+)
+"""The columns of a set, in the order of the published one's."""
+
+
+def project_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
+    """The rows of an annotation project.
+
+    Raises:
+        ValueError: for a project without accepted items that fit, or a concept that it does not have.
+    """
+    folder = Path(options.source)
+    decisions = Decisions(folder / DATABASE)
+    try:
+        entries, states, every = list(decisions.log()), decisions.counts(), list(decisions.accepted())
+    finally:
+        decisions.close()
+    chosen = _chosen(every, options)
+    log(f"{len(chosen):,} of {len(every):,} accepted items from {folder}")
+    if not chosen:
+        there = ", ".join(f"{number:,} {state}" for state, number in states.items())
+        others = ", or leave out --quality and --concepts" if every else ""
+        raise ValueError(
+            f"{folder} has no accepted item to build from; its items: {there}. Annotate and review some{others}."
+        )
+    names = pseudonyms(entry.person for entry in entries)
+    rows = [_row(one, folder / IMAGE_FOLDER, names) for one in chosen]
+    features = Features({name: Image(decode=False) if name in IMAGES else one for name, one in FEATURES.items()})
+    dataset = Dataset.from_list(rows, features=features)
+    facts = {"feather": FEATHER, "least_change": LEAST_CHANGE}
+    reads = [*IMAGES, "concept", "coco_caption", "inpaint_caption", "coco_details", "inpaint_details"]
+    tables = [*decision_tables(entries, states, names), *pair_tables(chosen, names)]
+    tables += model_tables(project_models(folder))
+    return BuildInputs(dataset, [Stage("pairs", make_pair_check, {}, facts)], FEATURES, reads, "test", tables)
+
+
+def lower_quality(one: Accepted) -> Quality:
+    """The lower of the annotator's and the reviewer's rating."""
+    return max(one.edit.quality, one.reviewed_quality, key=QUALITIES.index)
+
+
+def _chosen(every: list[Accepted], options: InpaintCocoOptions) -> list[Accepted]:
+    known = {one.item.concept for one in every}
+    unknown = [name for name in options.concepts if name not in known]
+    if unknown and every:
+        raise ValueError(
+            f"--concepts: found {unknown[0]!r}; the accepted items of {options.source} are of "
+            f"{', '.join(sorted(known))}."
+        )
+    found = [one for one in every if not options.concepts or one.item.concept in options.concepts]
+    found = [one for one in found if options.quality in (None, lower_quality(one))]
+    return found[: options.limit]
+
+
+def _row(one: Accepted, images: Path, names: Mapping[str, str]) -> dict[str, Any]:
+    item, edit = one.item, one.edit
+    license = item.facts.get(LICENSE)
+    return {
+        "concept": item.concept,
+        "coco_caption": edit.original,
+        "inpaint_caption": edit.caption,
+        **{
+            name: {"path": str(images / file), "bytes": None}
+            for name, file in zip(IMAGES, (item.image, edit.image, edit.mask), strict=True)
+        },
+        "worker": names[one.annotator],
+        "coco_details": {
+            "captions": list(item.captions),
+            "height": None,
+            "id": str(item.facts.get(IMAGE_ID, item.id)),
+            "image_license": license,
+            "width": None,
+        },
+        "inpaint_details": {
+            "prompt": edit.inpaint_prompt,
+            "seed": edit.seed,
+            "mask_prompt": edit.mask_prompt,
+            "threshold": edit.threshold,
+            "enlarge": list(edit.enlarge),
+            "is_corrected": edit.is_corrected,
+            "quality": edit.quality,
+            "reviewer": names[one.reviewer],
+            "reviewed_quality": one.reviewed_quality,
+        },
+        LICENSE: license,
+        SOURCE: item.facts.get(SOURCE),
+    }
+
+
+def make_pair_check() -> Callable[[Batch], Batch]:
+    """The stage that sets aside what no accepted item may be, and notes the size of each image."""
+
+    def pairs(batch: Batch) -> Batch:
+        rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+        checked = [_check(row) for row in rows]
+        rest = {name: values for name, values in batch.items() if name not in IMAGES}  # their bytes stay as they are
+        return rest | {
+            "coco_details": [row["coco_details"] | size for row, (size, _) in zip(rows, checked, strict=True)],
+            SET_ASIDE: [problem for _, problem in checked],
+            COUNTS: [{} if problem else {_counted(row): 1} for row, (_, problem) in zip(rows, checked, strict=True)],
+        }
+
+    return pairs
+
+
+def _check(row: dict[str, Any]) -> tuple[dict[str, int], str | None]:
+    """The size of a row's image, and the first thing that is wrong with it."""
+    try:
+        original, edited, mask = read_pair(row)
+    except Unreadable as error:
+        return {}, str(error)
+    size = {"height": original.height, "width": original.width}
+    problems = caption_problems(row["coco_caption"], row["inpaint_caption"])
+    problems += image_problems(original, edited, mask)
+    if not problems and (share := share_outside(original, edited, mask)):
+        problems = [f"{CHANGED_OUTSIDE}: {share:.1%} of them"]
+    return size, problems[0] if problems else None
+
+
+def _counted(row: dict[str, Any]) -> str:
+    details = row["inpaint_details"]
+    quality = max(details["quality"], details["reviewed_quality"], key=QUALITIES.index)
+    return PAIRS(f"{row['concept']}, {quality}")
+
+
+MOST_REASONS = 20
+
+
+def decision_tables(entries: Sequence[Entry], states: Mapping[State, int], names: Mapping[str, str]) -> list[Table]:
+    """The state of a project's items, and why some were skipped or sent back; what was undone does not count.
+
+    Args:
+        entries: of the log.
+        states: items by state.
+        names: pseudonyms of people, which stand in reasons too.
+    """
+    reasons = {
+        title: Counter(
+            _unnamed(str(one.content["reason"]), names) for one in standing_decisions(entries) if one.action == action
+        )
+        for action, title in (("skip", "items skipped"), ("send back", "edits sent back"))
+    }
+    tables = [Table("items of the project", ["state", "items"], [[name, f"{n:,}"] for name, n in states.items()])]
+    return tables + [_reason_table(title, counts) for title, counts in reasons.items() if counts]
+
+
+def model_tables(models: Sequence[tuple[str, str]]) -> list[Table]:
+    """What edits were made with."""
+    return [Table("models of the edits", ["role", "model"], [list(one) for one in models], labels=2)] if models else []
+
+
+def pair_tables(pairs: Sequence[Accepted], names: Mapping[str, str]) -> list[Table]:
+    """Who made the edits of a set, how ratings of annotators and reviewers agree, and how masks were made."""
+    made = Counter(names[one.annotator] for one in pairs)
+    reviewed = Counter(names[one.reviewer] for one in pairs)
+    people = [name for name in names.values() if made[name] or reviewed[name]]
+    thresholds = Counter(f"threshold {one.edit.threshold:.2f}" for one in pairs if one.edit.mask_prompt)
+    masks = {
+        **dict(sorted(thresholds.items())),
+        "without a segmentation": sum(not one.edit.mask_prompt for one in pairs),
+        "corrected or drawn by hand": sum(one.edit.is_corrected for one in pairs),
+        "enlarged": sum(any(one.edit.enlarge) for one in pairs),
+    }
+    return [
+        Table(
+            "people",
+            ["who", "edits", "reviews"],
+            [[name, f"{made[name]:,}", f"{reviewed[name]:,}"] for name in people],
+        ),
+        *_agreement_tables(pairs),
+        Table("masks", ["how", "pairs"], [[name, f"{number:,}"] for name, number in masks.items() if number]),
+    ]
+
+
+def _agreement_tables(pairs: Sequence[Accepted]) -> list[Table]:
+    """Ratings of annotators against those of reviewers, who do not see them; an automatic rating is no opinion."""
+    both = [(one.edit.quality, one.reviewed_quality) for one in pairs if one.annotator != AUTOMATIC]
+    if not both:
+        return []
+    counts = Counter(both)
+    rows = [[own, *(f"{counts[own, other]:,}" for other in QUALITIES)] for own in QUALITIES]
+    equal, kappa = rating_agreement(*zip(*both, strict=True))
+    shown = "undefined: all ratings are the same" if kappa.value is None else with_interval(asdict(kappa), KAPPA)
+    measures = [["equal ratings, in percent", with_interval(asdict(equal), PERCENT)], ["Cohen's kappa", shown]]
+    return [
+        Table("ratings of annotators, and of reviewers", ["annotator", *QUALITIES], rows),
+        Table("agreement, with 95 % intervals over pairs", ["measure", "value"], measures),
+    ]
+
+
+def _unnamed(text: str, names: Mapping[str, str]) -> str:
+    """A text with pseudonyms in place of names, the longest first."""
+    for name in sorted(names, key=len, reverse=True):
+        text = text.replace(name, names[name])
+    return text
+
+
+def _reason_table(title: str, counts: Counter[str]) -> Table:
+    rows = [[reason, f"{number:,}"] for reason, number in counts.most_common(MOST_REASONS)]
+    left = sum(counts.values()) - sum(number for _, number in counts.most_common(MOST_REASONS))
+    return Table(title, ["reason", "number"], [*rows, *([["other reasons", f"{left:,}"]] if left else [])])

@@ -1,0 +1,131 @@
+"""The building of a challenge set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from datasets import Dataset, List, Value
+
+from hfcomp.data.annotations.masks import FEATHER, LEAST_CHANGE
+from hfcomp.data.columns import require_columns
+from hfcomp.data.loading import load_training_set, undecoded
+from hfcomp.data.publishing import LICENSE, without_local_paths
+from hfcomp.factory.build import DatasetBuild
+from hfcomp.factory.inpaintcoco.checks import (
+    CHANGED_OUTSIDE,
+    IMAGES,
+    Unreadable,
+    caption_problems,
+    image_problems,
+    pseudonyms,
+    read_pair,
+    share_outside,
+)
+from hfcomp.factory.inpaintcoco.options import FLAGGED_PAIRS, PAIRS, InpaintCocoOptions
+from hfcomp.factory.inpaintcoco.project_rows import SOURCE, project_inputs
+from hfcomp.factory.shards import COUNTS, SET_ASIDE, Batch, Stage
+from hfcomp.factory.sources import BuildInputs, Log, kept_columns, output_features
+
+FLAGS, OUTSIDE = "flags", "changed_outside"
+REQUIRED = ("concept", "coco_caption", "coco_image", "inpaint_caption", "inpaint_image", "mask")
+WORKER, DETAILS, IMAGE_LICENSE = "worker", "coco_details", "image_license"
+ADDED = {FLAGS: List(Value("string")), OUTSIDE: Value("float64")}
+
+
+def published_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
+    """The rows of a data set in the layout of phiyodr/InpaintCOCO.
+
+    Raises:
+        ValueError: for a split or column that is not there, or a concept that it does not have.
+    """
+    dataset = undecoded(load_training_set(options.source, split=options.split, config=options.config))
+    log(f"{len(dataset):,} rows from {options.source}")
+    require_columns(dataset, REQUIRED, needed_by="inpaintcoco", rename="dataset.rename_column(..., {0!r})")
+    dataset = dataset.select_columns(list(dict.fromkeys([*REQUIRED, *_kept(dataset, options.columns)])))
+    dataset = _chosen(dataset, options)
+    dataset = _with_facts(dataset, options.source)
+    features = output_features(dataset, ADDED)
+    facts = {"feather": FEATHER, "least_change": LEAST_CHANGE}
+    reads = [*REQUIRED]
+    return BuildInputs(dataset, [Stage("flags", make_flags, {}, facts)], features, reads, "test", ())
+
+
+def _kept(dataset: Dataset, wanted: str | None) -> list[str]:
+    """The columns that are written, without those of an earlier build."""
+    needed = [name for name in (WORKER, DETAILS) if name in dataset.column_names]
+    return [name for name in [*needed, *kept_columns(dataset, wanted)] if name not in ADDED]
+
+
+def _chosen(dataset: Dataset, options: InpaintCocoOptions) -> Dataset:
+    concepts = dataset["concept"][:]
+    unknown = [name for name in options.concepts if name not in concepts]
+    if unknown:
+        known = ", ".join(sorted(map(str, {*concepts})))
+        raise ValueError(f"--concepts: found {unknown[0]!r}; {options.source} has {known}.")
+    rows = [row for row, one in enumerate(concepts) if not options.concepts or one in options.concepts]
+    return dataset.select(rows[: options.limit])
+
+
+def _with_facts(dataset: Dataset, name: str) -> Dataset:
+    """Rows with the licence of the image and the source as columns, and workers by number."""
+    added: dict[str, list[str | None]] = {}
+    if WORKER in dataset.column_names:
+        workers = [None if one is None else str(one) for one in dataset[WORKER]]
+        names = pseudonyms(workers)
+        added[WORKER] = [names.get(one) if one else None for one in workers]
+    if LICENSE not in dataset.column_names and DETAILS in dataset.column_names:
+        details = [one or {} for one in dataset[DETAILS]]
+        added[LICENSE] = [one.get(IMAGE_LICENSE) for one in details]
+    if SOURCE not in dataset.column_names:
+        added[SOURCE] = [without_local_paths(name)] * len(dataset)
+    order = list(dict.fromkeys([*dataset.column_names, *added]))
+    dataset = dataset.remove_columns([column for column in added if column in dataset.column_names])
+    for column, values in added.items():
+        dataset = dataset.add_column(column, values, feature=Value("string"))
+    return dataset.select_columns(order)
+
+
+def make_flags() -> Callable[[Batch], Batch]:
+    """The stage that says what is wrong with each row; only rows without a readable image are set aside."""
+
+    def flags(batch: Batch) -> Batch:
+        rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+        found = [_flags(row) for row in rows]
+        rest = {name: values for name, values in batch.items() if name not in IMAGES}  # their bytes stay as they are
+        return rest | {
+            FLAGS: [problems for problems, _, _ in found],
+            OUTSIDE: [share for _, share, _ in found],
+            SET_ASIDE: [reason for *_, reason in found],
+            COUNTS: [{} if reason else _counts(row, *rest) for row, (*rest, reason) in zip(rows, found, strict=True)],
+        }
+
+    return flags
+
+
+def _flags(row: dict[str, Any]) -> tuple[list[str], float | None, str | None]:
+    """What is wrong, the share of pixels that differ outside the mask, and why the row is set aside if it is."""
+    try:
+        original, edited, mask = read_pair(row)
+    except Unreadable as error:
+        return [], None, str(error)
+    problems = caption_problems(row["coco_caption"], row["inpaint_caption"])
+    return [*problems, *image_problems(original, edited, mask)], share_outside(original, edited, mask), None
+
+
+def _counts(row: dict[str, Any], problems: list[str], share: float | None) -> dict[str, int]:
+    counts = {PAIRS(row["concept"]): 1} | {FLAGGED_PAIRS(name): 1 for name in problems}
+    return counts | ({FLAGGED_PAIRS(CHANGED_OUTSIDE): 1} if share else {})
+
+
+class InpaintCocoBuild(DatasetBuild):
+    """The building of InpaintCOCO, from an annotation project or the published set."""
+
+    def inputs(self) -> BuildInputs:
+        """The rows of an annotation project, or of the published set.
+
+        Raises:
+            ValueError: for a source that is neither, or has no row that fits.
+        """
+        read = project_inputs if self.options.is_project else published_inputs
+        return read(self.options, self.log)

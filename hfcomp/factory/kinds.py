@@ -1,0 +1,124 @@
+"""The kinds of dataset that add columns to the rows of a source in one build."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hfcomp.factory.builder import ANSWERS, CAPTIONS, DROPPED, FLAGGED, IMAGES, MADE, Builder, CardText, Counts
+from hfcomp.factory.options import ConceptOptions, NegativeOptions, NeighbourOptions
+
+if TYPE_CHECKING:
+    from hfcomp.reporting.report import Table
+
+FILLS = Counts("fills refused: ", "fills of masks refused, counted each time", "reason")
+"""Proposals of a masked language model, which proposes them again for a larger number."""
+CONCEPT_COUNTS = Counts("concepts: ", "concepts", "concepts")
+LEFT_OUT = Counts("phrases left out: ", "phrases left out", "reason")
+NEGATIVE_STAGE = "negatives"
+NO_NEGATIVE, WITHOUT = "no negative", CAPTIONS("without a negative")
+"""The reason for captions that are set aside, and the count of those that are kept."""
+
+
+class Share(NamedTuple):
+    """Captions without a negative, among all that the stage got."""
+
+    without: int
+    captions: int
+
+    @property
+    def value(self) -> float:
+        """The share, 0 to 1."""
+        return self.without / max(1, self.captions)
+
+    @classmethod
+    def of(cls, sums: Mapping[str, Any]) -> Share:
+        """The share of a build, from its `rows`, `counts` and `set_aside`."""
+        aside = sums["set_aside"].get(NO_NEGATIVE, 0)
+        return cls(sums["counts"].get(WITHOUT, 0), sums["rows"] + aside)
+
+
+def check_share(sums: Mapping[str, Any], *, most: float) -> None:
+    """Raises ValueError for a larger share of captions without a negative than allowed, with what to do."""
+    share = Share.of(sums)
+    if share.value <= most or not sums["rows"]:  # a set without rows is an error anyway
+        return
+    allowed = math.ceil(100 * share.value) / 100
+    raise ValueError(
+        f"{share.without:,} of {share.captions:,} captions ({share.value:.1%}) got no negative, more than "
+        f"--max_without_negative {most:g} allows. Check that the captions are English sentences, and choose --kinds "
+        "that fit them, in another folder. Or accept the share: repeat the command with --max_without_negative "
+        f"{allowed:g}, which keeps what is built."
+    )
+
+
+def share_table(manifest: Mapping[str, Any]) -> list[Table]:
+    """The share of captions without a negative, of a build that makes negatives of captions."""
+    from hfcomp.reporting.report import Table
+
+    if all(stage["name"] != NEGATIVE_STAGE for stage in manifest["plan"]["stages"].values()):
+        return []
+    share = Share.of(manifest)
+    row = [f"{share.without:,} of {share.captions:,} captions", f"{share.value:.1%}"]
+    return [Table("without a negative", ["captions", "share"], [row])]
+
+
+NEGATIVES = Builder(
+    NegativeOptions,
+    CardText(
+        "Hard negative captions",
+        "A negative caption is the caption with something changed, so that it should no longer be true of the image. "
+        "They were not reviewed individually: some are true all the same, and some are not fluent English.",
+        {
+            "`caption`": "the true caption",
+            "`negative_captions`": "false captions, the same number in every row; an empty string means none",
+            "`negative_kinds`, `negative_categories`": "the kind of change; `attribute`, `object` or `relation`",
+            "`negative_keywords`": "what was changed",
+            "`negative_spans`": "where, as `[start, end)` in characters of `caption`",
+        },
+        header=("caption", "negative caption", "kind"),
+        reads=("caption", "negative_captions", "negative_kinds"),
+        cells=lambda caption, texts, kinds: [
+            (caption, text, kind) for text, kind in zip(texts, kinds, strict=True) if text
+        ],
+        counts=(MADE, FLAGGED, CAPTIONS, IMAGES, DROPPED, FILLS, ANSWERS),
+        tables=share_table,
+    ),
+    "hfcomp.factory.negatives:NegativeBuild",
+)
+
+CONCEPTS = Builder(
+    ConceptOptions,
+    CardText(
+        "Noun phrases",
+        "The things that a caption names, as its parser found them: concepts for C2LIP (arXiv:2603.25722). They "
+        "were not reviewed individually.",
+        {
+            "`caption`": "the caption",
+            "`concepts`": "its noun phrases, from left to right, without duplicates; empty where there are none, "
+            "which training reads as the caption itself",
+            "`concept_spans`": "for each of them its position, a list of `[start, end)` in characters of `caption`: "
+            "several where phrases share a noun",
+        },
+        header=("caption", "concepts"),
+        reads=("caption", "concepts"),
+        cells=lambda caption, concepts: [(caption, "; ".join(concepts))],
+        counts=(CONCEPT_COUNTS, CAPTIONS, IMAGES, LEFT_OUT),
+    ),
+    "hfcomp.factory.concepts:ConceptBuild",
+)
+
+NEIGHBOURS = Builder(
+    NeighbourOptions,
+    CardText(
+        "Nearest images",
+        "The most similar images by a model's embeddings, as hard negatives in a batch (NegCLIP, arXiv:2210.01936).",
+        {
+            "`image_id`": "identifies an image; rows of one image share it",
+            "`neighbour_ids`": "the images nearest to this one, the nearest first",
+        },
+        counts=(IMAGES,),
+    ),
+    "hfcomp.factory.neighbours:NeighbourBuild",
+)

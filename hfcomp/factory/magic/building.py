@@ -1,0 +1,204 @@
+"""From first-level concepts and their numbers of images to a hierarchy."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from hfcomp.factory.magic.encoders import ConceptEncoder
+from hfcomp.factory.magic.hierarchy import Chain, Concept, Cut, Hierarchy, Node, Removal
+from hfcomp.factory.magic.merging import Merged, Rivals, hard_negatives, merge_small
+from hfcomp.factory.magic.options import GraphSettings
+from hfcomp.factory.magic.similarity import check_vectors
+from hfcomp.factory.magic.source import ConceptSource, Found
+
+Log = Callable[[str], None]
+
+
+def build_hierarchy(
+    images: Mapping[str, int],
+    source: ConceptSource,
+    encoder: ConceptEncoder,
+    settings: GraphSettings,
+    *,
+    log: Log,
+    progress: bool = False,
+) -> Hierarchy:
+    """Merges small concepts, finds the parents of the others, their hard negatives and the split by concept.
+
+    Algorithm 1 of CLEAR GLASS asks for all parents first. Merging concerns level 1 alone, so the parents of the
+    concepts that are left are the same, and most questions are saved; but a source that grows is offered fewer names.
+
+    Args:
+        images: the number of images of each canonical name; their order does not matter.
+        source: of the parents.
+        encoder: of the names.
+        settings: thresholds.
+        log: receives lines about what is done.
+        progress: whether to show bars.
+
+    Raises:
+        ValueError: for a vector that is not finite.
+    """
+    names = sorted(images)
+    vectors = encoder.encode(names)
+    check_vectors(vectors, names)
+    merged = merge_small(images, names, vectors, settings)
+    log(f"{len(merged.merges):,} small concepts merged, {len(merged.removed):,} removed, {len(merged.images):,} left")
+    parents = find_parents(merged.images, source, progress=progress)
+    chains, orphans = without_chain(merged.images, parents)
+    rows = np.array([row for row, name in enumerate(names) if name in chains], np.int64)
+    kept = [names[row] for row in rows]
+    rivals = hard_negatives(chains, kept, vectors[rows], settings)
+    log(f"{len(kept):,} concepts, {sum(map(bool, rivals.values())):,} of them with a hard negative")
+    unseen = draw_test_concepts(kept, settings.test_share, settings.seed)
+    return Hierarchy(
+        concepts=tuple(_concept(name, chains[name], merged, rivals[name], name in unseen) for name in kept),
+        parents={name: parents.of[1][name] for name in kept},
+        nodes=parents.nodes(kept),
+        merges=merged.merges,
+        removed=tuple(sorted([*merged.removed, *orphans], key=lambda one: one.name)),
+        cuts=tuple(sorted(parents.cuts, key=lambda one: (one.level, one.name, one.parent))),
+        refused=dict(sorted(parents.refused.items())),
+    )
+
+
+def _concept(name: str, chain: Chain, merged: Merged, rivals: Rivals, unseen: bool) -> Concept:
+    names, cosines = tuple(one for one, _ in rivals), tuple(cosine for _, cosine in rivals)
+    return Concept(name, chain, merged.images[name], merged.members.get(name, ()), names, cosines, unseen)
+
+
+AT_A_TIME = 64
+"""Concepts whose parents are asked for before the known ones are offered anew. Our choice, as many as requests at a
+time."""
+TOP = 4
+ITSELF, BELOW = "its own parent", "the name of a concept below it"
+
+
+@dataclass
+class Parents:
+    """Parents of concepts.
+
+    Attributes:
+        of: by level, 1 to 3, of each name its parents.
+        ends: of each name of level 1, the lowest level that none of its ways up reaches; 5 if one is complete.
+        cuts: parents that were not taken.
+        refused: answers that the source did not use, by reason.
+    """
+
+    of: dict[int, dict[str, tuple[str, ...]]] = field(default_factory=lambda: {1: {}, 2: {}, 3: {}})
+    ends: dict[str, int] = field(default_factory=dict)
+    cuts: list[Cut] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def chain(self, name: str) -> Chain | None:
+        """The names above one of level 1, the first parent at each level; None without a way up to level 4."""
+        if self.ends[name] <= TOP:
+            return None
+        names = [name]
+        for level in range(1, TOP):
+            names.append(self.of[level][names[-1]][0])
+        return (names[0], names[1], names[2], names[3])
+
+    def nodes(self, names: Sequence[str]) -> tuple[Node, ...]:
+        """All concepts above those of level 1, by level and name."""
+        found, below = [], {*names}
+        for level in range(2, TOP + 1):
+            below = {parent for name in below for parent in self.of[level - 1].get(name, ())}
+            found += [Node(level, name, self.of.get(level, {}).get(name, ())) for name in sorted(below)]
+        return tuple(found)
+
+
+def find_parents(images: Mapping[str, int], source: ConceptSource, *, progress: bool = False) -> Parents:
+    """Asks for the parents of concepts, level by level, those with the most images first.
+
+    A source whose answers depend on the names that are known is asked in blocks of `AT_A_TIME`, so that the result
+    does not depend on the order in which a server answers. A parent that has the name of the concept, or of one below
+    it, would close a cycle: it is cut. So is a node whose every parent leads nowhere: then the concepts below it lose
+    this way up, and one without any other way has no chain.
+    """
+    found = Parents()
+    below: dict[str, set[str]] = {name: set() for name in images}  # names under each of this level
+    size = dict(images)
+    for level in range(1, TOP):
+        names = sorted(below, key=lambda name: (-size[name], name))
+        next_below: dict[str, set[str]] = {}
+        next_size: Counter[str] = Counter()
+        with tqdm(total=len(names), desc=f"parents of level {level}", disable=not progress) as bar:
+            for block in _blocks(names, source):
+                known = sorted(next_size, key=lambda name: (-next_size[name], name))
+                for name, answer in zip(block, source.parents(level, block, known), strict=True):
+                    found.refused.update(reason.partition(":")[0] for reason in answer.refused)
+                    parents = _taken(level, name, answer, below[name], found.cuts)
+                    found.of[level][name] = parents
+                    for parent in parents:
+                        next_below.setdefault(parent, set()).update(below[name], (name,))
+                        next_size[parent] += size[name]
+                bar.update(len(block))
+        below, size = next_below, next_size
+    _prune(found)
+    return found
+
+
+def without_chain(images: Mapping[str, int], parents: Parents) -> tuple[dict[str, Chain], list[Removal]]:
+    """The chains of concepts, and those that have none."""
+    chains, removed = {}, []
+    for name, number in sorted(images.items()):
+        chain = parents.chain(name)
+        if chain is None:
+            removed.append(Removal(name, number, f"no parent on level {parents.ends[name]}"))
+        else:
+            chains[name] = chain
+    return chains, removed
+
+
+def _blocks(names: Sequence[str], source: ConceptSource) -> Iterator[Sequence[str]]:
+    step = AT_A_TIME if source.grows else max(len(names), 1)
+    return (names[start : start + step] for start in range(0, len(names), step))
+
+
+def _taken(level: int, name: str, answer: Found, below: set[str], cuts: list[Cut]) -> tuple[str, ...]:
+    taken = []
+    for parent in dict.fromkeys(answer.texts):
+        if parent == name or parent in below:
+            cuts.append(Cut(level, name, parent, ITSELF if parent == name else BELOW))
+        else:
+            taken.append(parent)
+    return tuple(taken)
+
+
+def _prune(found: Parents) -> None:
+    """Takes out parents that do not lead up to the top, and records how far each name of level 1 leads."""
+    ends = {parent: TOP + 1 for parents in found.of[TOP - 1].values() for parent in parents}
+    for level in range(TOP - 1, 0, -1):
+        above, ends = ends, {}
+        for name, parents in found.of[level].items():
+            ends[name] = max((above[parent] for parent in parents), default=level + 1)
+            found.of[level][name] = tuple(parent for parent in parents if above[parent] > TOP)
+    found.ends = ends
+
+
+def draw_test_images(ids_of: Mapping[str, Sequence[str]], share: float, seed: int) -> set[str]:
+    """The test images: of each concept a share of its images, rounded.
+
+    Args:
+        ids_of: the ids of each concept's images; an image has one concept.
+        share: between 0 and 1.
+        seed: of the draw.
+    """
+    return {one for ids in ids_of.values() for one in _drawn(ids, round(share * len(ids)), seed)}
+
+
+def draw_test_concepts(names: Sequence[str], share: float, seed: int) -> set[str]:
+    """The test concepts: a share of all, rounded; at least one and not all, where there are two or more."""
+    number = round(share * len(names))
+    return {*_drawn(names, min(max(number, 1), len(names) - 1), seed)}
+
+
+def _drawn(names: Iterable[str], number: int, seed: int) -> list[str]:
+    return sorted(names, key=lambda name: (hashlib.sha256(f"{seed} {name}".encode()).digest(), name))[:number]

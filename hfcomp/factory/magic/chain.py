@@ -1,0 +1,252 @@
+"""MAGIC (CLEAR GLASS, section 3.1): from captioned images to groups of abstract concepts, in four steps.
+
+| step | place | what |
+|---|---|---|
+| concepts | `steps/concepts` | the first-level concept of each image, from all its captions |
+| hierarchy | `hierarchy.json` | small concepts merged or removed, parents up to level 4, hard negatives |
+| captions | `steps/captions` | a generalised caption of each image, beside the names of its concepts |
+| parts | `image_..._concept_...` | the source's rows with these texts, in four parts by both splits |
+
+Each resumes where it was killed, and begins when the one before is whole. Configurations are views of the parts
+(`hfcomp.data.views`), so that no image is stored twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from datasets import Dataset, Features, List, Value, concatenate_datasets
+from numpy.typing import NDArray
+
+from hfcomp.checksums import file_hash
+from hfcomp.data.built_sets import HIERARCHY, MANIFEST, SET_ASIDE_FILE, STEPS_FOLDER, StepNames, checked_shards
+from hfcomp.data.concepts.level_names import LEVELS
+from hfcomp.data.image_ids import IMAGE_ID
+from hfcomp.data.loading import load_training_set
+from hfcomp.data.set_cards import DEFAULT
+from hfcomp.data.views import View, write_views
+from hfcomp.factory.build import BuiltSet, with_license_check
+from hfcomp.factory.chain import Chain, beside
+from hfcomp.factory.magic.building import build_hierarchy, draw_test_images
+from hfcomp.factory.magic.encoders import CaptionsEncoder, ConceptEncoder, SentenceEncoder
+from hfcomp.factory.magic.hierarchy import Concept, Hierarchy, hierarchy_tables, read_hierarchy, write_hierarchy
+from hfcomp.factory.magic.image_rows import CAPTION, ImageRows, image_rows
+from hfcomp.factory.magic.options import BY_CAPTIONS, MagicOptions
+from hfcomp.factory.magic.stages import CONCEPT, GENERALISED, concept_stage, generalised_stage, make_source
+from hfcomp.factory.manifest import totals
+from hfcomp.factory.options import command_line
+from hfcomp.factory.runner import Build
+from hfcomp.factory.shards import SOURCE_ROW, Stage
+from hfcomp.factory.sources import make_image_check, output_features
+
+GROUP, RIVALS = "group", "hard_negative_groups"
+TEXTS = Features(
+    {
+        IMAGE_ID: Value("string"),
+        GENERALISED: Value("string"),
+        GROUP: Value("string"),
+        RIVALS: List(Value("string")),
+        **dict.fromkeys(LEVELS, Value("string")),
+    }
+)
+"""The columns that a set has besides those of its source."""
+
+SPLITS = ("train", "test")
+PARTS = {(image, concept): f"image_{image}_concept_{concept}" for image in SPLITS for concept in SPLITS}
+"""The folder of each part, by its split by image and by concept."""
+
+
+class MagicChain(Chain):
+    """The building of MAGIC."""
+
+    names = StepNames("hfcomp build magic", ("concepts", "captions"))
+    folders = tuple(map(Path, (*(f"{STEPS_FOLDER}/{step}" for step in names.steps), *PARTS.values())))
+    joined_by = (IMAGE_ID,)
+    options: MagicOptions
+
+    @staticmethod
+    def is_old(column: str) -> bool:
+        """Also columns that describe earlier concepts."""
+        return column in (SOURCE_ROW, CONCEPT) or (column in TEXTS and column != IMAGE_ID)
+
+    def run(self) -> BuiltSet:
+        """Runs the steps that are asked for.
+
+        Raises:
+            ValueError: for a source that states no license, or where no concept is left.
+        """
+        self._answers.facts()
+        if self.options.encoder != BY_CAPTIONS and self.options.runs("hierarchy"):
+            self._sentence_encoder.facts()
+        self._part_inputs  # noqa: B018
+        chain, facts = [self._concepts()], []
+        parts: Mapping[str, Build] = {}
+        if self.options.runs("hierarchy"):
+            hierarchy = self._hierarchy(chain[0])
+            if self.options.runs("captions"):
+                chain.append(self._captions(chain[0].folder, hierarchy))
+            if self.options.runs("parts") and chain[-1].manifest["rows"]:
+                parts = self._parts(chain[-1].folder, hierarchy)
+                chain.append(_together(parts))
+            facts = hierarchy_tables(hierarchy, sum(_pairs(one.folder) for one in parts.values()))
+        if parts:
+            sets = {DEFAULT: [one.manifest for one in chain]}
+            self.write_card(self.source, sets, command_line(self.options.words()), facts)
+        return BuiltSet(self.options.output, self.card, {DEFAULT: chain}, facts)
+
+    @cached_property
+    def _rows(self) -> ImageRows:
+        return image_rows(self.source)
+
+    @cached_property
+    def _answers(self) -> Any:
+        return make_source(**self.options.source_settings())
+
+    @cached_property
+    def _sentence_encoder(self) -> SentenceEncoder:
+        return SentenceEncoder(self.options.encoder, self.options.device)
+
+    @cached_property
+    def _part_inputs(self) -> tuple[Sequence[Stage], Sequence[str]]:
+        """The stages of the parts, and the columns that they read."""
+        stages, reads = [Stage("images", make_image_check)], ["image"]
+        if not self.options.only_adaptable:
+            return stages, reads
+        return with_license_check(self.source, self.stated_license, stages, reads)
+
+    def _concepts(self) -> Build:
+        stage = concept_stage(self.options.source_settings(), self._answers)
+        features = Features({SOURCE_ROW: Value("int64"), IMAGE_ID: Value("string"), CONCEPT: Value("string")})
+        return self._step("concepts", self._rows.images, [stage], features, [CAPTION])
+
+    def _step(self, step: str, *inputs: Any) -> Build:
+        uses_gpu = self.options.writer == "transformers"
+        return self.run_step(f"{STEPS_FOLDER}/{step}", f"{step}:", *inputs, uses_gpu=uses_gpu)
+
+    def _hierarchy(self, concepts: Build) -> Hierarchy:
+        """The hierarchy of the concepts: the one on disk if it was made of the same, as its questions cost time."""
+        if not concepts.manifest["rows"]:
+            raise ValueError(f"no image has a concept; the reason for each is in {concepts.folder / SET_ASIDE_FILE}.")
+        found, settings = load_training_set(str(concepts.folder)), self.options
+        encoder = self._encoder(found)
+        parts = {"settings": settings.facts(), "encoder": encoder.facts(), "source": self._answers.facts()}
+        facts = {**parts, "concepts": f"sha256:{file_hash(concepts.folder / MANIFEST)}"}
+        if (self.options.output / HIERARCHY).is_file():
+            before = read_hierarchy(self.options.output)
+            if before.facts == facts:
+                return before
+        images = Counter(found[CONCEPT][:])
+        self.log(f"hierarchy: {len(images):,} concepts of {len(found):,} images")
+        built = build_hierarchy(images, self._answers, encoder, settings, log=self.log, progress=self.progress)
+        for name, number in sorted(self._answers.counts.items()):
+            self.log(f"hierarchy: {name}: {number:,}")
+        if not built.concepts:
+            reasons = Counter(one.reason for one in built.removed).most_common()
+            raise ValueError(
+                f"no concept is left of {len(images):,}: {', '.join(f'{reason} ({n:,})' for reason, n in reasons)}. "
+                "Use more images, or a smaller --min_images."
+            )
+        built = replace(built, facts=facts)
+        write_hierarchy(self.options.output, built)
+        return built
+
+    def _encoder(self, concepts: Dataset) -> ConceptEncoder:
+        if self.options.encoder != BY_CAPTIONS:
+            return self._sentence_encoder
+        images: dict[str, list[int]] = {}
+        for name, row in zip(concepts[CONCEPT][:], concepts[SOURCE_ROW][:], strict=True):
+            images.setdefault(name, []).append(row)
+        captions = self._rows.images[CAPTION][:]
+        return CaptionsEncoder(lambda name: (text for row in images[name] for text in captions[row]))
+
+    def _captions(self, concepts: Path, hierarchy: Hierarchy) -> Build:
+        """Of the images whose concept is in the hierarchy; the reason of each other is counted."""
+        found = load_training_set(str(concepts))
+        names = found[CONCEPT][:]
+        places = {name: hierarchy.place(name) for name in dict.fromkeys(names)}
+        left = Counter(places[name] for name in names if isinstance(places[name], str))
+        for reason, number in sorted(left.items()):
+            self.log(f"{number:,} images are left out: {reason}")
+        kept = [(row, place) for row, name in enumerate(names) if isinstance(place := places[name], Concept)]
+        rows = found.with_format("numpy")[SOURCE_ROW][:][[row for row, _ in kept]]
+        texts = [_texts_of(place) for _, place in kept]
+        columns = {name: [one[name] for one in texts] for name in (GROUP, RIVALS, *LEVELS)}
+        named = Features({SOURCE_ROW: Value("int64"), **{name: TEXTS[name] for name in columns}})
+        images = self._rows.images.select(rows).flatten_indices()
+        columns = Dataset.from_dict({SOURCE_ROW: rows, **columns}, features=named)
+        images = concatenate_datasets([images, columns], axis=1)
+        stage = generalised_stage(self.options.source_settings(), self._answers)
+        features = Features({SOURCE_ROW: Value("int64"), **TEXTS})
+        return self._step("captions", images, [stage], features, [CAPTION, *LEVELS])
+
+    def _parts(self, captions: Path, hierarchy: Hierarchy) -> dict[str, Build]:
+        made = load_training_set(str(captions))
+        image_of = np.full(len(self._rows.images), -1)  # of each image its row among the captions
+        image_of[made.with_format("numpy")[SOURCE_ROW][:]] = np.arange(len(made))
+        caption_of = image_of[self._rows.image_of]  # of each row of the source
+        rows = np.flatnonzero(caption_of >= 0)
+        texts = made.remove_columns(SOURCE_ROW).select(caption_of[rows]).add_column(SOURCE_ROW, rows)
+        whole = beside(self.source, texts, rows)
+        in_test = self._in_test(made, hierarchy)[:, caption_of[rows]]
+        stages, reads = self._part_inputs
+        features, parts = output_features(self.source, TEXTS), {}
+        for (image, concept), name in PARTS.items():
+            is_image, is_concept = in_test == np.array([[image == "test"], [concept == "test"]])
+            chosen = np.flatnonzero(is_image & is_concept)
+            if len(chosen):
+                parts[name] = self.run_step(name, f"{name}:", whole.select(chosen), stages, features, reads)
+        write_views(self.options.output, magic_views(parts))
+        return parts
+
+    def _in_test(self, made: Dataset, hierarchy: Hierarchy) -> NDArray[np.bool_]:
+        """`[2, images]`: whether each image, and its concept, is of the test split."""
+        groups: dict[str, list[str]] = {}
+        for name, image in zip(made[GROUP][:], made[IMAGE_ID][:], strict=True):
+            groups.setdefault(name, []).append(image)
+        tested = draw_test_images(groups, self.options.test_share, self.options.seed)
+        unseen = {one.name for one in hierarchy.concepts if one.unseen}
+        return np.array([[one in tested for one in made[IMAGE_ID][:]], [one in unseen for one in made[GROUP][:]]])
+
+
+def _together(parts: Mapping[str, Build]) -> Build:
+    """Parts as one build, for counts and cards."""
+    builds = list(parts.values())
+    manifests = [one.manifest for one in builds]
+    counts, aside = (totals(one[name] for one in manifests) for name in ("counts", "set_aside"))
+    rows = sum(one["rows"] for one in manifests)
+    manifest = {"plan": manifests[0]["plan"], "rows": rows, "counts": counts, "set_aside": aside}
+    return Build(builds[0].folder.parent, manifest, sum(one.kept for one in builds), sum(one.made for one in builds))
+
+
+def _pairs(part: Path) -> int:
+    """Images with each of their captions in a part."""
+    columns = (pq.read_table(file, columns=[CAPTION]).column(0) for file in checked_shards(part) or ())
+    texts = (pc.list_flatten(one) if pa.types.is_list(one.type) else one for one in columns)
+    return sum(pc.count(one).as_py() for one in texts)  # of those that are not null
+
+
+def _texts_of(concept: Concept) -> dict[str, Any]:
+    return {GROUP: concept.name, RIVALS: list(concept.hard_negatives), **dict(zip(LEVELS, concept.chain, strict=True))}
+
+
+def magic_views(parts: Mapping[str, Build]) -> dict[str, View]:
+    """The configurations of a set: captions and levels, each split by image and by concept."""
+    built = {name: one for name, one in parts.items() if one.manifest["rows"]}
+    names = list(next(iter(parts.values())).manifest["plan"]["columns"])
+    without = tuple(name for name in names if name not in LEVELS)
+    views = {}
+    for by, suffix in ((0, ""), (1, "_by_concept")):
+        splits = {
+            split: tuple(name for key, name in PARTS.items() if key[by] == split and name in built) for split in SPLITS
+        }
+        views |= {f"captions{suffix}": View(splits, without), f"levels{suffix}": View(splits, tuple(names))}
+    return {name: views[name] for name in ("captions", "levels", "captions_by_concept", "levels_by_concept")}

@@ -1,0 +1,111 @@
+"""The stages of a hierarchy's builds: the concept of each image, and its generalised caption."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hfcomp.data.concepts.level_names import LEVELS
+from hfcomp.factory.builder import ANSWERS
+from hfcomp.factory.magic.source import ConceptSource, Found
+from hfcomp.factory.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, Stage, this_run
+from hfcomp.factory.text_negatives import NO_CAPTION, PASSED_OVER
+from hfcomp.parsing.captions import caption_problem
+
+CONCEPT, GENERALISED = "concept", "generalised_caption"
+UNREAD = f"{PASSED_OVER}more than a prompt holds"
+WITHOUT = {CONCEPT: "no concept", GENERALISED: "no generalised caption"}
+
+
+def make_concepts(**settings: Any) -> Callable[[Batch], Batch]:
+    """The stage that adds `concept`, the first-level concept of all captions of an image."""
+    source = make_source(**settings)
+
+    def concepts(batch: Batch) -> Batch:
+        return batch | _asked(source, batch["caption"], CONCEPT, lambda texts, _: source.concepts(texts))
+
+    return concepts
+
+
+def make_generalised(**settings: Any) -> Callable[[Batch], Batch]:
+    """The stage that adds `generalised_caption`, from the captions of an image and the names of its concepts."""
+    source = make_source(**settings)
+
+    def generalised(batch: Batch) -> Batch:
+        chains = list(zip(*(batch[level] for level in LEVELS), strict=True))
+
+        def ask(texts: Sequence[Sequence[str]], places: Sequence[int]) -> list[Found]:
+            return source.generalised(texts, [chains[place] for place in places])
+
+        return batch | _asked(source, batch["caption"], GENERALISED, ask)
+
+    return generalised
+
+
+def concept_stage(settings: Mapping[str, Any], source: ConceptSource) -> Stage:
+    """The stage with what identifies it in the manifest."""
+    return Stage("concepts", make_concepts, settings, source.facts())
+
+
+def generalised_stage(settings: Mapping[str, Any], source: ConceptSource) -> Stage:
+    """The stage with what identifies it in the manifest."""
+    return Stage("generalised captions", make_generalised, settings, source.facts())
+
+
+def _asked(
+    source: ConceptSource,
+    captions: Sequence[Sequence[str]],
+    column: str,
+    ask: Callable[[Sequence[Sequence[str]], Sequence[int]], list[Found]],
+) -> Batch:
+    """The column of answers; rows without one are set aside with the last reason, a model's refused ones counted."""
+    counts: list[Counter[str]] = []
+    usable: dict[int, list[str]] = {}
+    for place, texts in enumerate(captions):
+        problems = [caption_problem(text) for text in texts]
+        counts.append(Counter(f"{PASSED_OVER}{problem.partition(':')[0]}" for problem in problems if problem))
+        good = [text for text, problem in zip(texts, problems, strict=True) if problem is None]
+        if good:
+            usable[place] = list(source.read(good))
+            counts[place] += Counter({UNREAD: len(good) - len(usable[place])})  # without zeros
+    places, before = list(usable), source.counts
+    answers = dict(zip(places, ask(list(usable.values()), places) if places else [], strict=True))
+    for place, found in answers.items() if source.grows else ():
+        counts[place].update(ANSWERS(reason.partition(":")[0]) for reason in found.refused)
+    rows = [answers.get(place) for place in range(len(captions))]
+    return {
+        column: [found.text if found else None for found in rows],
+        SET_ASIDE: [_reason(found, WITHOUT[column]) for found in rows],
+        COUNTS: counts,
+        THIS_RUN: this_run(source.counts, before, len(counts)),
+    }
+
+
+def _reason(found: Found | None, without: str) -> str | None:
+    if found is None:
+        return NO_CAPTION
+    if found.text is not None:
+        return None
+    return f"{without}, {found.refused[-1]}" if found.refused else without
+
+
+def make_source(*, writer: str, **settings: Any) -> ConceptSource:
+    """The source that the settings of `MagicOptions.source_settings` name.
+
+    Raises:
+        ValueError: for a taxonomy that is not as expected.
+        ImportError: for a missing package.
+        OSError: for a model or file that is missing.
+    """
+    if writer == "taxonomy":
+        from hfcomp.factory.magic.taxonomy import TaxonomySource
+
+        place = settings["taxonomy"]
+        return TaxonomySource(None if place is None else Path(place))
+    from hfcomp.factory.magic.language_model import LanguageModelSource
+
+    return LanguageModelSource(
+        settings["model"], attempts=settings["attempts"], seed=settings["seed"], device=settings["device"]
+    )

@@ -1,0 +1,210 @@
+"""Concepts by the words of captions: a taxonomy of four levels in a YAML file, ours or a user's."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hfcomp.checksums import file_hash
+from hfcomp.factory.magic.source import Found, canonical_name, name_problem
+from hfcomp.negatives.surface import fit_article
+from hfcomp.parsing import cached_parser
+from hfcomp.parsing.rules.lemmas import lemma
+from hfcomp.reading import read_yaml
+from hfcomp.schemas import parse
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc
+
+EVERYDAY = Path(__file__).parent / "everyday.yaml"
+"""Our concepts of everyday photographs."""
+NO_WORD = "no word of the taxonomy"
+Tree = dict[str, dict[str, dict[str, dict[str, list[str]]]]]
+"""Level 4, 3, 2 and 1, and the words that evoke each concept of level 1."""
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+class TaxonomySource:
+    """A source of concepts (`hfcomp.factory.magic.source.ConceptSource`) from a taxonomy.
+
+    The concept of an image is the one whose words are in the most of its captions; of equal ones the one with more
+    words in them, then the first of the file. A phrase wins over the words in it.
+
+    Args:
+        path: a YAML file with level 4 above 3 above 2 above 1 above a list of words; by default `EVERYDAY`. A concept
+            may stand in several places: it has several parents.
+
+    Raises:
+        ValueError: for a file that is not as expected, naming the key.
+        OSError: for one that is missing.
+    """
+
+    grows = False
+    counts: ClassVar[Mapping[str, int]] = {}
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path or EVERYDAY
+        tree = parse(Tree, read_yaml(self._path), str(self._path))
+        self._parents: list[dict[str, dict[str, None]]] = [{} for _ in range(3)]
+        self._phrases: dict[tuple[str, ...], list[str]] = {}
+        self._places: dict[str, int] = {}
+        for names, words in _leaves(tree):
+            self._add([self._name(name, names) for name in names], words)
+
+    def read(self, captions: Sequence[str]) -> Sequence[str]:
+        """See `ConceptSource`: all of them."""
+        return captions
+
+    def concepts(self, captions: Sequence[Sequence[str]]) -> list[Found]:
+        """See `ConceptSource`."""
+        return [self._concept(texts) for texts in captions]
+
+    def parents(self, level: int, names: Sequence[str], known: Sequence[str]) -> list[Found]:
+        """See `ConceptSource`."""
+        return [Found(tuple(self._parents[level - 1].get(name, ()))) for name in names]
+
+    def generalised(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[Found]:
+        """See `ConceptSource`."""
+        pairs = zip(captions, chains, strict=True)
+        return [Found((generalised_caption(texts, chain),)) for texts, chain in pairs]
+
+    def facts(self) -> Mapping[str, Any]:
+        """See `ConceptSource`."""
+        return {"writer": "taxonomy", "taxonomy": f"{self._path.name} sha256:{file_hash(self._path)}"}
+
+    def _name(self, name: str, chain: Sequence[str]) -> str:
+        where = " > ".join(reversed(chain))
+        problem = name_problem(name)
+        if problem:
+            raise ValueError(f"{self._path}, {where}: {name!r} is not the name of a concept ({problem}). Rename it.")
+        found = canonical_name(name)
+        if sum(canonical_name(other) == found for other in chain) > 1:
+            raise ValueError(f"{self._path}, {where}: {name!r} is there on two levels. Give one of them another name.")
+        return found
+
+    def _add(self, chain: Sequence[str], words: Sequence[str]) -> None:
+        for parents, name, parent in zip(self._parents, chain, chain[1:], strict=False):
+            parents.setdefault(name, {})[parent] = None
+        self._places.setdefault(chain[0], len(self._places))
+        for phrase in (chain[0], *words):
+            key = _lemmas(phrase)
+            if not key:
+                raise ValueError(f"{self._path}, {chain[0]}: found {phrase!r}, expected words. Remove it.")
+            named = self._phrases.setdefault(key, [])
+            if chain[0] not in named:
+                named.append(chain[0])
+
+    @cached_property
+    def _longest(self) -> dict[str, int]:
+        """Words of the longest phrase by its first word."""
+        found: dict[str, int] = {}
+        for phrase in self._phrases:
+            found[phrase[0]] = max(len(phrase), found.get(phrase[0], 0))
+        return found
+
+    def _concept(self, captions: Sequence[str]) -> Found:
+        matches = [Counter(self._matches(_lemmas(caption))) for caption in captions]
+        inside: Counter[str] = Counter(name for found in matches for name in found)
+        if not inside:
+            return Found(refused=(NO_WORD,))
+        total = sum(matches, Counter())
+        best = min(inside, key=lambda name: (-inside[name], -total[name], self._places[name]))
+        return Found((best,))
+
+    def _matches(self, words: tuple[str, ...]) -> Iterator[str]:
+        """The concepts of the phrases in a caption, from left to right, the longest at each place."""
+        place = 0
+        while place < len(words):
+            longest = min(self._longest.get(words[place], 0), len(words) - place)
+            length = next((n for n in range(longest, 0, -1) if words[place : place + n] in self._phrases), 0)
+            if length:
+                yield from self._phrases[words[place : place + length]]
+            place += max(length, 1)
+
+
+def _leaves(tree: Tree) -> Iterator[tuple[list[str], list[str]]]:
+    for fourth, below in tree.items():
+        for third, seconds in below.items():
+            for second, firsts in seconds.items():
+                for first, words in firsts.items():
+                    yield [first, second, third, fourth], words
+
+
+def _lemmas(text: str) -> tuple[str, ...]:
+    return tuple(_lemma(word) for word in _WORD.findall(text.lower()))
+
+
+@lru_cache(maxsize=65536)
+def _lemma(word: str) -> str:
+    """Of a noun or a verb, whichever changes the word: no tagger decides between them."""
+    found = lemma(word, "NNS")
+    return found if found != word else lemma(word, "VBZ")
+
+
+_NOUNS = ("NN", "NNS", "NNP", "NNPS")
+_DETAILS = ("JJ", "JJR", "JJS", "CD", "RB", "RBR", "RBS")
+_BETWEEN = (*_DETAILS, "CC", ",", "HYPH")
+# What may not be the end of a caption once a phrase behind it is cut off.
+_LOOSE = frozenset(("IN", "RB", "JJ", "DT", "CC", "TO", "WDT", "WP", "PRP$", ","))
+_LOOSE_WORDS = frozenset(("next", "front", "top", "side", "is", "are", "was", "were", "has", "have", "be", "that"))
+_CLOSING = (",", ".", ":", "-RRB-")
+SHORTEST = 4
+"""Words that a caption keeps when its last phrase is cut off. Our choice."""
+
+
+def generalised_caption(captions: Sequence[str], chain: Sequence[str]) -> str:
+    """The most typical caption without adjectives, numbers, and the phrase at its end.
+
+    The most typical one shares the most words with the others; of equal ones the shortest, then the first. It is no
+    name of the chain: one that would be begins with "there is".
+    """
+    words = [{word.lower() for word in _WORD.findall(text)} for text in captions]
+    shared = [sum(len(own & other) for other in words) / (1 + len(own)) for own in words]
+    best = min(range(len(captions)), key=lambda place: (-shared[place], len(captions[place]), place))
+    text = " ".join(captions[best].split())
+    (doc,) = cached_parser("rules").parse([text])
+    found = _without_details(doc) or text
+    return f"there is {found}" if canonical_name(found) in chain else found
+
+
+def _without_details(doc: Doc) -> str:
+    tags = [token.tag_ for token in doc]
+    kept = [place for place in range(len(doc)) if _is_compound(doc, place) or not _is_detail(tags, place)]
+    cut = next((number for number in range(len(kept) - 1, 0, -1) if tags[kept[number]] == "IN"), None)
+    if cut is not None:
+        while cut and (tags[kept[cut - 1]] in _LOOSE or doc[kept[cut - 1]].lower_ in _LOOSE_WORDS):
+            cut -= 1
+        if cut >= SHORTEST and any(tags[place] in _NOUNS for place in kept[:cut]):
+            kept = kept[:cut]
+    return _joined(doc, kept).strip(" ,;:-.")
+
+
+def _joined(doc: Doc, kept: Sequence[int]) -> str:
+    """The words that are kept, with the spaces of the caption and articles that fit."""
+    text, end = "", 0
+    for place in kept:
+        is_apart = text.endswith(",") or any(doc[other].whitespace_ for other in range(end, place))
+        before = f"{text} " if is_apart and doc[place].tag_ not in _CLOSING else text
+        text = fit_article(before, doc[place].text) + doc[place].text
+        end = place
+    return text
+
+
+def _is_compound(doc: Doc, place: int) -> bool:
+    """Whether a word is part of a noun: "double" of "double-decker", "close" of "close up"."""
+    around = [token.text for token in doc[max(place - 1, 0) : place + 2]]
+    return "-" in around or doc[place : place + 2].text.lower() == "close up"
+
+
+def _is_detail(tags: Sequence[str], place: int) -> bool:
+    """Whether a word only describes a noun that follows it: "red and blue" of "red and blue kites"."""
+    if tags[place] not in _BETWEEN:
+        return False
+    if tags[place] not in _DETAILS and (not place or tags[place - 1] not in _DETAILS):
+        return False
+    following = next((tag for tag in tags[place + 1 :] if tag not in _BETWEEN), "")
+    return following in _NOUNS

@@ -1,0 +1,128 @@
+"""Sets of hard negative captions: from options to source, stages and what identifies them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Value
+
+from hfcomp.checksums import file_hash
+from hfcomp.data.features import NEGATIVE_FEATURES
+from hfcomp.data.publishing import without_local_paths
+from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.factory.build import DatasetBuild
+from hfcomp.factory.kinds import NEGATIVE_STAGE, check_share
+from hfcomp.factory.options import NegativeOptions
+from hfcomp.factory.shards import Batch, Stage
+from hfcomp.factory.sources import BuildInputs, make_image_check, model_facts, output_features, read_captioned_rows
+from hfcomp.factory.text_negatives import TextNegatives, check_kinds, make_captions, needs_parser
+from hfcomp.factory.writers.asker import writer_facts
+from hfcomp.factory.writers.prompts import NEGATIVES_FILE
+from hfcomp.negatives.filters import FALSE_NEGATIVE, is_false_negative
+from hfcomp.negatives.keywords import PAPER_TABLE, read_keyword_table
+from hfcomp.negatives.mask_filling import DEFAULT_MODEL
+from hfcomp.negatives.negative import COLUMN_NAMES
+from hfcomp.parsing import cached_parser
+
+RECORDED_AS_GIVEN = ("kinds", "num_negatives", "seed", "keyword_matching", "drop_same_words", "only_with_negative")
+SETTINGS = (
+    *RECORDED_AS_GIVEN,
+    *("parser", "fill_model", "keyword_table", "grammar_model", "grammar_tolerance", "device"),
+    *("false_negative_model", "false_negative_margin", "attempts"),
+)
+
+
+class NegativeBuild(DatasetBuild):
+    """The building of hard negative captions."""
+
+    def inputs(self) -> BuildInputs:
+        """Rows without earlier negatives, and the stages, which record models and versions and no local places.
+
+        Raises:
+            ValueError: for an unknown kind, missing columns, or a `caption` that is not a text.
+            OSError: for a model that cannot be found.
+        """
+        options = self.options
+        check_kinds(options.kinds, read_keyword_table(options.keyword_table) if options.keyword_table else PAPER_TABLE)
+        settings = {name: getattr(options, name) for name in SETTINGS}
+        if options.has_kind("llm"):
+            settings["writer"] = options.writer_settings()
+        facts = {name: settings[name] for name in RECORDED_AS_GIVEN} | _model_facts(options)
+        stages = [Stage("captions", make_captions, {"which": options.captions})]
+        needed: list[str] = []
+        if options.false_negative_model:
+            stages.append(Stage("images", make_image_check))
+            needed = ["image"]
+        stages.append(Stage(NEGATIVE_STAGE, make_checked_negatives, settings, facts))
+        dataset = read_captioned_rows(
+            options, self.log, is_old=_is_old, needed=needed, needed_by="--false_negative_model"
+        )
+        made = {name: NEGATIVE_FEATURES[name] for name in COLUMN_NAMES}
+        features = output_features(dataset, {"caption": Value("string"), **made})
+        check = partial(check_share, most=options.max_without_negative)
+        return BuildInputs(dataset, stages, features, ["caption", *needed], check=check)
+
+
+def _is_old(column: str) -> bool:
+    return column.startswith("negative_") or column == "mask"  # the mask is of the negative image
+
+
+def _model_facts(options: NegativeOptions) -> dict[str, Any]:
+    """The identity of the files and models that are used."""
+    facts: dict[str, Any] = {}
+    if options.keyword_table:
+        table = Path(options.keyword_table)
+        facts["keyword_table"] = f"{table.name} sha256:{file_hash(table)}"
+    if needs_parser(options.kinds):
+        facts["parser"] = without_local_paths(cached_parser(options.parser).name)
+    if options.has_kind("mask"):
+        facts["fill_model"] = model_facts(options.fill_model or DEFAULT_MODEL)
+    if options.has_kind("llm"):
+        facts |= writer_facts(options.writer_settings(), NEGATIVES_FILE) | {"attempts": options.attempts}
+    if options.grammar_model:
+        facts["grammar_model"] = model_facts(options.grammar_model)
+        facts["grammar_tolerance"] = options.grammar_tolerance
+    if options.false_negative_model:
+        facts["false_negative_model"] = model_facts(options.false_negative_model)
+        facts["false_negative_margin"] = options.false_negative_margin
+    return facts
+
+
+def make_checked_negatives(
+    *, false_negative_model: str | None = None, false_negative_margin: float = 0.0, **settings: Any
+) -> Callable[[Batch], Batch]:
+    """`TextNegatives`, with a filter by a dual encoder where one is given."""
+    checks = []
+    if false_negative_model is not None:
+        device = settings.get("device")
+        checks.append(FalseNegatives(false_negative_model, margin=false_negative_margin, device=device))
+    return TextNegatives(checks=checks, **settings)
+
+
+class FalseNegatives:
+    """Drops negatives that a dual encoder finds to fit the image as well as the caption does."""
+
+    def __init__(self, model: str, *, margin: float, device: str | None) -> None:
+        self._embedder = Embedder(model, device=device)
+        self._margin = margin
+        self._batch: Batch | None = None
+        self._images: dict[int, np.ndarray] = {}
+
+    def __call__(self, batch: Batch, places: list[int], texts: list[str]) -> list[str | None]:
+        """The reason for each text of a row that is dropped, or None."""
+        if batch is not self._batch:
+            self._batch, self._images = batch, {}
+        missing = [place for place in dict.fromkeys(places) if place not in self._images]
+        if missing:
+            found = self._embedder.images([batch["image"][place] for place in missing])
+            self._images |= dict(zip(missing, found, strict=True))
+        images = np.stack([self._images[place] for place in places])
+        captions = [batch["caption"][place] for place in places]
+        vectors = self._embedder.texts([*captions, *texts]).vectors
+        true, negative = vectors[: len(texts)], vectors[len(texts) :]
+        flags = is_false_negative((images * true).sum(-1), (images * negative).sum(-1), margin=self._margin)
+        return [FALSE_NEGATIVE if flag else None for flag in flags]

@@ -1,0 +1,53 @@
+"""Nearest images as the columns `image_id` and `neighbour_ids`, hard negatives in a batch (NegCLIP)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hfcomp.data.images import SKIP_ADVICE, DamagedImage
+from hfcomp.data.loading import undecoded
+from hfcomp.evaluation.cells import damaged_images
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.cache_files import default_folder
+from hfcomp.evaluation.encoding.neighbours import FEATURES, with_neighbours
+from hfcomp.factory.build import DatasetBuild
+from hfcomp.factory.shards import Batch, Stage
+from hfcomp.factory.sources import BuildInputs, kept_columns, model_facts, output_features, read_source
+
+
+class NeighbourBuild(DatasetBuild):
+    """The building of nearest images."""
+
+    def inputs(self) -> BuildInputs:
+        """Rows with `image_id` and `neighbour_ids`, and a stage that records where these come from.
+
+        All images are compared with all, so the search is not a stage. Embeddings and neighbours are kept in the
+        cache of `hfcomp evaluate`, from which an interrupted build resumes.
+
+        Raises:
+            ValueError: for columns that are not there, or an image that cannot be read.
+        """
+        options, log = self.options, self.log
+        facts = {"model": model_facts(options.model), "number": options.number, "by": options.by}
+        dataset = read_source(options, log)
+        reads_images = options.skip_damaged and "image" in dataset.column_names
+        damaged = damaged_images(undecoded(dataset)["image"], "image", progress=True) if reads_images else ()
+        settings = {"number": options.number, "by": options.by, "device": options.device, "damaged": damaged}
+        try:
+            cache = EmbeddingCache(default_folder())
+            dataset = with_neighbours(dataset, place=options.model, log=log, cache=cache, **settings)
+        except DamagedImage as error:
+            raise DamagedImage(f"{error} {SKIP_ADVICE}") from error
+        dataset = dataset.select_columns(list(dict.fromkeys([*kept_columns(dataset, options.columns), *FEATURES])))
+        return BuildInputs(
+            dataset, [Stage("neighbours", make_unchanged, {}, facts)], output_features(dataset, {}), list(FEATURES)
+        )
+
+
+def make_unchanged() -> Callable[[Batch], Batch]:
+    """The stage that returns every batch as it is."""
+    return _identity
+
+
+def _identity(batch: Batch) -> Batch:
+    return batch

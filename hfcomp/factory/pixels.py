@@ -1,0 +1,192 @@
+"""Pixel stores: the images of a data set, decoded and resized for a model once, for every later epoch and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+from hfcomp.data.formats.image_files import check_image_files
+from hfcomp.data.images import Unreadable, decode_image, is_tiny
+from hfcomp.data.known_names import parse_column_names
+from hfcomp.data.loading import TrainingRows, load_training_set
+from hfcomp.data.pixels import PixelTransform
+from hfcomp.data.pixels.store import PIXELS, ImageKeys, PixelStore
+from hfcomp.data.pixels.store_writer import StoreWriter
+from hfcomp.data.urls import UrlAccess
+from hfcomp.evaluation.encoding.cache_files import size_text
+from hfcomp.factory.pixel_options import PixelOptions
+from hfcomp.modeling import load_processor
+from hfcomp.reporting.report import Lines, Report, Section, Table
+
+COLUMNS = ("image", "negative_image")
+ROWS_PER_CHUNK = 32
+SHOWN = 20
+"""Unreadable images that a report names."""
+
+
+@dataclass
+class BuiltPixels:
+    """What a build did.
+
+    Attributes:
+        cells: images of rows that were looked at; those that are null are not counted.
+        made: images decoded and added.
+        images: images in the store now.
+        size: its bytes of pixels.
+        unreadable: column, row and reason of each image that is left out; training refuses its row.
+    """
+
+    folder: Path
+    cells: int = 0
+    made: int = 0
+    images: int = 0
+    size: int = 0
+    unreadable: list[tuple[str, int, str]] = field(default_factory=list)
+
+    def report(self) -> Report:
+        """The counts, and the first unreadable images."""
+        lines = [
+            f"{self.cells:,} images of rows looked at, {self.made:,} decoded and added",
+            f"{self.images:,} distinct images ({size_text(self.size)}) in {self.folder}",
+        ]
+        if self.unreadable:
+            lines.append(f"{len(self.unreadable):,} unreadable images are left out; training will refuse their rows")
+        rows = [[column, f"{row:,}", reason] for column, row, reason in self.unreadable[:SHOWN]]
+        title = f"Unreadable images, the first {len(rows)} of {len(self.unreadable):,}"
+        parts = [Table(title, ["column", "row", "reason"], rows)] if rows else []
+        return Report("", sections=[Section("", [*parts, Lines(lines, "Images", whole=True)])])
+
+
+def build_pixels(options: PixelOptions, *, log: Callable[[str], None] = print, progress: bool = False) -> BuiltPixels:
+    """Builds a store, or adds to one: images that it has are not decoded again, so the same call resumes.
+
+    Args:
+        options: what is built.
+        log: receives lines about the source, and about another process that writes to the folder.
+        progress: whether to show a bar.
+
+    Raises:
+        ValueError: for a source or folder that is not as expected.
+        OSError: for a full disk.
+    """
+    processor = load_processor(options.model, argument="model")
+    transform = PixelTransform.from_processor(processor, max_pixels=options.max_image_pixels)
+    names = parse_column_names(options.column_names)
+    dataset = load_training_set(options.source, split=options.split, config=options.config, column_names=names)
+    columns = [name for name in COLUMNS if name in dataset.column_names]
+    if not columns:
+        raise ValueError(
+            f"{options.source} has no column 'image'; it has: {', '.join(dataset.column_names)}. Name it with "
+            "--column_names image=<its name>."
+        )
+    check_image_files(dataset, columns, one_is_enough=True)
+    log(f"{len(dataset):,} rows from {options.source}")
+    if options.limit is not None:
+        dataset = dataset.select(range(min(options.limit, len(dataset))))
+    with StoreWriter(options.output, transform, log=log) as writer:
+        chunks = _Chunks(TrainingRows(dataset, columns), columns, transform, writer.store, options)
+        built = BuiltPixels(Path(options.output))
+        for chunk in tqdm(_read(chunks, options.num_workers), total=len(chunks), disable=not progress, unit="chunk"):
+            _add(built, writer, chunk)
+        built.images = writer.images
+    built.size = (built.folder / PIXELS).stat().st_size if built.images else 0
+    return built
+
+
+def verify_pixels(folder: Path, log: Callable[[str], None] = print) -> None:
+    """Reads all images of a store.
+
+    Raises:
+        ValueError: for a file that is missing, or the first image that is damaged.
+    """
+    store = PixelStore(folder)
+    store.verify()
+    log(f"{len(store):,} images in {folder} are intact")
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """What became of the images of some rows: the keys of each, its place in `pixels` (-1 if known), `tiny`."""
+
+    keys: Sequence[tuple[list[bytes], int, bool]]
+    pixels: torch.Tensor
+    unreadable: Sequence[tuple[str, int, str]]
+
+
+class _Chunks(torch.utils.data.Dataset):
+    """The rows of a set by chunks, each with the pixels of those images that are not in the store yet."""
+
+    def __init__(
+        self,
+        rows: TrainingRows,
+        columns: Sequence[str],
+        transform: PixelTransform,
+        store: PixelStore,
+        options: PixelOptions,
+    ) -> None:
+        self.rows, self.columns, self.transform, self.store = rows, columns, transform, store
+        self.urls = UrlAccess.asked(options.allow_urls, options.url_timeout)
+        self.max_pixels = options.max_image_pixels
+        self.seen: set[bytes] = set()  # of this process, whose chunks the writer gets in their order
+
+    def __len__(self) -> int:
+        return -(-len(self.rows) // ROWS_PER_CHUNK)
+
+    def __getitem__(self, number: int) -> _Chunk:
+        start = number * ROWS_PER_CHUNK
+        keys, pixels, unreadable = [], [], []
+        for row in self.rows.__getitems__(list(range(start, min(len(self.rows), start + ROWS_PER_CHUNK)))):
+            for column in self.columns:
+                if row[column] is None:
+                    continue
+                try:
+                    found, image = self._image(row[column], f"column {column!r}, row {row['row']}")
+                except Unreadable as error:
+                    unreadable.append((column, row["row"], str(error)))
+                    continue
+                keys.append((found, -1 if image is None else len(pixels), image is not None and image[1]))
+                if image is not None:
+                    pixels.append(image[0])
+        stacked = torch.cat(pixels) if pixels else torch.empty((0, 3, *self.transform.size), dtype=torch.uint8)
+        return _Chunk(keys, stacked, unreadable)
+
+    def _image(self, value: Any, where: str) -> tuple[list[bytes], tuple[torch.Tensor, bool] | None]:
+        """The keys of an image, and unless one of them is known its pixels `[1, 3, H, W]` and whether it is tiny."""
+        keys = ImageKeys(value, urls=self.urls)
+        place = keys.of_place()
+        if place is not None and self._is_known(place):
+            return [place], None
+        content = keys.of_content()
+        found = [key for key in (place, content) if key is not None]
+        image = None
+        if content is None or not self._is_known(content):
+            decoded = decode_image(keys.value, where=where, max_pixels=self.max_pixels, urls=self.urls)
+            image = self.transform([decoded], where=[where]), is_tiny(decoded)
+        self.seen.update(found)
+        return found, image
+
+    def _is_known(self, key: bytes) -> bool:
+        return key in self.seen or self.store.find(key) >= 0
+
+
+def _read(chunks: _Chunks, num_workers: int) -> Iterator[_Chunk]:
+    return iter(DataLoader(chunks, batch_size=None, num_workers=num_workers, collate_fn=_unchanged))
+
+
+def _unchanged(chunk: _Chunk) -> _Chunk:
+    return chunk
+
+
+def _add(built: BuiltPixels, writer: StoreWriter, chunk: _Chunk) -> None:
+    pixels: np.ndarray = chunk.pixels.numpy()
+    for keys, place, tiny in chunk.keys:
+        built.made += writer.add(keys, None if place < 0 else pixels[place].copy(), tiny=tiny)
+    built.cells += len(chunk.keys) + len(chunk.unreadable)
+    built.unreadable += chunk.unreadable

@@ -1,0 +1,203 @@
+"""The executor `ray`: shards are made by actors of a Ray cluster, with Ray Data.
+
+All machines need the same packages, and the build's folder, the source's files and the stages' models under the same
+paths, as on a network file system: actors write the shards into the folder; this process, which holds its lock, writes
+the records and the manifest. An actor that does not see them ends the build with an error that says so. The
+environment of this process is not sent on: what stages read from it has to be set where Ray was started.
+
+Ray tries the shard of a lost actor again, without end. Here each try leaves a mark in the folder, and the third loss
+ends the build.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from datasets import Image
+
+from hfcomp.data.built_sets import PLAN, UNFINISHED
+from hfcomp.errors import MISTAKES
+from hfcomp.factory.manifest import Record
+from hfcomp.factory.shards import Job, ShardMaker, StageError, note_shard
+from hfcomp.writing import host, write_bytes
+
+MAX_TRIES = 3
+_STOP = "stop"
+_TRIES = ".tries"
+_logger = logging.getLogger(__name__)
+
+
+def make_on_ray(
+    job: Job, missing: Sequence[int], num_workers: int, gpus_per_worker: float | None
+) -> Iterator[tuple[int, Record]]:
+    """Makes shards on Ray, see `hfcomp.factory.executors.make_shards`.
+
+    Uses the cluster that this process is connected to, else the one that Ray finds, by the environment variable
+    RAY_ADDRESS or on this machine, else a new one on this machine that ends with the build.
+
+    Raises:
+        ImportError: without Ray.
+    """
+    job = replace(job, folder=job.folder.resolve())
+    _forget_tries(job.folder)
+    with _connected() as ray:
+        failed = None
+        try:
+            rows = _rows(ray, job, missing, num_workers, gpus_per_worker)
+            for block in rows.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+                for row in block.to_pylist():
+                    if row["error"]:
+                        failed = failed or row
+                        (job.folder / UNFINISHED / _STOP).touch()  # actors finish what is under way
+                    elif row["record"]:
+                        yield row["index"], note_shard(job, row["index"], json.loads(row["record"]))
+        except ray.exceptions.RayError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise StageError(f"Ray failed: {reason}. Finished shards are kept: repeat the call to resume.") from error
+    if failed:
+        raise StageError(failed["error"]) from (RuntimeError(failed["trace"]) if failed["trace"] else None)
+
+
+class ShardActor:
+    """An actor that makes shards: Ray Data calls it with one index at a time.
+
+    Args:
+        reference: of the job in Ray's object store.
+        plan: the bytes of the build's plan, which are on the disk that all share.
+        files: image files of the source, one of each column, that have to be there too.
+        working_folder: of the process that builds, from which relative paths of settings start.
+    """
+
+    def __init__(self, reference: Any, plan: bytes, files: Sequence[str], working_folder: str) -> None:
+        self._reference, self._plan, self._files = reference, plan, files
+        self._maker: ShardMaker | None = None
+        with suppress(OSError):
+            os.chdir(working_folder)
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
+        """A row with the record of the shard, or with the error; with neither once the build is to stop."""
+        index = int(batch["index"][0])
+        record, error, trace = "", "", ""
+        try:
+            maker = self._opened()
+            if not (maker.job.folder / UNFINISHED / _STOP).exists():
+                _count_try(maker.job, index)
+                record = json.dumps(maker.write(index))
+        except StageError as raised:  # as a result: an exception would end the other actors in the middle of a shard
+            error, trace = str(raised), _trace(raised.__cause__, OSError)
+        except Exception as raised:
+            trace = _trace(raised, MISTAKES)
+            error = f"{type(raised).__name__}: {raised}" if trace else str(raised)
+        return {"index": [index], "record": [record], "error": [error], "trace": [trace]}
+
+    def _opened(self) -> ShardMaker:
+        if self._maker is None:
+            import ray
+
+            try:
+                job = ray.get(self._reference)
+            except FileNotFoundError as error:
+                raise StageError(f"{_unseen(str(error.filename or error))}") from error
+            for path in (job.folder / UNFINISHED / PLAN, *map(Path, self._files)):
+                if not path.is_file():
+                    raise StageError(_unseen(str(path)))
+            if (job.folder / UNFINISHED / PLAN).read_bytes() != self._plan:
+                raise StageError(_unseen(str(job.folder)))
+            self._maker = ShardMaker(job)
+        return self._maker
+
+
+def _trace(error: BaseException | None, expected: type | tuple[type, ...]) -> str:
+    """Where an error was raised; nothing where its text is enough."""
+    return "" if error is None or isinstance(error, expected) else "".join(traceback.format_exception(error))
+
+
+def _unseen(path: str) -> str:
+    return (
+        f"a worker on {host()} does not see {path} of this build. All machines of the cluster need the build's folder "
+        "and the source's files (HF_HOME) on a shared disk, under the same paths; or use executor local."
+    )
+
+
+def _count_try(job: Job, index: int) -> None:
+    """Marks that a shard is begun; only the marks of actors that were lost are seen again.
+
+    Raises:
+        StageError: where there are too many.
+    """
+    path = job.folder / UNFINISHED / f"{index:05d}{_TRIES}"
+    tries = path.stat().st_size if path.is_file() else 0
+    if tries >= MAX_TRIES:
+        raise StageError(
+            f"shard {index} of {job.shards}: {MAX_TRIES} workers in turn ended unexpectedly, for example out of "
+            "memory. Finished shards are kept: repeat the call with smaller shards or fewer workers to resume."
+        )
+    write_bytes(path, b"." * (tries + 1))
+
+
+def _forget_tries(folder: Path) -> None:
+    for path in (*(folder / UNFINISHED).glob(f"*{_TRIES}"), folder / UNFINISHED / _STOP):
+        path.unlink(missing_ok=True)
+
+
+def _rows(ray: Any, job: Job, missing: Sequence[int], num_workers: int, gpus_per_worker: float | None) -> Any:
+    """The lazy data set of Ray: a row of `index`, `record`, `error` and `trace` for each shard."""
+    gpus = ray.cluster_resources().get("GPU", 0)
+    wanted = min(1, gpus) if gpus_per_worker is None else gpus_per_worker
+    if wanted > gpus:
+        _logger.warning("a worker needs %g GPUs, the Ray cluster has %g: waiting for machines to join.", wanted, gpus)
+    plan = (job.folder / UNFINISHED / PLAN).read_bytes()
+    try:
+        arguments = (ray.put(job), plan, _first_files(job), os.getcwd())
+    except Exception as error:  # what pickling raises depends on the object
+        raise ValueError(
+            f"the build cannot be sent to Ray: {error}. A stage's `make` must be a top-level function of a module and "
+            "its settings plain values; or use executor local."
+        ) from error
+    context = ray.data.DataContext.get_current().copy()
+    context.enable_progress_bars = context.print_on_execution_start = False
+    context.execution_no_progress_timeout_s = -1  # a shard may take hours
+    pool = ray.data.ActorPoolStrategy(size=min(num_workers, len(missing)), max_tasks_in_flight_per_actor=1)
+    with ray.data.DataContext.current(context):  # a data set keeps the one that it was made with
+        indices = ray.data.from_items([{"index": index} for index in missing], override_num_blocks=len(missing))
+    return indices.map_batches(
+        ShardActor, batch_size=1, compute=pool, fn_constructor_args=arguments, num_gpus=wanted or None
+    )
+
+
+def _first_files(job: Job) -> list[str]:
+    """The image file of the first row, of each column that is read or written, where it is one on this machine."""
+    names = {name for name, one in job.dataset.features.items() if isinstance(one, Image)}
+    images = [job.dataset[0][name] for name in names & {*job.reads, *job.features}]
+    paths = [one["path"] for one in images if one and one["bytes"] is None and one["path"]]
+    return [path for path in paths if os.path.isfile(path)]
+
+
+@contextmanager
+def _connected() -> Iterator[Any]:
+    """Ray, connected to a cluster and quiet."""
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise ImportError("executor ray needs Ray: pip install 'hfcomp[ray]'.") from error
+    started = not ray.is_initialized()
+    if started:
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    logger = logging.getLogger("ray.data")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield ray
+    finally:
+        logger.setLevel(level)
+        if started:
+            ray.shutdown()

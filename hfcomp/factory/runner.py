@@ -1,0 +1,214 @@
+"""Runs stages over a data set, shard by shard, so that an interrupted build resumes and gives the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from datasets import Dataset, Features, Image
+from tqdm.auto import tqdm
+
+from hfcomp import __version__
+from hfcomp.data.built_sets import ROWS_PER_SHARD, TRAIN
+from hfcomp.factory.executors import make_shards
+from hfcomp.factory.manifest import Plan, close_build, open_build, sums
+from hfcomp.factory.options import ExecutorName, Workers
+from hfcomp.factory.shards import COUNTS, KEPT, RESERVED, ROW, SET_ASIDE, THIS_RUN, Batch, Job, Stage, StageError
+from hfcomp.writing import locked
+
+__all__ = ["COUNTS", "ROW", "SET_ASIDE", "Batch", "Build", "Stage", "StageError", "run_stages"]
+
+_FINGERPRINT_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class Build:
+    """The outcome of a build.
+
+    Attributes:
+        manifest: as `manifest.json` holds it: `plan`, `rows`, `counts`, `set_aside`, `shards`.
+        kept: shards that were there already.
+        made: shards that were made now.
+        counts: Counts of this run, which are not in the manifest.
+    """
+
+    folder: Path
+    manifest: dict[str, Any]
+    kept: int
+    made: int
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+def run_stages(
+    dataset: Dataset,
+    stages: Sequence[Stage],
+    folder: Path | str,
+    *,
+    features: Features,
+    reads: Sequence[str] = ("caption",),
+    rows_per_shard: int = ROWS_PER_SHARD,
+    executor: ExecutorName = "local",
+    num_workers: int = 1,
+    gpus_per_worker: float | None = None,
+    progress: bool = False,
+    split: str = TRAIN,
+    skip_damaged: bool | None = None,
+    check: Callable[[Mapping[str, Any]], None] | None = None,
+) -> Build:
+    """Runs stages over all rows of a data set and writes Parquet files that `datasets.load_dataset` reads.
+
+    A shard is `rows_per_shard` rows of the source. Its file is put in its place whole, then recorded. After a kill at
+    any moment, the same call keeps the finished shards that match their record, removes partial files and
+    makes the rest: the folder ends up with the same bytes as without the kill. What is in the folder is described in
+    `hfcomp.factory.manifest`.
+
+    Images are not encoded: their bytes are copied as they are. Where a row holds only a path, the
+    file's bytes are read in, so that the set is complete; a row whose file is missing or no image is set aside,
+    as is one whose file is a URL, unless `hfcomp.data.urls.set_url_access` allowed them.
+
+    Args:
+        dataset: the source.
+        stages: in their order.
+        folder: a new one, an empty one, or one of the same build.
+        features: of the columns that are written, in order: those that stages return, others from the source.
+        reads: the source's columns that stages see. A changed source is found by their content and that of the columns
+            that are written, see `fingerprint`.
+        rows_per_shard: of the source; shards of fewer rows are safer, of more faster.
+        executor: `local`, or `ray`: actors of a Ray cluster, see `hfcomp.factory.ray_executor`. Neither this nor
+            the number of workers changes the result.
+        num_workers: processes, or actors; local ones are spawned, so a script has to have its
+            `if __name__ == "__main__":`.
+        gpus_per_worker: of each actor on Ray; by default one where the cluster has any.
+        progress: whether to show a bar.
+        split: that the rows are.
+        skip_damaged: decode each image once; rows with one that cannot be decoded are set aside, or, if False, the
+            first ends the build. By default no image is decoded. Finished shards are the same either way.
+        check: called before the build is closed, with its `rows`, `counts` and `set_aside`; what it raises leaves the
+            build unfinished.
+
+    Raises:
+        ValueError: for settings that do not fit, a source without rows, a folder that holds something else or a build
+            of other settings, naming the difference, or that another process is building in.
+        StageError: when a stage fails, or the disk is full; what is done is kept.
+    """
+    # Workers import this module; torch, which comes with that one, would cost each of them seconds.
+    from hfcomp.data.loading import undecoded
+    from hfcomp.data.urls import current_access
+
+    workers = Workers(executor, num_workers, gpus_per_worker)
+    _check(dataset, stages, features, reads, rows_per_shard)
+    folder = Path(folder)
+    dataset = undecoded(dataset)
+    how = (rows_per_shard, current_access(), split, skip_damaged)
+    job = Job(dataset, tuple(stages), tuple(reads), features, folder, *how)
+    with locked(folder):
+        plan = _plan(job)
+        records = open_build(folder, plan, job.shards)
+        kept = len(records)
+        missing = [index for index in range(job.shards) if index not in records]
+        rows, counts = sum(records[index]["rows"] for index in records), Counter[str]()
+        with tqdm(total=job.shards, initial=kept, unit="shard", desc="building", disable=not progress) as bar:
+            for index, record in make_shards(job, missing, workers):
+                counts.update(record.pop(THIS_RUN, {}))
+                records[index] = record
+                rows += record["rows"]
+                bar.set_postfix_str(f"{rows:,} rows", refresh=False)
+                bar.update()
+        done = [records[index] for index in range(job.shards)]
+        if check is not None:
+            check(sums(done))
+        try:
+            manifest = close_build(folder, plan, done)
+        except OSError as error:
+            raise StageError(f"the build cannot be finished: {error}. {KEPT}") from error
+    return Build(folder, manifest, kept, len(missing), counts)
+
+
+def source_facts(dataset: Dataset, columns: Sequence[str]) -> dict[str, Any]:
+    """What a build's plan says of its source, see `fingerprint`."""
+    from hfcomp.data.loading import undecoded
+
+    return {"fingerprint": fingerprint(undecoded(dataset), columns), "rows": len(dataset)}
+
+
+def fingerprint(dataset: Dataset, columns: Sequence[str]) -> str:
+    """Identifies a source: its features and the content of all columns that stages read or that are written.
+
+    Of an image the bytes count where the set holds them; of one that is a file its name and size, as reading all files
+    at each start would take as long as building.
+
+    Args:
+        dataset: its images undecoded.
+        columns: whose content counts; names that the source lacks are made by stages.
+    """
+    digest = hashlib.sha256(json.dumps(dataset.features.to_dict(), sort_keys=True).encode())
+    images = {name for name, feature in dataset.features.items() if isinstance(feature, Image)}
+    known = [name for name in dataset.column_names if name in columns]
+    for table in dataset.select_columns(known).with_format("arrow").iter(_FINGERPRINT_ROWS):
+        for name in known:
+            values = _image_facts(table.column(name)) if name in images else table.column(name).to_pylist()
+            digest.update(json.dumps([name, values], default=repr).encode())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _image_facts(images: pa.ChunkedArray) -> list[Any]:
+    contents, paths = pc.struct_field(images, "bytes"), pc.struct_field(images, "path").to_pylist()
+    buffers = [content.as_buffer() for content in contents]  # None without bytes
+    facts = [
+        _file_size(path) if buffer is None else hashlib.sha256(buffer).hexdigest()
+        for buffer, path in zip(buffers, paths, strict=True)
+    ]
+    # The folder of a file may be another after a move.
+    return [facts, [path and path.replace("\\", "/").rpartition("/")[2] for path in paths]]
+
+
+def _file_size(path: str | None) -> int | None:
+    """None if there is no local file, as for a URL."""
+    try:
+        return None if path is None else os.path.getsize(path)
+    except (OSError, ValueError):  # a name with a zero byte is a ValueError
+        return None
+
+
+def _check(
+    dataset: Dataset,
+    stages: Sequence[Stage],
+    features: Features,
+    reads: Sequence[str],
+    rows_per_shard: int,
+) -> None:
+    if not isinstance(dataset, Dataset):
+        raise TypeError(f"expected a datasets.Dataset, found {type(dataset).__name__}; a streaming set has no shards.")
+    if not len(dataset):
+        raise ValueError("the source has no rows. Check its split and filters.")
+    if rows_per_shard < 1:
+        raise ValueError(f"rows_per_shard is {rows_per_shard}; expected 1 or more.")
+    if not stages:
+        raise ValueError("no stages are given; expected at least one.")
+    taken = [name for name in (*dataset.column_names, *features) if name in RESERVED]
+    if taken:
+        raise ValueError(f"the column {taken[0]!r} is reserved for builds. Rename or drop it.")
+    missing = [name for name in reads if name not in dataset.column_names]
+    if missing:
+        raise ValueError(f"the source has no column {missing[0]!r}; it has: {', '.join(dataset.column_names)}.")
+
+
+def _plan(job: Job) -> Plan:
+    plan = {
+        "hfcomp_version": __version__,
+        "source": source_facts(job.dataset, (*job.reads, *job.features)),
+        "stages": {f"{number} {stage.name}": stage.facts() for number, stage in enumerate(job.stages)},
+        "rows_per_shard": job.rows_per_shard,
+        "columns": job.features.to_dict(),
+    }
+    if job.split != TRAIN:  # plans of sets for training have no split: one of an earlier hfcomp still resumes
+        plan["split"] = job.split
+    return json.loads(json.dumps(plan))  # as it reads back

@@ -1,0 +1,390 @@
+"""One shard of a build: rows of the source through all stages into one Parquet file."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from datasets import Dataset, Features
+from datasets import Image as ImageFeature
+
+from hfcomp.checksums import file_hash
+from hfcomp.data.built_sets import TRAIN
+from hfcomp.data.images import SKIP_ADVICE, Unreadable, decode_image, open_image
+from hfcomp.data.publishing import without_local_paths
+from hfcomp.data.urls import UrlAccess, is_url, open_named, shown
+from hfcomp.factory.builder import IMAGES
+from hfcomp.factory.manifest import SET_ASIDE_ROWS, Record, shard_file, without_rows, write_record
+from hfcomp.writing import write_parquet
+
+ROW = "_row"
+SET_ASIDE = "_set_aside"
+COUNTS = "_counts"
+THIS_RUN = "_this_run"
+RESERVED = (ROW, SET_ASIDE, COUNTS, THIS_RUN)
+# The query and fragment of a URL of the web, which may be a signature: they are not written into a set.
+SECRETS_OF_URL = r"(?s)^((?:http|ftp)s?://[^?#]*)[?#].*$"
+NO_IMAGE, BAD_IMAGE = "image file cannot be read", "image cannot be decoded"
+DECODED = IMAGES("decoded")
+THREADS = 8
+# Readers fetch a group of rows at a time.
+ROWS_PER_GROUP = 1000
+ROWS_PER_GROUP_WITH_IMAGES = 100
+BYTES_PER_GROUP = 90_000_000
+SOURCE_ROW = "source_row"
+"""A column that a build writes where its features name it: the number of the row in the source. Of a source that has
+it, as in a chain of builds, it stands beside each row that is set aside."""
+KEPT = "Finished shards are kept: once there is room, repeat the call to resume."
+
+Batch = dict[str, list[Any]]
+StageFunction = Callable[[Batch], Batch]
+
+
+class StageError(RuntimeError):
+    """A stage failed; the message names the stage, the shard and its rows. Shards that are done are kept."""
+
+
+class DamagedSource(StageError):
+    """An image of the source cannot be decoded; the message names its column, row and file."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A named step of a build, from a batch of columns to a batch of columns.
+
+    A batch is a dictionary of lists of equal length. Besides the columns it holds `_row`, the number of each row in
+    the source: a stage that leaves rows out or makes several of one keeps it aligned. Two more columns may come back
+    and are taken out again: `_set_aside`, a reason for each row to exclude, or None (what follows `: ` is a
+    detail that is not counted by), and `_counts`, a dictionary of name to number for each row, added up over the set;
+    `_this_run` is the same for counts that differ between runs, such as answers from a cache: they are only reported.
+
+    A row's output may depend on that row only, so that neither shards nor processes change it.
+
+    Attributes:
+        name: for messages and the manifest.
+        make: called with `settings` in each process that runs the stage; returns the function. It has to be at the top
+            level of a module, so that other processes find it.
+        settings: for `make`.
+        identity: what is written into the manifest, and must be equal to resume a build: JSON values, without
+            paths of this machine. By default the settings.
+    """
+
+    name: str
+    make: Callable[..., StageFunction]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    identity: Mapping[str, Any] | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """The line of the manifest."""
+        return {"name": self.name, **(self.settings if self.identity is None else self.identity)}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every shard of a build has in common; sent to the processes that make them.
+
+    Attributes:
+        dataset: the source, its images undecoded.
+        reads: the source's columns that stages see.
+        urls: that images named by URLs are fetched; None sets their rows aside.
+        skip_damaged: whether rows with an image that cannot be decoded are set aside, or end the build; `None` decodes
+            no image.
+    """
+
+    dataset: Dataset
+    stages: tuple[Stage, ...]
+    reads: tuple[str, ...]
+    features: Features
+    folder: Path
+    rows_per_shard: int
+    urls: UrlAccess | None = None
+    split: str = TRAIN
+    skip_damaged: bool | None = None
+
+    @property
+    def shards(self) -> int:
+        """How many shards there are."""
+        return -(-len(self.dataset) // self.rows_per_shard)
+
+    def file(self, index: int) -> str:
+        """The name of a shard's file inside the folder."""
+        return shard_file(index, self.shards, self.split)
+
+    def rows(self, index: int) -> range:
+        """The rows of the source that are in a shard."""
+        start = index * self.rows_per_shard
+        return range(start, min(start + self.rows_per_shard, len(self.dataset)))
+
+
+@dataclass
+class _Tally:
+    """Counts of a shard, and its rows that are set aside."""
+
+    first_rows: Mapping[int, int]
+    counts: Counter[str] = field(default_factory=Counter)
+    this_run: Counter[str] = field(default_factory=Counter)
+    set_aside: list[dict[str, Any]] = field(default_factory=list)
+
+    def leave_out(self, row: int, reason: str) -> None:
+        name, _, detail = reason.partition(": ")
+        first = {SOURCE_ROW: self.first_rows[row]} if row in self.first_rows else {}
+        self.set_aside.append({"row": row, **first, "reason": name} | ({"detail": detail} if detail else {}))
+
+    def by_reason(self) -> dict[str, int]:
+        return dict(sorted(Counter(one["reason"] for one in self.set_aside).items()))
+
+
+class ShardMaker:
+    """Makes shards of one build; loads what the stages need once."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self._source = job.dataset.with_format("arrow")
+        self._functions: list[StageFunction] | None = None
+
+    def prepare(self) -> None:
+        """Loads what the stages need; whatever their makers raise is raised as it is."""
+        if self._functions is None:
+            self._functions = [stage.make(**stage.settings) for stage in self.job.stages]
+
+    def make(self, index: int) -> Record:
+        """Writes one shard and its record, which it returns without the rows set aside.
+
+        Raises:
+            StageError: when a stage fails, or the shard cannot be written, as on a full disk.
+        """
+        return note_shard(self.job, index, self.write(index))
+
+    def write(self, index: int) -> Record:
+        """Writes one shard and returns its record, which is on disk nowhere yet; errors as in `make`."""
+        self.prepare()
+        rows = self.job.rows(index)
+        source = self._source[rows.start : rows.stop]
+        tally = _Tally(_first_rows(source, rows))
+        source, numbers = self._with_images(source, rows, tally)
+        batch: Batch = {name: source.column(name).to_pylist() for name in self.job.reads} | {ROW: numbers}
+        for stage, function in zip(self.job.stages, self._functions, strict=True):
+            batch = self._apply(stage, function, batch, index, tally)
+        table = self._table(batch, source, numbers, index)
+        path = self.job.folder / self.job.file(index)
+        has_images = any(isinstance(one, ImageFeature) for one in self.job.features.values())
+        rows_per_group = ROWS_PER_GROUP_WITH_IMAGES if has_images else ROWS_PER_GROUP
+        try:
+            write_parquet(path, table, rows_per_group=rows_per_group, bytes_per_group=BYTES_PER_GROUP)
+        except OSError as error:
+            raise _unwritten(self.job, index, error) from error
+        return {
+            "file": self.job.file(index),
+            "sha256": file_hash(path),
+            "rows": len(table),
+            "source_rows": [rows.start, rows.stop],
+            "counts": dict(sorted(tally.counts.items())),
+            "set_aside": tally.by_reason(),
+            SET_ASIDE_ROWS: sorted(tally.set_aside, key=lambda one: one["row"]),
+            THIS_RUN: dict(tally.this_run),
+        }
+
+    def _with_images(self, source: pa.Table, rows: range, tally: _Tally) -> tuple[pa.Table, list[int]]:
+        """The rows with the bytes of images that were files; rows whose file cannot be read are set aside."""
+        failed: dict[int, str] = {}
+        for name, feature in self.job.dataset.features.items():
+            if isinstance(feature, ImageFeature) and (name in self.job.features or name in self.job.reads):
+                column, wrong = with_bytes(source.column(name), self.job.urls)
+                failed |= {place: f"{NO_IMAGE}: {name} {reason}" for place, reason in wrong.items()}
+                source = source.set_column(source.column_names.index(name), name, column)
+                failed = self._damaged(column, name, rows, failed, tally) | failed
+        for place, reason in failed.items():
+            tally.leave_out(rows[place], reason)
+        kept = [place for place in range(len(rows)) if place not in failed]
+        return (_rows_at(source, kept) if failed else source), [rows[place] for place in kept]
+
+    def _damaged(
+        self, images: pa.ChunkedArray, name: str, rows: range, failed: Mapping[int, str], tally: _Tally
+    ) -> dict[int, str]:
+        """By place why an image cannot be decoded; each of the shard is decoded once.
+
+        Raises:
+            DamagedSource: for the first, unless such rows are to be set aside.
+        """
+        if self.job.skip_damaged is None:
+            return {}
+
+        def problem(place: int) -> str | None:
+            try:
+                decode_image(images[place].as_py(), where=f"column {name!r}, row {rows[place]}")
+            except Unreadable as error:
+                return str(error)
+            return None
+
+        there = pc.is_valid(images).to_pylist()
+        places = [place for place in range(len(rows)) if there[place] and place not in failed]
+        with ThreadPoolExecutor(THREADS) as pool:
+            problems = zip(places, pool.map(problem, places), strict=True)
+            found = {place: reason for place, reason in problems if reason is not None}
+        if found and not self.job.skip_damaged:
+            raise DamagedSource(f"{next(iter(found.values()))} {SKIP_ADVICE}")
+        tally.counts[DECODED] += len(places)
+        return {place: f"{BAD_IMAGE}: {without_local_paths(reason)}" for place, reason in found.items()}
+
+    def _apply(self, stage: Stage, function: StageFunction, batch: Batch, index: int, tally: _Tally) -> Batch:
+        where = self._where(stage, index)
+        try:
+            found = dict(function(dict(batch)))
+        except Exception as error:
+            raise StageError(f"{where}: {type(error).__name__}: {error}") from error
+        _check_batch(found, where)
+        for one in found.pop(COUNTS, ()):
+            tally.counts.update(one)
+        for one in found.pop(THIS_RUN, ()):
+            tally.this_run.update(one)
+        reasons = found.pop(SET_ASIDE, None)
+        if reasons is None:
+            return found
+        for row, reason in zip(found[ROW], reasons, strict=True):
+            if reason is not None:
+                tally.leave_out(row, reason)
+        kept = [place for place, reason in enumerate(reasons) if reason is None]
+        return {name: [values[place] for place in kept] for name, values in found.items()}
+
+    def _where(self, stage: Stage, index: int) -> str:
+        rows = self.job.rows(index)
+        return f"stage {stage.name!r}, shard {index} of {self.job.shards} (rows {rows.start:,} to {rows.stop - 1:,})"
+
+    def _table(self, batch: Batch, source: pa.Table, numbers: list[int], index: int) -> pa.Table:
+        """The columns that are written: those of the stages, and the source's own for the rows that are left."""
+        place_of = {row: place for place, row in enumerate(numbers)}
+        places = [place_of[row] for row in batch[ROW]]
+        if places != list(range(len(numbers))):
+            source = _rows_at(source, places)
+        schema = self.job.features.arrow_schema
+        columns = []
+        for name in self.job.features:
+            kind = schema.field(name).type
+            if name == SOURCE_ROW and name not in batch and name not in source.column_names:
+                columns.append(pa.array(batch[ROW], type=kind))
+                continue
+            if name not in batch and name not in source.column_names:
+                where = self._where(self.job.stages[-1], index)
+                raise StageError(f"{where}: no column {name!r} was returned; it has: {', '.join(batch)}.")
+            if name not in batch:
+                columns.append(source.column(name).cast(kind))
+                continue
+            is_image = isinstance(self.job.features[name], ImageFeature)
+            try:
+                values = self.job.features.encode_column(batch[name], name) if is_image else batch[name]
+                columns.append(pa.array(values, type=kind))
+            except (pa.ArrowException, TypeError, ValueError) as error:
+                where = self._where(self.job.stages[-1], index)
+                raise StageError(f"{where}: column {name!r} is not {kind}: {error}") from error
+        return pa.Table.from_arrays(columns, schema=schema)
+
+
+def this_run(counts: Mapping[str, int], before: Mapping[str, int], rows: int) -> list[Counter[str]]:
+    """The column `_this_run` of a batch, from the counts after and before it; the first row has them all."""
+    return [Counter(counts) - Counter(before) if row == 0 else Counter() for row in range(rows)]
+
+
+def note_shard(job: Job, index: int, record: Record) -> Record:
+    """Writes the record of a shard that is on disk, and returns it without the rows set aside.
+
+    The counts of this run are only returned, under `THIS_RUN`.
+
+    Raises:
+        StageError: where it cannot be written, as on a full disk.
+    """
+    try:
+        write_record(job.folder, index, {name: value for name, value in record.items() if name != THIS_RUN})
+    except OSError as error:
+        raise _unwritten(job, index, error) from error
+    return without_rows(record)
+
+
+def _unwritten(job: Job, index: int, error: OSError) -> StageError:
+    return StageError(f"shard {index} of {job.shards} cannot be written: {error}. {KEPT}")
+
+
+def _first_rows(source: pa.Table, rows: range) -> dict[int, int]:
+    """The numbers of rows in the source that a chain of builds began with; none where there is no chain."""
+    if SOURCE_ROW not in source.column_names or not pa.types.is_integer(source.schema.field(SOURCE_ROW).type):
+        return {}
+    return dict(zip(rows, source.column(SOURCE_ROW).to_pylist(), strict=True))
+
+
+def _rows_at(table: pa.Table, places: Sequence[int]) -> pa.Table:
+    """Rows by place, in runs without a copy: `take` joins the arrays of a column, which fails beyond 2 GiB."""
+    runs: list[list[int]] = []  # start and length
+    for place in places:
+        if runs and place == sum(runs[-1]):
+            runs[-1][1] += 1
+        else:
+            runs.append([place, 1])
+    return pa.concat_tables([table.slice(*run) for run in runs] or [table.slice(0, 0)])
+
+
+def with_bytes(images: pa.ChunkedArray, urls: UrlAccess | None = None) -> tuple[pa.ChunkedArray, dict[int, str]]:
+    """Images with their files' bytes inside, so that a set is self-contained; present bytes are left as they are.
+
+    Args:
+        images: structures of `bytes` and `path`, as `datasets` stores undecoded images.
+        urls: that images named by URLs are fetched.
+
+    Returns:
+        The same with file names instead of paths, and why a file could not be read, by place.
+    """
+    chunks, failed, start = [], {}, 0
+    for chunk in images.chunks:
+        content, path = pc.struct_field(chunk, "bytes"), pc.struct_field(chunk, "path")
+        needed = pc.and_(pc.is_null(content), pc.is_valid(path)).to_pylist()
+        if any(needed):
+            found = content.to_pylist()
+            for place, name in enumerate(path.to_pylist()):
+                if needed[place]:
+                    found[place], reason = _read_image(name, urls)
+                    if reason:
+                        failed[start + place] = reason
+            content = pa.array(found, type=content.type)
+        names = pc.replace_substring_regex(path, pattern=SECRETS_OF_URL, replacement=r"\1")
+        names = pc.replace_substring_regex(names, pattern=r"^.*[/\\]", replacement="")
+        missing, done = chunk.is_null(), 0
+        # More than 2 GiB come as several arrays.
+        for part in content.chunks if isinstance(content, pa.ChunkedArray) else [content]:
+            rows = slice(done, done + len(part))
+            chunks.append(pa.StructArray.from_arrays([part, names[rows]], ["bytes", "path"], mask=missing[rows]))
+            done += len(part)
+        start += len(chunk)
+    return pa.chunked_array(chunks, type=images.type), failed
+
+
+def _read_image(path: str, urls: UrlAccess | None) -> tuple[bytes | None, str]:
+    """A file's bytes. A set may reference any local file, so anything but an image is refused."""
+    name = shown(path).replace("\\", "/").rpartition("/")[2]
+    if is_url(path) and (urls is None or not urls.allows(path)):
+        return None, f"{name!r} is a URL, which is not fetched without --allow_urls"
+    try:
+        with open_named(path, "image", urls) as file:
+            content = file.read()
+        open_image(BytesIO(content)).close()
+    except FileNotFoundError:
+        return None, f"{name!r}, which does not exist"
+    except Exception as error:  # whatever a file system or a reader of images raises on bad input
+        return None, f"{name!r} ({type(error).__name__})"
+    return content, ""
+
+
+def _check_batch(batch: Batch, where: str) -> None:
+    if ROW not in batch:
+        raise StageError(f"{where}: the returned batch has no column {ROW!r}; a stage must pass it on.")
+    lengths = {name: len(values) for name, values in batch.items()}
+    other = {name: length for name, length in lengths.items() if length != lengths[ROW]}
+    if other:
+        raise StageError(
+            f"{where}: columns of unequal length were returned: {json.dumps({ROW: lengths[ROW], **other})}."
+        )

@@ -1,0 +1,349 @@
+"""What builds begin with: a source's rows under the contract's names, and checks of images, files and licenses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from datasets import Dataset, Features, Image, LargeList, List
+from huggingface_hub.constants import HF_HUB_CACHE
+from huggingface_hub.file_download import repo_folder_name
+
+from hfcomp.data.built_sets import SET_ASIDE_FILE, TRAIN
+from hfcomp.data.columns import require_columns
+from hfcomp.data.formats.image_files import TEXTS, check_image_files, named_image_files
+from hfcomp.data.image_ids import IMAGE_ID, photographs_or_rows, with_image_ids
+from hfcomp.data.images import decode_image
+from hfcomp.data.known_names import parse_column_names, proposed_names, spelled
+from hfcomp.data.loading import undecoded
+from hfcomp.data.pair_table import Log, RowSource, has_lists, read_rows, texts_of
+from hfcomp.data.publishing import LICENSE, allows_adaptation, without_local_paths
+from hfcomp.data.sources import listing_folders
+from hfcomp.data.urls import is_url
+from hfcomp.evaluation.encoding.identity import identity
+from hfcomp.factory.options import RENAME, BuildOptions, CaptionOptions
+from hfcomp.factory.shards import BAD_IMAGE, SET_ASIDE, Batch, Stage
+from hfcomp.parsing.captions import SAMPLED, language_note
+from hfcomp.reading import may_be_hub_id
+from hfcomp.reporting.report import Table
+
+NO_IMAGE = "no image"
+FORBIDDEN, UNSTATED = "licence forbids adaptation", "licence unknown"
+_ROWS = 1000
+_SHOWN = 3
+SHARD_PATH = "__url__"
+"""The path on this machine of a sample's archive, as `datasets` reads WebDataset shards."""
+
+
+class BuildInputs(NamedTuple):
+    """What `run_stages` needs of a build.
+
+    Attributes:
+        dataset: the source's rows.
+        stages: in their order.
+        features: of the columns that are written.
+        reads: columns of the source that stages see.
+        split: that the rows are.
+        facts: tables for the card.
+        check: as for `run_stages`.
+    """
+
+    dataset: Dataset
+    stages: Sequence[Stage]
+    features: Features
+    reads: Sequence[str]
+    split: str = TRAIN
+    facts: Sequence[Table] = ()
+    check: Callable[[Mapping[str, Any]], None] | None = None
+
+
+def read_source(options: BuildOptions, log: Log) -> Dataset:
+    """The rows of the source, under the contract's names; `log` receives a line about what was read.
+
+    Raises:
+        ValueError: for a split or column that is not there.
+    """
+    part = {"split": options.split, "config": options.config}
+    names = parse_column_names(options.column_names)
+    source = RowSource(name=options.source, column_names=names, **part)
+    if isinstance(options, CaptionOptions):  # rows without a caption are set aside later
+        files = ("captions_file", "key_column", "captions_columns")
+        source = replace(source, **{name: getattr(options, name) for name in files})
+    dataset = read_rows(source, log)
+    if SHARD_PATH in dataset.column_names:
+        dataset = dataset.remove_columns(SHARD_PATH)
+    kept = kept_columns(dataset, options.columns)
+    if options.columns is None:
+        _check_images_are_named(dataset, options.source, part, names)
+    if "image" in kept and dataset.features["image"] in TEXTS:
+        raise ValueError(
+            f"column 'image' of {options.source} holds texts such as {dataset[0]['image']!r}, expected images. File "
+            "names are read beside a local file or folder: download the set and pass its folder as --source; or build "
+            "without images: --columns caption."
+        )
+    check_image_files(dataset, kept, one_is_enough=True)
+    return dataset if options.limit is None else dataset.select(range(min(options.limit, len(dataset))))
+
+
+def read_captioned_rows(
+    options: CaptionOptions,
+    log: Log,
+    *,
+    is_old: Callable[[str], bool],
+    needed: Sequence[str] = (),
+    needed_by: str = "",
+    joined_by: Sequence[str] = (),
+) -> Dataset:
+    """The rows to build from, without the columns that `is_old` says describe earlier ones of the same kind.
+
+    `needed` are further columns, `needed_by` the option that needs them; those of `joined_by` are kept where they are
+    there, whatever `--columns` says. Rows with images have their photograph in `image_id`, unless that is in
+    `joined_by`.
+
+    Raises:
+        ValueError: for missing columns, requested ones of earlier builds, or a `caption` that is not a text.
+    """
+    dataset = read_source(options, log)
+    _check_captions(dataset, options.source)
+    if options.reads_english and (note := language_note(_sampled_captions(dataset))):
+        log(note)
+    require_columns(dataset, needed, needed_by=needed_by, rename=RENAME)
+    needed = [*needed, *(name for name in joined_by if name in dataset.column_names)]
+    kept = kept_columns(dataset, options.columns)
+    left = [name for name in kept if is_old(name)]
+    if left and options.columns is not None:
+        raise ValueError(
+            f"--columns names {', '.join(left)}, which cannot be kept: the source's own describe other "
+            f"{options.what}, and this build makes them anew. Leave them out of --columns."
+        )
+    if left:
+        log(f"the source's own {', '.join(left)} are dropped: they describe other {options.what}")
+    kept = [name for name in kept if name not in left]
+    if options.captions == "all" and has_lists(dataset.features):
+        # a row becomes several, which must be known as those of one image
+        dataset = with_image_ids(dataset, photographs_or_rows(dataset))
+        needed = [*needed, IMAGE_ID]
+    elif "image" in (*needed, *kept) and IMAGE_ID not in joined_by:  # a build that joins by it finds it by itself
+        dataset = with_image_ids(dataset)
+        kept = [*kept, *({IMAGE_ID} & {*dataset.column_names})]
+    return dataset.select_columns(list(dict.fromkeys(["caption", *needed, *kept])))
+
+
+def _check_images_are_named(dataset: Dataset, source: str, part: Mapping[str, Any], names: Mapping[str, str]) -> None:
+    """Raises ValueError for a source with images of which the set would have none."""
+    if any(isinstance(one, Image) for one in dataset.features.values()):
+        return
+    found = named_image_files(dataset, listing_folders(source, part["split"], part["config"], {}))
+    if not found:
+        return
+    column, file = next(iter(found.items()))
+    missing = [] if "caption" in dataset.column_names else ["caption"]
+    fix = {**names, "image": column, **proposed_names(dataset, missing)}
+    raise ValueError(
+        f"{source}: column {column!r} names image files such as {file!r}, but no column is called 'image', "
+        f"so the built set would have no images. Name it: {spelled(fix)}. Or build a set of texts: --columns caption"
+    )
+
+
+def _sampled_captions(dataset: Dataset) -> list[str]:
+    """Texts of rows that are evenly spaced; of several captions the first."""
+    rows = np.unique(np.linspace(0, len(dataset) - 1, min(len(dataset), SAMPLED)).astype(np.int64))
+    values = dataset.select_columns("caption").select(rows)["caption"]
+    return [text for value in values for text in texts_of(value)[:1]]
+
+
+def _check_captions(dataset: Dataset, source: str) -> None:
+    if "caption" not in dataset.column_names:
+        known = proposed_names(dataset, [name for name in ("image", "caption") if name not in dataset.column_names])
+        fix = f"These may be meant: {spelled(known)}" if known else f"Name it: {RENAME.format('caption')}"
+        raise ValueError(f"{source} has no column 'caption'; it has: {', '.join(dataset.column_names)}. {fix}")
+    kind = dataset.features["caption"]
+    if (kind.feature if isinstance(kind, List | LargeList) else kind) not in TEXTS:
+        raise ValueError(f"column 'caption' holds {kind}; expected texts or lists of texts.")
+
+
+def kept_columns(dataset: Dataset, wanted: str | None) -> list[str]:
+    """The source's columns that the built set has: all, or the requested ones and `license`, for publishing."""
+    if wanted is None:
+        return dataset.column_names
+    names = [name.strip() for name in wanted.split(",") if name.strip()]
+    require_columns(dataset, names, needed_by="--columns", rename=RENAME)
+    return list(dict.fromkeys([*names, *({LICENSE} & {*dataset.column_names})]))
+
+
+def output_features(dataset: Dataset, added: Mapping[str, Any]) -> Features:
+    """The columns of a built set: the source's, its images decoded on access, and the added ones."""
+    shown = {name: Image() if isinstance(one, Image) else one for name, one in dataset.features.items()}
+    return Features({**shown, **added})
+
+
+def model_facts(place: str) -> str:
+    """A model's name and the hash of its weights."""
+    try:
+        return f"{without_local_paths(place)} ({identity(place)})"
+    except OSError as error:
+        why = f" and could not be downloaded: {error}" if may_be_hub_id(place) else "."
+        raise OSError(f"the model {place!r} is not a folder{why} Pass a folder.") from error
+
+
+def make_image_check() -> Callable[[Batch], Batch]:
+    """The stage that sets rows aside whose image cannot be decoded."""
+
+    def images(batch: Batch) -> Batch:
+        return batch | {SET_ASIDE: [_image_problem(image) for image in batch["image"]]}
+
+    return images
+
+
+def _image_problem(image: Any) -> str | None:
+    if image is None or (image["bytes"] is None and not image["path"]):
+        return NO_IMAGE
+    try:
+        decode_image(image)
+    except (ValueError, OSError) as error:
+        return f"{BAD_IMAGE}: {without_local_paths(str(error))}"
+    return None
+
+
+def license_stages(dataset: Dataset, stated: str | None) -> Sequence[Stage]:
+    """The stage that keeps rows whose licence allows adaptation; none where the source allows it for all of them.
+
+    Args:
+        dataset: the source's rows.
+        stated: the licence on the source's card, for a source without a column `license`.
+
+    Raises:
+        ValueError: for a source that states no licence, row by row or on its card.
+    """
+    if LICENSE not in dataset.column_names:
+        if allows_adaptation(stated):
+            return ()
+        require_columns(dataset, [LICENSE], needed_by="--only_adaptable", rename=RENAME)
+    return (Stage("licences", make_license_check),)
+
+
+def make_license_check() -> Callable[[Batch], Batch]:
+    """The stage: a row without a licence, or with an unknown one, is set aside too."""
+
+    def check(batch: Batch) -> Batch:
+        licenses = batch[LICENSE]
+        rest = {name: values for name, values in batch.items() if name != LICENSE}
+        return rest | {SET_ASIDE: [_license_problem(license) for license in licenses]}
+
+    return check
+
+
+def _license_problem(license: str | None) -> str | None:
+    allowed = allows_adaptation(license)
+    if allowed is None:
+        return f"{UNSTATED}: {license}" if license else UNSTATED
+    return None if allowed else f"{FORBIDDEN}: {license}"
+
+
+def check_local_files(
+    dataset: Dataset, columns: Sequence[str], source: str, *, allow_outside: bool, log: Callable[[str], None]
+) -> None:
+    """Reports images that a build copies from files, misses or fetches, and refuses files outside the source's folder.
+
+    Whoever wrote the source chose these names: in a set from somebody else, they may point to any picture that this
+    user can read. Symbolic links are followed.
+
+    Args:
+        dataset: the source.
+        columns: those that are written.
+        source: its name: a file, a folder or a Hub id, with its own folders in the caches of the Hub and
+            `datasets`.
+        allow_outside: whether files elsewhere are copied too.
+        log: receives a line about the files.
+
+    Raises:
+        ValueError: for files outside, with their number, the first of them, and how to allow them. Nothing counts as
+            inside of a home directory, or of what holds one.
+    """
+    roots = _roots(source)
+    everything = [root for root in roots if _holds_everything(root)]
+    roots = [root for root in roots if root not in everything]
+    known: dict[str, Path] = {}
+    number, urls, outside, missing = 0, 0, [], []
+    for column, row, name in _named_files(undecoded(dataset), columns):
+        if is_url(name):
+            urls += 1
+            continue
+        number += 1
+        place = _resolve(name, known)
+        if not os.path.exists(place):
+            missing.append(f"{place} (row {row})")
+        if not any(place.is_relative_to(root) for root in roots):
+            outside.append(f"{name} (column {column!r}, row {row})")
+    if number:
+        inside = " and ".join(map(str, roots)) or "no folder of its own"
+        log(
+            f"{number:,} image files that {source} names are copied into the set: {number - len(outside):,} from "
+            f"{inside} and its sub-folders, {len(outside):,} from elsewhere"
+        )
+    if missing:
+        log(
+            f"{len(missing):,} of them are missing, such as {', '.join(missing[:_SHOWN])}: their rows are set aside, "
+            f"each with its file in {SET_ASIDE_FILE}"
+        )
+    if urls:
+        log(f"{urls:,} images that {source} references by URL are copied into the set if fetching is allowed")
+    if outside and not allow_outside and everything:
+        raise ValueError(
+            f"{source} references {len(outside):,} image files, such as {', '.join(outside[:_SHOWN])}, and is in "
+            f"{everything[0]}, which also has private files. The built set embeds copies of them, which would be "
+            "published with it. Move the file and its images to a folder of their own, or, if all of them are "
+            "intended, pass --allow_outside_files."
+        )
+    if outside and not allow_outside:
+        raise ValueError(
+            f"{source} references {len(outside):,} image files outside its own folder, such as "
+            f"{', '.join(outside[:_SHOWN])}. The built set embeds copies of them, which would be published with it. "
+            "Remove the rows, move the files to the source's folder or, if all of them are intended, pass "
+            "--allow_outside_files."
+        )
+
+
+def _roots(source: str) -> list[Path]:
+    path = Path(source)
+    if path.exists():
+        return [(path.parent if path.is_file() else path).resolve()]
+    repository = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=source, repo_type="dataset")
+    return [repository.resolve(), (Path(datasets.config.HF_DATASETS_CACHE) / source.replace("/", "___")).resolve()]
+
+
+def _holds_everything(folder: Path) -> bool:
+    """Whether a folder is a home directory, holds one, or is the root of a file system."""
+    return folder == folder.parent or Path.home().resolve().is_relative_to(folder)
+
+
+def _named_files(dataset: Dataset, columns: Sequence[str]) -> Iterator[tuple[str, int, str]]:
+    """Column, row and URL or path of each image that is not in the set; of a member of an archive, the archive's."""
+    wanted = [name for name in columns if isinstance(dataset.features.get(name), Image)]
+    if not wanted:
+        return
+    start = 0
+    for table in dataset.select_columns(wanted).with_format("arrow").iter(_ROWS):
+        for column in wanted:
+            images: pa.ChunkedArray = table.column(column)
+            without = pc.is_null(pc.struct_field(images, "bytes")).to_pylist()
+            for place, name in enumerate(pc.struct_field(images, "path").to_pylist()):
+                if name is not None and without[place] and "\0" not in name:
+                    yield column, start + place, name if is_url(name) else name.rpartition("::")[2]
+        start += len(table)
+
+
+def _resolve(name: str, known: dict[str, Path]) -> Path:
+    """Where a path leads; each folder is looked at once."""
+    folder, file = os.path.split(name)
+    if folder not in known:
+        known[folder] = Path(folder).resolve()
+    path = known[folder] / file
+    return path.resolve() if file == ".." or path.is_symlink() else path

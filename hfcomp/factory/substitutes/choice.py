@@ -1,0 +1,298 @@
+"""What may stand in the place of a caption's keyword, without a model.
+
+A keyword is looked up, in this order, as a spatial phrase of several words that holds it ("front" of "in front of"),
+as a compound with its neighbour ("window" of "window sill"), as a word of its own tag's class, then of the other
+classes, since taggers err on captions; a compound that is not there is looked up by its last word ("school bus" as
+"bus"). A word in no group becomes one of a short list for its tag, of things and properties that few photographs have
+("a purple fence", "a cactus"): less plausible, but false. Left out are candidates that the caption names already and
+those that may be the same thing (`MAY_BE_ONE`).
+
+What it does not see: whether the new word is true of the image as well ("a man with a bat" who has a ball too), sense
+("a bat" is always that of baseball), and what fits best.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from hfcomp.factory.substitutes.lexicon import NOUN_TAGS, VERB_TAGS, Lexicon, default_lexicon
+from hfcomp.negatives.negative import caption_rng
+from hfcomp.negatives.surface import has_no_small_letters
+from hfcomp.parsing.captions import Span
+from hfcomp.parsing.words import MASS_NOUNS, MAY_BE_ONE, word_set
+
+NOT_ENGLISH, AUXILIARY, NO_GROUP = "not an English word", "auxiliary verb", "no word for its tag"
+MISSES = (NOT_ENGLISH, AUXILIARY, NO_GROUP)
+"""Why a keyword has no substitute."""
+
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_WORD_BEHIND, _WORD_BEFORE = re.compile(r" [^\W\d_]+\b"), re.compile(r"\b[^\W\d_]+ $")
+_LONGEST_NEIGHBOUR = 20
+_ENGLISH = re.compile(r"[a-z0-9][a-z0-9 .,:/'’&-]*", re.IGNORECASE)
+_COUNTING = word_set("a an one another each every")
+# "a red wooden chair": so far before a noun stands its article.
+_WORDS_OF_A_PHRASE = 3
+_OPENS_A_PHRASE = word_set("the this that these those his her its their my your our") | _COUNTING
+_ENDS_A_FRAME = word_set(
+    "and or but while as that which who with in on at by for to from of into onto over under near next close behind "
+    "down up out off away around along across through past together alone outside inside beside between against "
+    "towards toward about above below underneath during after before upon like than so very apart forward backwards "
+    "atop among beneath alongside"
+)
+_BE = word_set("be is are was were been being am 's 're")
+_HAVE_DO = word_set("have has had having do does did")
+_AFTER_AUXILIARY = re.compile(r"(?:been|not|n't|\w+(?:ed|ing|en))\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Substitute:
+    """One word or phrase for a keyword.
+
+    Attributes:
+        text: In small letters unless it is a name, or the caption has none.
+        span: `[start, end)` in the caption that it replaces: the keyword's, or that of the phrase or compound that
+            holds it.
+        is_fallback: Whether the keyword is in no group.
+    """
+
+    text: str
+    span: Span
+    is_fallback: bool = False
+
+
+@dataclass(frozen=True)
+class _Keyword:
+    """A keyword in its caption."""
+
+    caption: str
+    span: Span
+    tag: str
+    lexicon: Lexicon
+
+    @property
+    def word(self) -> str:
+        return " ".join(self.caption[self.span[0] : self.span[1]].lower().split())
+
+    @property
+    def before(self) -> list[str]:
+        """The words before it, the nearest first, up to those of a phrase."""
+        start = max(0, self.span[0] - 100)
+        return [word.lower() for word in _WORD.findall(self.caption[start : self.span[0]])][::-1]
+
+    @property
+    def after(self) -> str:
+        """What follows, in small letters."""
+        return self.caption[self.span[1] : self.span[1] + 100].lower()
+
+
+def substitutes(
+    caption: str, span: Span, tag: str, *, seed: int = 0, lexicon: Lexicon | None = None
+) -> list[Substitute] | str:
+    """What may replace a keyword, in the order in which to try it.
+
+    The same caption, span, tag, seed and lexicon give the same.
+
+    Args:
+        caption: The caption.
+        span: `[start, end)` in characters of the keyword.
+        tag: The Penn tag of the keyword's last word.
+        seed: Any integer.
+        lexicon: By default that of the package.
+
+    Returns:
+        At least one substitute, the words of groups before those of the fallback; or one of `MISSES`.
+    """
+    keyword = _Keyword(caption, span, tag, lexicon or default_lexicon())
+    if not _ENGLISH.fullmatch(keyword.word):
+        return NOT_ENGLISH
+    rng = caption_rng(seed, caption, "substitute", tag, f"{span[0]}-{span[1]}")
+    found = _spatial_phrase(keyword)
+    if not found and _is_auxiliary(keyword):
+        return AUXILIARY
+    keyword = keyword if found else _whole_compound(keyword)
+    grouped = found or [Substitute(text, keyword.span) for text in _from_groups(keyword, rng)]
+    rest = [Substitute(text, keyword.span, is_fallback=True) for text in _fallback(keyword)] if not found else []
+    for some in (grouped, rest):
+        rng.shuffle(some)
+    some = [one for one in (*grouped, *rest) if one.text.lower() != keyword.word]
+    if has_no_small_letters(caption):
+        some = [Substitute(one.text.upper(), one.span, one.is_fallback) for one in some]
+    return some or NO_GROUP
+
+
+def spatial_phrase(caption: str, span: Span) -> Span | None:
+    """The longest spatial phrase of several words around a keyword: "in front of" around "front"; None without one."""
+    found = _spatial_phrase(_Keyword(caption, span, "IN", default_lexicon()))
+    return found[0].span if found else None
+
+
+def _spatial_phrase(keyword: _Keyword) -> list[Substitute]:
+    """Those of the longest phrase of several words around the keyword, or of the keyword if it is such a phrase."""
+    start, end = keyword.span
+    first = max(0, start - 40)
+    window = keyword.caption[first : end + 40].lower()
+    best: tuple[int, Span, tuple[str, ...]] | None = None
+    for phrase, others in keyword.lexicon.prepositions.items():
+        if " " not in phrase or keyword.word not in phrase:
+            continue
+        for found in re.finditer(rf"\b{re.escape(phrase)}\b", window):
+            span = first + found.start(), first + found.end()
+            if span[0] <= start and end <= span[1] and (best is None or len(phrase) > best[0]):
+                best = len(phrase), span, others
+    return [] if best is None else [Substitute(text, best[1]) for text in best[2]]
+
+
+def _whole_compound(keyword: _Keyword) -> _Keyword:
+    """A noun with its neighbour where both are one entry: "window sill" for "window", "chili dogs" for "dogs"."""
+    start, end = keyword.span
+    behind = _WORD_BEHIND.match(keyword.caption, end)
+    before = _WORD_BEFORE.search(keyword.caption[max(0, start - _LONGEST_NEIGHBOUR) : start])
+    spans = [(start, behind.end())] if behind else []
+    spans += [(start - len(before[0]), end)] if before else []
+    for span in spans if keyword.tag.startswith("NN") else []:
+        place = keyword.lexicon.noun(keyword.caption[slice(*span)].lower())
+        if place is not None:
+            return replace(keyword, span=span, tag=place.tag)
+    return keyword
+
+
+def _is_auxiliary(keyword: _Keyword) -> bool:
+    """Whether it is a form of "be", or of "have" or "do" before a participle or "not": "has been", "do not"."""
+    if keyword.word in _BE:
+        return True
+    return keyword.word in _HAVE_DO and _AFTER_AUXILIARY.match(keyword.after.lstrip()) is not None
+
+
+def _from_groups(keyword: _Keyword, rng: random.Random) -> list[str]:
+    """Other words of the keyword's group, by its tag's class or, failing that, another."""
+    by_class = {"N": _noun, "J": _adjective, "V": _verb, "C": _number, "I": _preposition}
+    by_class |= {"T": _preposition, "R": _preposition}
+    own = by_class.get(keyword.tag[:1], _noun)
+    others = [one for one in (_noun, _adjective, _verb, _preposition, _number) if one is not own]
+    if own is _noun and _is_counted(keyword) is not None:
+        others.remove(_verb)  # behind an article a noun is one: "a different color" is nothing to "break"
+    for look_up in (own, *others):
+        found = look_up(keyword)
+        if found:
+            return found
+    if keyword.tag.startswith("CD") and any(sign.isdigit() for sign in keyword.word):
+        return [_other_digits(keyword.word, rng)]
+    head = keyword.word.rpartition(" ")[2].rpartition("-")[2]
+    if head != keyword.word and keyword.tag.startswith("N"):
+        return _noun(keyword, head)
+    return []
+
+
+def _noun(keyword: _Keyword, form: str = "") -> list[str]:
+    tags = NOUN_TAGS[::-1] if keyword.tag in ("NNS", "NNPS") else NOUN_TAGS
+    place = keyword.lexicon.noun(form or keyword.word, tags)
+    if place is None:
+        return []
+    is_counted, group = _is_counted(keyword), place.group
+    is_plural = place.tag == "NNS" and not group.mass
+    is_bare_mass = is_counted is None and (group.mass or place.base in MASS_NOUNS or place.base in group.free)
+    plurals, fitting = [], []
+    for other in _different(keyword, place.base, place.others()):
+        plural = keyword.lexicon.inflection.plural(other)
+        plurals.append(plural)
+        has_no_singular = group.mass or (other == plural and other.endswith("s"))
+        if is_counted and has_no_singular:
+            continue
+        if not is_bare_mass or group.mass or other in group.free:
+            fitting.append(other)
+    # "some luggage" becomes "some boxes"; behind "a" a mass noun describes another: "a wood bench"
+    if is_plural or (is_bare_mass and not fitting):
+        return plurals
+    describes = is_counted and not fitting and keyword.lexicon.noun((_WORD.findall(keyword.after) or [""])[0])
+    return list(place.others()) if describes else fitting
+
+
+def _is_counted(keyword: _Keyword) -> bool | None:
+    """Whether an article stands before a noun that only things with a plural have; None where it has none at all."""
+    for word in keyword.before[:_WORDS_OF_A_PHRASE]:
+        if word in _OPENS_A_PHRASE:
+            return word in _COUNTING
+        if word in _ENDS_A_FRAME:
+            return None
+    return None
+
+
+def _adjective(keyword: _Keyword) -> list[str]:
+    place = keyword.lexicon.adjectives.get(keyword.word)
+    return [] if place is None else _different(keyword, place.base, place.others())
+
+
+def _verb(keyword: _Keyword) -> list[str]:
+    """In the frame that stands in the caption before the others; a participle behind a noun is one of its own."""
+    frame = _frame(keyword)
+    tags = [keyword.tag] if keyword.tag in VERB_TAGS else []
+    for name in dict.fromkeys((frame, "intransitive", "transitive", "participles")):
+        place = keyword.lexicon.verb(keyword.word, name, [*tags, *(tag for tag in VERB_TAGS if tag not in tags)])
+        if place is not None:
+            others = _different(keyword, place.base, place.others())
+            return [keyword.lexicon.inflection.verb(other, place.tag) for other in others]
+    return []
+
+
+def _frame(keyword: _Keyword) -> str:
+    """Which verbs may stand here, by the next word."""
+    found = re.match(r"\s*([^\W_]+)", keyword.after)
+    has_object = found is not None and found[1] not in _ENDS_A_FRAME and not found[1].endswith("ly")
+    if keyword.tag in ("VBN", "VBD") and not has_object:
+        return "participles"
+    return "transitive" if has_object else "intransitive"
+
+
+def _preposition(keyword: _Keyword) -> list[str]:
+    following = _WORD.findall(keyword.after)[:4]
+    if keyword.word in keyword.lexicon.before_clothes and keyword.lexicon.clothes.intersection(following):
+        return list(keyword.lexicon.before_clothes[keyword.word])
+    if keyword.word == "to" and (not following or keyword.lexicon.verb(following[0], "transitive", ["VB"])):
+        return []  # of an infinitive
+    return list(keyword.lexicon.prepositions.get(keyword.word, ()))
+
+
+def _number(keyword: _Keyword) -> list[str]:
+    if keyword.word == "one":
+        is_of = keyword.after.lstrip().startswith("of ")
+        return [keyword.lexicon.one_of if is_of else keyword.lexicon.one]
+    place = keyword.lexicon.numbers.get(keyword.word)
+    return [] if place is None else _different(keyword, place.base, place.others())
+
+
+def _other_digits(text: str, rng: random.Random) -> str:
+    """A number of as many digits, the first of them another one and not 0."""
+    changed = [rng.choice("123456789".replace(sign, "")) if sign.isdigit() else sign for sign in text]
+    return "".join(changed)
+
+
+def _fallback(keyword: _Keyword) -> list[str]:
+    """Words that hardly fit any photograph, in the form of the tag."""
+    some, inflection = keyword.lexicon.anything, keyword.lexicon.inflection
+    if keyword.tag in ("NNP", "NNPS"):
+        return _different(keyword, keyword.word, keyword.lexicon.names)
+    if keyword.tag == "NNS":
+        return [inflection.plural(word) for word in _different(keyword, keyword.word, some["nouns"])]
+    if keyword.tag.startswith("NN"):
+        return _different(keyword, keyword.word, some["mass" if keyword.word in MASS_NOUNS else "nouns"])
+    if keyword.tag.startswith("JJ"):
+        return _different(keyword, keyword.word, some["adjectives"])
+    if keyword.tag in VERB_TAGS:
+        words = _different(keyword, keyword.word, some[_frame(keyword)])
+        return [inflection.verb(word, keyword.tag) for word in words]
+    return list(some["adverbs"]) if keyword.tag in ("RB", "RP") else []
+
+
+def _different(keyword: _Keyword, base: str, words: Iterable[str]) -> list[str]:
+    """Words that the caption does not name already and that are not another name for the keyword's thing."""
+    named = keyword.caption.lower()
+    return [
+        word
+        for word in words
+        if word != base
+        and word not in MAY_BE_ONE.get(base, ())
+        and not re.search(rf"\b{re.escape(word)}(?:s|es)?\b", named)
+    ]

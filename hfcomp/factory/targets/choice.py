@@ -1,0 +1,221 @@
+"""Which candidates of a caption may be its target: the top k by rating, in an order drawn from the softmax of ratings.
+
+Concrete Jungle (arXiv 2604.13313), section 2.2: "Top-K sampling is first performed to ensure the preference towards
+higher concreteness scores, then [the score] is defined by simple rule based sampling to balance" the categories. Not
+given are k, the temperature, and how the two steps meet.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from hfcomp.factory.targets.candidates import ATTRIBUTE, CATEGORIES, OBJECT, RELATION, Candidate
+from hfcomp.negatives.concreteness import ConcretenessRatings
+
+Mode = Literal["high", "low", "random"]
+"""The paper's three sets: D_hc, D_lc and D_wo."""
+Order = Literal["top_k", "category_first", "sample"]
+MODES: dict[Mode, str] = {
+    "high": "keywords among the most concrete of a caption",
+    "low": "keywords among the least concrete of a caption",
+    "random": "any keyword of a caption",
+}
+CONFIGS: dict[str, Mode] = {"high_concreteness": "high", "low_concreteness": "low", "random": "random"}
+"""The configurations of ConcreteBatch, each with its mode."""
+ORDERS: tuple[Order, ...] = get_args(Order)
+
+
+_DEFAULTS: dict[Mode, tuple[Order, int]] = {"high": ("top_k", 3), "low": ("sample", 8), "random": ("sample", 3)}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a caption's possible targets are chosen; `Choice.of` fills in what a mode does by default.
+
+    Attributes:
+        mode: `high` prefers concrete words. `low` is its mirror, our choice as the paper does not say how it makes
+            D_lc: the k lowest ratings, and the softmax of minus the rating. `random` takes every candidate as equally
+            likely, words without a rating too.
+        order: `top_k`: k candidates first, and the category is chosen among theirs. `category_first`: the category is
+            chosen among those of all candidates, then the k candidates of it. `sample`: the first that is drawn of the
+            k, whatever its category.
+        k: candidates that take part. The paper gives none.
+        temperature: of the softmax of ratings: 1 is the paper's softmax(C); less prefers the first more.
+
+    Raises:
+        ValueError: for an unknown name, or a number that is not above 0.
+    """
+
+    mode: Mode
+    order: Order
+    k: int
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, known in (("mode", tuple(MODES)), ("order", ORDERS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name}: found {getattr(self, name)!r}, expected one of {', '.join(known)}.")
+        if self.k < 1 or not 0 < self.temperature < math.inf:
+            raise ValueError(f"k={self.k}, temperature={self.temperature}: expected numbers above 0.")
+
+    @classmethod
+    def of(
+        cls, mode: Mode = "high", *, order: Order | None = None, k: int | None = None, temperature: float = 1.0
+    ) -> Choice:
+        """The choice of a mode.
+
+        Our choices, nearest to the mean and median rating that the paper's Table 1 has for each mode: for `high` the
+        category rule among the top 3; for `low` and `random` none, since relations have the lowest ratings of all and
+        would be nearly every target (the paper's prompt for `random` mixes the categories too), and for `low` 8
+        candidates, which is nearly all.
+
+        Args:
+            mode: as in the class.
+            order: likewise; by default `top_k` for `high` and else `sample`.
+            k: likewise; by default 3 for `high` and 8 for `low`. That of `random` is 3, on which
+                `sample` does not depend.
+            temperature: likewise.
+
+        Raises:
+            ValueError: as the class.
+        """
+        usual, number = _DEFAULTS.get(mode, ("top_k", 3))
+        return cls(mode, order or usual, number if k is None else k, temperature)
+
+    def targets(self, candidates: Sequence[Candidate], rng: random.Random) -> list[Candidate]:
+        """The possible targets of a caption: at most one of each category, the first that was drawn first.
+
+        Args:
+            candidates: of the caption. Without a rating they take part in `random` only.
+            rng: of the caption, see `hfcomp.negatives.negative.caption_rng`. It gives a number for each candidate, so
+                that another k or temperature draws from the same numbers.
+        """
+        # The order of ratings / temperature + Gumbel noise is one of draws from the softmax without replacement.
+        noise = [-math.log(max(rng.expovariate(1.0), 1e-300)) for _ in candidates]
+        keys = {
+            place: self._score(one) / self.temperature + noise[place]
+            for place, one in enumerate(candidates)
+            if one.rating is not None or self.mode == "random"
+        }
+        if self.order == "category_first":
+            pools = [[place for place in keys if candidates[place].category == category] for category in CATEGORIES]
+        else:
+            pools = [list(keys)]
+        left = [place for pool in pools for place in self._top(pool, candidates, keys)]
+        first: dict[str, Candidate] = {}
+        for place in sorted(left, key=lambda place: -keys[place]):
+            first.setdefault(candidates[place].category, candidates[place])
+        found = list(first.values())
+        return found[:1] if self.order == "sample" else found
+
+    def _score(self, candidate: Candidate) -> float:
+        if self.mode == "random" or candidate.rating is None:
+            return 0.0
+        return candidate.rating if self.mode == "high" else -candidate.rating
+
+    def _top(self, pool: list[int], candidates: Sequence[Candidate], keys: dict[int, float]) -> list[int]:
+        """The k best of a pool, the first of equal ones; in `random` the k that are drawn first."""
+
+        def rank(place: int) -> float:
+            return -keys[place] if self.mode == "random" else -self._score(candidates[place])
+
+        return sorted(pool, key=rank)[: self.k]
+
+
+def balanced_categories(rows: Iterable[Sequence[str]], *, attribute_share: float = 0.5) -> Iterator[str]:
+    """Decides row after row, in the order of the set.
+
+    Concrete Jungle, Appendix A.1: "Due to the relative sparseness of relational descriptions, we prioritize the
+    relation type if it exists. We apply deficit-based quota sampling to balance the attribute and object class." Read
+    here as: of the rows without a relation, `attribute_share` should be attributes and the others objects. A row that
+    could be either gets the category that lacks most of its quota, counting this row and all before it; of equal ones
+    the first of the row. A row that can be one only is that one, and counts.
+
+    A decision needs two numbers of all rows before it, so it is the same however the rows were made.
+
+    Args:
+        rows: The categories that each row can have, the preferred one first.
+        attribute_share: Of the rows without a relation; our choice is half.
+
+    Returns:
+        The category of each row; empty for a row without any.
+
+    Raises:
+        ValueError: The share is not in 0 to 1.
+    """
+    if not 0 <= attribute_share <= 1:
+        raise ValueError(f"attribute_share is {attribute_share}; expected 0 to 1.")
+    return _decide(rows, {ATTRIBUTE: attribute_share, OBJECT: 1 - attribute_share})
+
+
+def _decide(rows: Iterable[Sequence[str]], shares: dict[str, float]) -> Iterator[str]:
+    counts = dict.fromkeys(shares, 0)
+    for possible in rows:
+        if RELATION in possible or not possible:
+            yield RELATION if possible else ""
+            continue
+        decided = 1 + sum(counts.values())
+        # max takes the first of equal ones
+        chosen = max(possible, key=lambda category: shares[category] * decided - counts[category])
+        counts[chosen] += 1
+        yield chosen
+
+
+PAPER_MEAN_AND_MEDIAN = {"high": (4.77, 4.85), "low": (3.81, 3.89), "random": (4.29, 4.63)}
+"""Concreteness of the keywords by mode: Concrete Jungle, Table 1. It does not give the shares of the categories."""
+
+
+@dataclass(frozen=True)
+class TargetSummary:
+    """The targets of a set.
+
+    Attributes:
+        rated: how many have a rating.
+        mean: of these ratings, 1 to 5; NaN without any.
+        shares: of each category among the targets.
+        expressions: share of targets that were found as an expression of two words.
+    """
+
+    targets: int
+    rated: int
+    mean: float
+    median: float
+    shares: Mapping[str, float]
+    expressions: float
+
+    def cells(self) -> list[str]:
+        """Mean and median, and the shares in the order of `CATEGORIES`, as text."""
+        return [f"{self.mean:.2f}", f"{self.median:.2f}", *(f"{self.shares[name]:.1%}" for name in CATEGORIES)]
+
+
+def summarize_targets(rows: Iterable[tuple[str, str]], ratings: ConcretenessRatings) -> TargetSummary:
+    """Summarizes targets.
+
+    Args:
+        rows: The category and the rated word of each; the word is empty where no entry was found.
+        ratings: The table whose entries the rated words are.
+    """
+    categories: Counter[str] = Counter()
+    found: list[float] = []
+    expressions = 0
+    for category, word in rows:
+        categories[category] += 1
+        expressions += " " in word
+        rating = ratings.lookup(word) if word else None
+        if rating is not None:
+            found.append(rating)
+    total = sum(categories.values())
+    return TargetSummary(
+        targets=total,
+        rated=len(found),
+        mean=statistics.fmean(found) if found else float("nan"),
+        median=statistics.median(found) if found else float("nan"),
+        shares={category: categories[category] / total if total else 0.0 for category in CATEGORIES},
+        expressions=expressions / total if total else 0.0,
+    )

@@ -1,0 +1,350 @@
+"""Stages that give captions hard negatives: drawn by several generators in turn, filtered, with what was dropped.
+
+A caption's negatives depend on the caption, the seed and the settings: not on other rows, their order, shards or
+processes. Fewer negatives are the first of more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from hfcomp.data.pair_table import texts_of
+from hfcomp.factory.builder import ANSWERS, CAPTIONS, DROPPED, FLAGGED, MADE
+from hfcomp.factory.kinds import FILLS, NO_NEGATIVE, WITHOUT
+from hfcomp.factory.round_robin import Proposals, Row
+from hfcomp.factory.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, this_run
+from hfcomp.negatives.filters import DUPLICATE, GRAMMAR, SAME_SENTENCE, SAME_WORDS, has_same_words, is_same_sentence
+from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, KeywordTable, keyword_negatives, read_keyword_table
+from hfcomp.negatives.negative import Negative, as_columns
+from hfcomp.parsing import cached_parser
+from hfcomp.parsing.captions import caption_problem
+from hfcomp.parsing.tokens import CaptionChoice, choose_texts
+from hfcomp.reading import nearest
+
+GENERATORS = ("keyword", "swap", "mask", "llm")
+NO_CAPTION = "no caption"
+PASSED_OVER = CAPTIONS("passed over, ")
+FEWER = CAPTIONS("with fewer than requested")
+REORDERED = FLAGGED("the caption's words in another order")
+
+Check = Callable[[Batch, Sequence[int], Sequence[str]], list[str | None]]
+"""Rows of a batch and a text for each; returns why a text is dropped, or None."""
+
+
+def make_captions(*, which: CaptionChoice) -> Callable[[Batch], Batch]:
+    """The stage that brings the column `caption` to one text per row; rows without any, or too long, are set aside.
+
+    Args:
+        which: of the captions of a row, see `choose_texts`; those that are passed over are counted.
+    """
+    if which not in get_args(CaptionChoice):
+        raise ValueError(f"captions is {which!r}; expected one of {', '.join(get_args(CaptionChoice))}.")
+
+    def captions(batch: Batch) -> Batch:
+        places, texts, reasons, counts = [], [], [], []
+        for place, value in enumerate(batch["caption"]):
+            usable = texts_of(value)
+            found, problems = choose_texts(usable, which) if usable else ([""], [])
+            passed_over = Counter(problem.partition(":")[0] for problem in problems)
+            for text in found:
+                counts.append({f"{PASSED_OVER}{problem}": number for problem, number in passed_over.items()})
+                places.append(place)
+                texts.append(text)
+                reasons.append(caption_problem(text) if text else NO_CAPTION)
+        columns = {name: [values[place] for place in places] for name, values in batch.items()}
+        return columns | {"caption": texts, SET_ASIDE: reasons, COUNTS: counts}
+
+    return captions
+
+
+def check_kinds(kinds: Sequence[str], table: KeywordTable = PAPER_TABLE) -> None:
+    """Checks the names of generators.
+
+    Args:
+        kinds: `keyword`, `swap`, `mask` or `llm`, or a part of one, as `keyword:color`.
+        table: its concepts are the parts of `keyword`.
+
+    Raises:
+        ValueError: for an unknown or duplicate name, or if there is none.
+    """
+    if isinstance(kinds, str) or not kinds:
+        raise ValueError(f"kinds is {kinds!r}; expected some of {', '.join(GENERATORS)}.")
+    for kind in kinds:
+        generator, _, part = kind.partition(":")
+        if generator not in GENERATORS:
+            raise ValueError(f"unknown kind {kind!r}.{nearest(generator, GENERATORS)} Known: {', '.join(GENERATORS)}.")
+        parts = _parts(generator, table)
+        if ":" in kind and part not in parts:
+            raise ValueError(
+                f"{kind!r}: {part!r} is not a part of {generator!r}.{nearest(part, parts)} Known: {', '.join(parts)}."
+            )
+        if kinds.count(kind) > 1:
+            raise ValueError(f"kind {kind!r} is given twice.")
+
+
+def needs_parser(kinds: Iterable[str]) -> bool:
+    """Whether a kind works on parsed captions."""
+    return any(kind.partition(":")[0] in ("swap", "mask") for kind in kinds)
+
+
+class TextNegatives:
+    """Adds the negative columns to batches of captions; a stage of `run_stages`, and for `Dataset.map(batched=True)`.
+
+    Slots are filled in turn: one negative of each kind in the given order, then a second of each. Where one kind runs
+    out, the others fill in; where all do, the slot is an empty string, which training masks. A text that a filter
+    drops is replaced by the next one.
+
+    Args:
+        kinds: `keyword`, `swap`, `mask` and `llm`, or a part of one: `keyword:color`, `swap:nouns`, `mask:verb`.
+        num_negatives: entries per row.
+        seed: any integer.
+        parser: of `swap` and `mask`: `spacy:NAME` or `rules`; by default `spacy:en_core_web_sm`.
+        fill_model: Hub id or folder of the masked language model of `mask`; by default that of `MaskFiller`.
+        keyword_table: a YAML file; by default Table 6 of Rösch et al. 2024.
+        keyword_matching: `paper` or `extended`.
+        drop_same_words: drop texts with the words of the caption in another order; otherwise they are counted. It
+            leaves little of `swap`.
+        grammar_model: Hub id or folder of a causal language model; texts that it finds broken where it does not the
+            caption are dropped. By default nothing is.
+        grammar_tolerance: in nats per token; by default that of `GrammarFilter`.
+        device: of these models; by default a GPU where there is one.
+        writer: of the kinds `llm`, settings of `hfcomp.factory.writers.asker.make_asker`.
+        attempts: Questions in a row about a caption to the writer without a negative that is kept, after which the
+            writer is asked no more: at most this number of questions per negative.
+        checks: further filters, for texts that passed these.
+        only_with_negative: set aside captions that get no negative.
+
+    Raises:
+        ValueError: for a kind, table or matching that is not known, or a number below 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        kinds: Sequence[str],
+        num_negatives: int = 1,
+        seed: int = 0,
+        parser: str | None = None,
+        fill_model: str | None = None,
+        keyword_table: str | Path | None = None,
+        keyword_matching: str = "paper",
+        drop_same_words: bool = False,
+        grammar_model: str | None = None,
+        grammar_tolerance: float | None = None,
+        device: str | None = None,
+        writer: Mapping[str, Any] | None = None,
+        attempts: int = 3,
+        checks: Sequence[Check] = (),
+        only_with_negative: bool = False,
+    ) -> None:
+        if num_negatives < 1:
+            raise ValueError(f"num_negatives is {num_negatives}; expected 1 or more.")
+        if keyword_matching not in MATCHINGS:
+            raise ValueError(f"keyword_matching is {keyword_matching!r}; expected one of {', '.join(MATCHINGS)}.")
+        self._table = PAPER_TABLE if keyword_table is None else read_keyword_table(keyword_table)
+        self._matching = MATCHINGS[keyword_matching]
+        check_kinds(kinds, self._table)
+        self._kinds, self._number, self._seed = tuple(kinds), num_negatives, seed
+        self._parser = cached_parser(parser) if needs_parser(kinds) else None
+        self._fillers = {
+            kind: _filler(kind, fill_model, self._parser, device) for kind in kinds if kind.startswith("mask")
+        }
+        self._llm, self._attempts = _language_models(kinds, writer, device), attempts
+        self._checks = [_check(is_same_sentence, SAME_SENTENCE)]
+        if drop_same_words:
+            self._checks.append(_check(has_same_words, SAME_WORDS))
+        if grammar_model is not None:
+            self._checks.append(_grammar_check(grammar_model, grammar_tolerance, device))
+        self._checks += checks
+        self._only_with_negative = only_with_negative
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Returns the batch with the columns of `hfcomp.negatives.negative.as_columns` and its counts."""
+        captions = batch["caption"]
+        shared = {text: [Proposals() for _ in self._kinds] for text in captions}
+        docs = self._parse(shared)
+        before, answers = self._rejections(), self._answers()
+        for kind in range(len(self._kinds)):
+            self._request(kind, list(shared), shared, docs)
+        rows = [Row(text, shared[text]) for text in captions]
+        open_rows = list(range(len(rows)))
+        while open_rows:
+            open_rows = self._advance(batch, rows, open_rows, shared, docs)
+        counts = [self._counts(row) for row in rows]
+        if counts:  # a generator reports only totals of what it dropped
+            counts[0].update(self._rejections() - before)
+        found = batch | as_columns((row.chosen for row in rows), self._number) | {COUNTS: counts}
+        if self._llm:
+            found[THIS_RUN] = this_run(self._answers(), answers, len(rows))
+        if self._only_with_negative:
+            found[SET_ASIDE] = [None if row.chosen else NO_NEGATIVE for row in rows]
+        return found
+
+    def _advance(
+        self,
+        batch: Batch,
+        rows: Sequence[Row],
+        open_rows: Sequence[int],
+        shared: Mapping[str, list[Proposals]],
+        docs: Mapping[str, Any],
+    ) -> list[int]:
+        """Requests and filters what is needed next; returns the rows that are not decided."""
+        wanted: dict[int, dict[str, None]] = {}
+        unseen: list[tuple[int, str]] = []
+        undecided: dict[int, None] = {}
+        for place in open_rows:
+            row = rows[place]
+            kind = row.choose(self._number)
+            if kind is None:
+                unseen += [(place, one.text) for one in row.chosen if one.text not in row.verdicts]
+            else:
+                wanted.setdefault(kind, {})[row.caption] = None
+                undecided[place] = None
+        for kind, captions in wanted.items():
+            self._request(kind, list(captions), shared, docs)
+        for (place, text), reason in zip(unseen, self._verdicts(batch, unseen), strict=True):
+            rows[place].verdicts[text] = reason
+            if reason is not None:
+                undecided[place] = None
+        return list(undecided)
+
+    def _verdicts(self, batch: Batch, pairs: Sequence[tuple[int, str]]) -> list[str | None]:
+        """Why each text is dropped; cheap filters first, and only what passes reaches the next."""
+        reasons: list[str | None] = [None] * len(pairs)
+        for check in self._checks:
+            left = [index for index, reason in enumerate(reasons) if reason is None]
+            if left:
+                found = check(batch, [pairs[index][0] for index in left], [pairs[index][1] for index in left])
+                for index, reason in zip(left, found, strict=True):
+                    reasons[index] = reason
+        return reasons
+
+    def _parse(self, captions: Iterable[str]) -> dict[str, Any]:
+        if self._parser is None:
+            return {}
+        texts = list(captions)
+        return dict(zip(texts, self._parser.parse(texts), strict=True))
+
+    def _request(
+        self,
+        kind: int,
+        captions: Sequence[str],
+        shared: Mapping[str, list[Proposals]],
+        docs: Mapping[str, Any],
+    ) -> None:
+        """A longer answer begins with the shorter one, which it replaces or, of a language model, adds to."""
+        by_number: dict[tuple[int, int], list[str]] = {}
+        for caption in captions:
+            before = shared[caption][kind]
+            number = before.next_number(-(-self._number // len(self._kinds)))
+            by_number.setdefault((before.requested, number), []).append(caption)
+        for (start, number), texts in by_number.items():
+            if (model := self._llm.get(self._kinds[kind])) is not None:
+                answers = model.propose(texts, start=start, end=number, seed=self._seed)
+                for text, more in zip(texts, answers, strict=True):
+                    shared[text][kind] = Proposals([*shared[text][kind].found, *more], number, self._attempts)
+                continue
+            found = self._propose(self._kinds[kind], texts, [docs[text] for text in texts if text in docs], number)
+            for text, negatives in zip(texts, found, strict=True):
+                shared[text][kind] = Proposals(negatives, number)
+
+    def _propose(self, kind: str, captions: Sequence[str], docs: Sequence[Any], number: int) -> list[list[Negative]]:
+        generator, _, part = kind.partition(":")
+        if generator == "mask":
+            return self._fillers[kind].fill(docs, num_negatives=number, seed=self._seed)
+        if generator == "swap":
+            from hfcomp.negatives.swaps import SWAPS, swap_negatives
+
+            swaps = (part,) if part else SWAPS
+            return [swap_negatives(doc, swaps=swaps, num_negatives=number, seed=self._seed) for doc in docs]
+        options = {"concepts": (part,) if part else self._table.names, "table": self._table}
+        options |= {"num_negatives": number, "seed": self._seed, "matching": self._matching}
+        return [keyword_negatives(text, **options) for text in captions]
+
+    def _rejections(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for refused, generators in ((FILLS, self._fillers), (ANSWERS, self._llm)):
+            for one in generators.values():
+                found.update({refused(name): number for name, number in one.rejected.items()})
+        return found
+
+    def _answers(self) -> Counter[str]:
+        """Number of answers so far; the kinds share an asker."""
+        return next((model.counts for model in self._llm.values()), Counter())
+
+    def _counts(self, row: Row) -> Counter[str]:
+        found = Counter(MADE(one.kind) for one in row.chosen)
+        found.update(DROPPED(reason) for reason in row.verdicts.values() if reason)
+        if row.duplicates:
+            found[DROPPED(DUPLICATE)] += row.duplicates
+        if reordered := sum(has_same_words(row.caption, one.text) for one in row.chosen):
+            found[REORDERED] += reordered
+        if not row.chosen:
+            found[WITHOUT] += 1
+        elif len(row.chosen) < self._number:
+            found[FEWER] += 1
+        return found
+
+
+def _parts(generator: str, table: KeywordTable) -> Sequence[str]:
+    if generator == "keyword":
+        return table.names
+    if generator == "swap":
+        from hfcomp.negatives.swaps import SWAPS
+
+        return SWAPS
+    if generator == "llm":
+        from hfcomp.factory.writers.prompts import PARTS as LLM_PARTS
+
+        return LLM_PARTS
+    from hfcomp.negatives.mask_filling import PARTS
+
+    return PARTS
+
+
+def _language_models(kinds: Sequence[str], writer: Mapping[str, Any] | None, device: str | None) -> dict[str, Any]:
+    """A generator for each of the kinds `llm`; they share a client or model."""
+    wanted = [kind for kind in kinds if kind.partition(":")[0] == "llm"]
+    if not wanted:
+        return {}
+    if writer is None:
+        raise ValueError(
+            "the kind llm needs a writer. Pass writer=WriterOptions(base_url='http://127.0.0.1:8000/v1')"
+            ".writer_settings(), with WriterOptions of hfcomp.factory.options."
+        )
+    from hfcomp.factory.writers.asker import LlmNegatives, chosen_parts, make_asker
+
+    asker = make_asker(**writer, device=device)
+    return {kind: LlmNegatives(chosen_parts(kind.partition(":")[2]), asker) for kind in wanted}
+
+
+def _filler(kind: str, model: str | None, parser: Any, device: str | None) -> Any:
+    from hfcomp.negatives.mask_filling import DEFAULT_MODEL, PARTS, MaskFiller
+
+    part = kind.partition(":")[2]
+    return MaskFiller(model or DEFAULT_MODEL, parser=parser, parts=(part,) if part else PARTS, device=device)
+
+
+def _check(is_dropped: Callable[[str, str], bool], reason: str) -> Check:
+    """The filter of a predicate on caption and text."""
+
+    def check(batch: Batch, places: Sequence[int], texts: Sequence[str]) -> list[str | None]:
+        pairs = zip(places, texts, strict=True)
+        return [reason if is_dropped(batch["caption"][place], text) else None for place, text in pairs]
+
+    return check
+
+
+def _grammar_check(model: str, tolerance: float | None, device: str | None) -> Check:
+    from hfcomp.negatives.filters import GrammarFilter
+
+    judge = GrammarFilter(model, device=device, **({} if tolerance is None else {"tolerance": tolerance}))
+
+    def check(batch: Batch, places: Sequence[int], texts: Sequence[str]) -> list[str | None]:
+        broken = judge.breaks([batch["caption"][place] for place in places], texts)
+        return [GRAMMAR if one else None for one in broken]
+
+    return check

@@ -1,0 +1,365 @@
+"""A client of any OpenAI-compatible endpoint, by the official package: vLLM, `transformers serve`, a paid service.
+
+What the server sends is not trusted: a body is read up to a limit and a deadline, and is a chat completion by its
+fields or nothing. Every failure is one of three:
+
+* The request's own (`_OWN_FAULT`, or each time a whole body that is no chat completion): it alone gets a problem, if a
+  small request shows that the endpoint works.
+* One that may pass, such as a limit of requests: it is waited for with fewer requests at a time, so that load and a
+  limit never decide which captions a set has.
+* The endpoint's: the small request fails too, or nothing at all was answered for `PATIENCE`. The build stops, with
+  what is done kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any, NoReturn
+from urllib.parse import quote, urlsplit
+
+from hfcomp.factory.writers.backoff import (
+    LONGEST_WAIT,
+    Pace,
+    is_own,
+    may_pass,
+    option_without,
+    pause_after,
+    redirect_target,
+    retry_after,
+    root_cause,
+    status_of,
+    unsupported_fields,
+)
+from hfcomp.factory.writers.requests import (
+    MOST_BYTES,
+    BadBody,
+    BrokenOff,
+    Reply,
+    Request,
+    answer_schema,
+    read_completion,
+)
+
+_logger = logging.getLogger(__name__)
+
+KEY_VARIABLE = "HFCOMP_LLM_API_KEY"
+"""The environment variable of the key; a server of one's own needs none."""
+NO_KEY = "none"
+NO_REPLY, HOLDS_KEY, NO_COMPLETION = "no reply from the server", "answer holds the key", "no chat completion"
+_HIDDEN = "[key]"
+_SHORTEST_SECRET = 8  # "EMPTY", which many servers of one's own are given, may be a word of a caption
+_BEARER = re.compile(r"(?i)\b(bearer\s+)[^\s\"',;<>]+")
+_PROBE = 'Write {"caption": "a dog"} and nothing else.'
+PATIENCE = 1800.0
+"""Seconds in which nothing is answered, or that a server asks to wait, before the build stops; our choice."""
+_LIMITED = (429, 503)  # these concern all requests
+_FRESH = 5.0  # seconds for which a small request stands for others
+_LEARNED = {"max_tokens": "max_completion_tokens", "temperature": None, "seed": None}
+"""Fields that some servers do not support, and what is sent instead, if anything, once a server has said so."""
+
+
+class EndpointError(OSError):
+    """The endpoint does not work: it is out of reach, refuses the key or the model, or sends something else."""
+
+
+class EndpointWriter:
+    """Asks an endpoint, many requests at a time.
+
+    Args:
+        base_url: such as `http://127.0.0.1:8000/v1`, without a key or password in it.
+        model: the name under which the endpoint serves it.
+        concurrency: requests at a time, less while the endpoint does not take them.
+        retries: of one request, before a small one shows whether the endpoint works.
+        timeout: seconds for one reply.
+        thinking: `off` sends vLLM's `chat_template_kwargs`; `as_served` sends nothing of the kind.
+        plain_answers: ask for text and not for JSON of a schema.
+        request_options: Fields to add to each request or to replace in it; None removes a field.
+
+    Raises:
+        ValueError: for an address that is no http one, or that holds a password or a query.
+        ImportError: without the package `openai`.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        model: str,
+        concurrency: int = 64,
+        retries: int = 5,
+        timeout: float = 120.0,
+        thinking: str = "off",
+        plain_answers: bool = False,
+        request_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        check_base_url(base_url)
+        check_installed()
+        import openai
+
+        self._openai, self._base_url, self._model = openai, base_url, model
+        self._concurrency, self._retries, self._timeout = concurrency, retries, timeout
+        self._thinking, self._plain, self._options = thinking, plain_answers, dict(request_options or {})
+        # The variables of the package itself are for OpenAI's own service: their key must not go to another.
+        unsent = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
+        self._key = os.environ.get(KEY_VARIABLE) or ""
+        self._client = openai.AsyncOpenAI(
+            api_key=self._key or NO_KEY,
+            base_url=base_url,
+            timeout=timeout,
+            max_retries=0,  # the client would not tell the other requests
+            default_headers=unsent,
+            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False, mounts=_direct(base_url)),
+        )
+        self._loop = _started_loop()
+        weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)
+        self._learned: dict[str, str | None] = {}
+        self._pace = Pace(concurrency)
+        self._probe_lock, self._probed = threading.Lock(), float("-inf")
+        self._failure: EndpointError | None = None
+        self._has_warned = False
+
+    def payload(self, request: Request) -> dict[str, Any]:
+        """See `Writer`. Attempts differ by their seed, even if the seed is not sent."""
+        options = {"request_options": self._options} if self._options else {}
+        return self._usual_body(request) | options
+
+    def _usual_body(self, request: Request) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self._model,
+            "messages": [{"role": "user", "content": request.prompt}],
+            "temperature": request.temperature,
+            "seed": request.seed,
+            "max_tokens": request.max_tokens,
+        }
+        if not self._plain:
+            body["response_format"] = {"type": "json_schema", "json_schema": answer_schema(request.field)}
+        if self._thinking == "off":
+            body["chat_template_kwargs"] = {"enable_thinking": False}
+        return body
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        """What is sent: as the options and the server's earlier refusals want it."""
+        body = self._usual_body(request) | self._options
+        for name, other in self._learned.items():
+            value = body.pop(name, None)
+            if other is not None:
+                body.setdefault(other, value)
+        return {name: value for name, value in body.items() if value is not None}
+
+    def replies(self, requests: Sequence[Request]) -> Iterator[tuple[int, Reply]]:
+        """See `Writer`.
+
+        Raises:
+            EndpointError: for an endpoint that does not work.
+        """
+        if not requests:
+            return
+        self._pace.restart()
+        pool = ThreadPoolExecutor(min(self._concurrency, len(requests)), "endpoint")
+        try:
+            futures = {pool.submit(self._reply, request): place for place, request in enumerate(requests)}
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            self._pace.halt()
+            pool.shutdown(cancel_futures=True)
+
+    def _reply(self, request: Request) -> Reply:
+        tries, first, was_own = 0, 0.0, False
+        while True:
+            with self._pace.turn() as started:
+                found = self._ask(request)
+            if isinstance(found, Reply):
+                self._pace.speed_up()
+                return found
+            first, own = first or time.monotonic(), is_own(found)
+            tries, was_own = (tries + 1 if own == was_own else 1), own
+            if self._is_doubtful(found, tries, time.monotonic() - first):
+                self._check_works(request)
+                if own:
+                    what = f"code {status_of(found)}" if status_of(found) else NO_COMPLETION
+                    return Reply(problem=f"{NO_REPLY}: {what}", is_final=False)
+                tries = 0
+            self._wait(found, tries, started, first)
+
+    def _is_doubtful(self, error: Exception, tries: int, seconds: float) -> bool:
+        """Whether the endpoint has to show that it works: after `tries` failures of a kind, since `seconds`."""
+        if status_of(error) == 429 or not may_pass(error):
+            return not may_pass(error)
+        is_long = not is_own(error) and seconds > self._timeout * (self._retries + 1)  # it waited for its turn as well
+        return tries > self._retries or is_long
+
+    def _wait(self, error: Exception, tries: int, started: float, first: float) -> None:
+        """Before a request is sent again."""
+        seconds, is_limit = retry_after(error), status_of(error) in _LIMITED
+        lasting = time.monotonic() - max(first, self._pace.succeeded)
+        if lasting + (seconds or 0) > PATIENCE:
+            what = (
+                f"asks to wait {seconds:,.0f} seconds{' or more' if seconds >= LONGEST_WAIT else ''}"
+                if seconds
+                else f"has answered nothing for {lasting:,.0f} seconds"
+            )
+            self._stop(error, what, "Repeat the command later")
+        if is_limit and not self._has_warned:
+            self._has_warned = True
+            _logger.warning("the endpoint limits requests (code %s): fewer at a time, with pauses", status_of(error))
+        if not is_own(error):
+            self._pace.slow_down(started, is_limit, seconds)
+        if not is_limit:  # else all wait for their turn
+            self._pace.rest(pause_after(tries) if seconds is None else seconds)
+
+    def _check_works(self, request: Request) -> None:
+        """Distinguishes a bad request from a bad endpoint with a small request; one thread does for all."""
+        with self._probe_lock:
+            if self._failure is not None:  # the others need not wait for it again
+                raise self._failure
+            if time.monotonic() - self._probed < _FRESH:
+                return
+            small = replace(request, prompt=_PROBE, seed=0, max_tokens=16)
+            for attempt in range(self._retries + 1):
+                found = self._ask(small)
+                if isinstance(found, Reply) or (status_of(found) == 429 and may_pass(found)):
+                    self._probed = time.monotonic()
+                    return
+                pause = retry_after(found) or pause_after(attempt + 1)
+                if not may_pass(found) or attempt == self._retries or pause > PATIENCE:
+                    fields = unsupported_fields(found, [*self._body(small)])
+                    advice = [f"Pass {option_without(name)}" for name in fields]
+                    self._stop(found, "does not work", " and ".join(advice) or "Start it")
+                self._pace.rest(pause)
+
+    def _stop(self, error: Exception, what: str, advice: str) -> NoReturn:
+        place = urlsplit(self._base_url)
+        self._failure = EndpointError(
+            f"the endpoint {place.scheme}://{place.netloc}{place.path} {what}: {self._said(error)}. "
+            f"{advice}, or check --base_url, --llm {self._model} and {KEY_VARIABLE}; answers so far are kept."
+        )
+        raise self._failure
+
+    def _ask(self, request: Request) -> Reply | Exception:
+        """The reply, or why there is none. It is returned, as no error may carry along what the server said."""
+        while True:
+            body = self._body(request)
+            sent = asyncio.run_coroutine_threadsafe(self._answer(body), self._loop)
+            try:
+                reply = read_completion(sent.result())
+            except (self._openai.OpenAIError, BadBody) as error:
+                if self._learn(error, body):  # the next body lacks the field
+                    continue
+                return error
+            holds_key = len(self._key) >= _SHORTEST_SECRET and any(form in reply.text for form in self._key_forms())
+            return Reply(problem=HOLDS_KEY) if holds_key else reply
+
+    def _learn(self, error: Exception, body: Mapping[str, Any]) -> bool:
+        """Whether the server does not support a field of a body that can be left out."""
+        possible = [name for name, other in _LEARNED.items() if name in body and (other or name not in self._options)]
+        refused = unsupported_fields(error, possible)
+        for name in refused:
+            if name not in self._learned:
+                self._learned[name] = _LEARNED[name] if (_LEARNED[name] or "") in str(error) else None
+                instead = f"sends {self._learned[name]} instead" if self._learned[name] else "leaves it out"
+                _logger.warning("the endpoint does not support %s: hfcomp %s", name, instead)
+        return bool(refused)
+
+    async def _answer(self, body: dict[str, Any]) -> bytes | None:
+        """The bytes of a reply; None for one over the limit. The time limit is for everything together."""
+        given = {name: body.pop(name) for name in ("model", "messages")}
+        create = self._client.chat.completions.with_streaming_response.create
+        try:
+            async with asyncio.timeout(self._timeout), create(**given, extra_body=body) as response:
+                return await _whole(response)
+        except TimeoutError:
+            raise BrokenOff(self._too_late()) from None
+
+    def _too_late(self) -> str:
+        return f"no reply within {self._timeout:g} seconds (--llm_timeout)"
+
+    def _said(self, error: Exception) -> str:
+        """An error in one line of plain characters without the key; what the server says of itself is cut."""
+        if isinstance(error, BadBody):
+            found = self._without_key(error.body.decode(errors="replace"))[:60]
+            return error.reason + (f", found {found!r}" if error.body else "")
+        if isinstance(error, self._openai.APITimeoutError):
+            return self._too_late()
+        if (place := redirect_target(error)) is not None:
+            where = f" to {self._plain_words(place)}" if place else ""
+            return f"code {status_of(error)}, a redirect{where}, which is not followed"
+        is_lost = isinstance(error, self._openai.APIConnectionError)  # its own text is the same for every reason
+        line = self._plain_words(root_cause(error) if is_lost else str(error))
+        return f"no connection, {line}" if is_lost else line.replace("Error code:", "code", 1)
+
+    def _plain_words(self, words: str) -> str:
+        plain = "".join(sign if sign.isprintable() else " " for sign in self._without_key(words))
+        return " ".join(plain.split())[:200].rstrip(". ")
+
+    def _key_forms(self) -> set[str]:
+        return {self._key, quote(self._key, safe=""), json.dumps(self._key)[1:-1]} - {""}
+
+    def _without_key(self, words: str) -> str:
+        for form in self._key_forms():
+            words = words.replace(form, _HIDDEN)
+        return _BEARER.sub(rf"\1{_HIDDEN}", words)
+
+
+def check_installed() -> None:
+    """Raises ImportError without the package openai."""
+    if find_spec("openai") is None:
+        raise ImportError("an endpoint needs the package openai: pip install 'hfcomp[generate]'.")
+
+
+def check_base_url(base_url: str) -> None:
+    """Raises ValueError for an address that is no http one or holds a password or a query, which are not repeated."""
+    parts = urlsplit(base_url)
+    if "?" in base_url or "#" in base_url:
+        raise ValueError(f"base_url holds a query. Remove what follows '?', and put a key into {KEY_VARIABLE}.")
+    if parts.username or parts.password or "@" in parts.netloc:
+        raise ValueError(f"base_url holds a user or password. Remove it, and put a key into {KEY_VARIABLE}.")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"base_url is {base_url!r}; expected an address such as http://127.0.0.1:8000/v1.")
+
+
+def _direct(base_url: str) -> dict[str, None]:
+    """No proxy for a server on this machine: variables such as HTTP_PROXY would send the key elsewhere."""
+    host = urlsplit(base_url).hostname or ""
+    is_here = host in ("localhost", "::1") or host.startswith("127.")
+    return {f"all://{f'[{host}]' if ':' in host else host}": None} if is_here else {}
+
+
+def _started_loop() -> asyncio.AbstractEventLoop:
+    """An event loop in a thread of its own, which ends with the loop."""
+    loop = asyncio.new_event_loop()
+
+    def run() -> None:
+        loop.run_forever()
+        loop.close()
+
+    threading.Thread(target=run, name="endpoint loop", daemon=True).start()
+    return loop
+
+
+async def _whole(response: Any) -> bytes | None:
+    """A body; None for one over the limit.
+
+    Raises:
+        BrokenOff: where it breaks off. The client hands on what its HTTP library raises within a body, of any class.
+    """
+    found = bytearray()
+    try:
+        async for part in response.iter_bytes():
+            found += part
+            if len(found) > MOST_BYTES:
+                return None
+    except Exception as error:
+        raise BrokenOff(f"the reply broke off, {error or type(error).__name__}") from None
+    return bytes(found)

@@ -1,0 +1,126 @@
+"""Whether the exchange of some words for others may leave a caption true, and whether they are English words.
+
+The data are small tables: `same_meanings.yaml` here, the synonyms of paraphrases, the lexicon of substitutes and
+`MAY_BE_ONE` of the parsers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from hfcomp.factory.substitutes import default_lexicon
+from hfcomp.factory.writers.requests import Refused
+from hfcomp.negatives.mask_filling import lemmas_of
+from hfcomp.negatives.paraphrases import SYNONYMS
+from hfcomp.parsing.captions import script_problem
+from hfcomp.parsing.words import MAY_BE_ONE
+from hfcomp.reading import read_yaml
+from hfcomp.schemas import Strict, parse
+
+SAME_MEANINGS = Path(__file__).parent / "same_meanings.yaml"
+OTHER_SCRIPT, NO_WORD = "not in Latin script", "not an English word"
+
+_Size = Literal["any", "small", "large"]
+
+
+class _File(Strict):
+    groups: list[str]
+    numbers: dict[int, str]
+    quantities: dict[_Size, str]
+
+
+@dataclass(frozen=True)
+class _Meanings:
+    groups: tuple[frozenset[str], ...]
+    numbers: dict[str, int]
+    quantities: dict[str, _Size]
+
+
+@cache
+def _meanings() -> _Meanings:
+    file = parse(_File, read_yaml(SAME_MEANINGS), str(SAME_MEANINGS))
+    return _Meanings(
+        tuple(frozenset(_phrases(group)) for group in file.groups),
+        {phrase: number for number, phrases in file.numbers.items() for phrase in _phrases(phrases)},
+        {phrase: size for size, phrases in file.quantities.items() for phrase in _phrases(phrases)},
+    )
+
+
+def _phrases(text: str) -> list[str]:
+    return [phrase.strip() for phrase in text.split(",")]
+
+
+def may_be_one(keyword: str, new: str) -> bool:
+    """Whether two words or phrases in small letters may name the same thing, property, place, number or action."""
+    keyword, new = _differing(keyword.split(), new.split())
+    if any(" ".join(one.words) == keyword and one.other.lower() == new for one in SYNONYMS):
+        return True
+    if _may_be_one_number(keyword, new) or any({keyword, new} <= group for group in _meanings().groups):
+        return True
+    lexicon = default_lexicon()
+    for look_up in (lexicon.noun, lexicon.adjectives.get):
+        first, second = look_up(keyword), look_up(new)
+        if first is not None and second is not None and first.group is second.group and first.entry == second.entry:
+            return True
+    one, other = lemmas_of(keyword), lemmas_of(new)
+    return any(other & MAY_BE_ONE.get(word, frozenset()) for word in one)
+
+
+def _differing(first: Sequence[str], second: Sequence[str]) -> tuple[str, str]:
+    """Two phrases without the words that both end with, but at least one each: "three men" and "3 men" are numbers."""
+    same, most = 0, min(len(first), len(second)) - 1
+    while same < most and first[-1 - same] == second[-1 - same]:
+        same += 1
+    return " ".join(first[: len(first) - same]), " ".join(second[: len(second) - same])
+
+
+def _may_be_one_number(first: str, second: str) -> bool:
+    numbers, sizes = [_number(first), _number(second)], [_meanings().quantities.get(one) for one in (first, second)]
+    if None not in numbers:
+        return numbers[0] == numbers[1]
+    if None not in sizes:
+        return "any" in sizes or sizes[0] == sizes[1]
+    return any(number is not None and number >= 2 and size for number, size in zip(numbers, sizes[::-1], strict=True))
+
+
+def _number(phrase: str) -> int | None:
+    return int(phrase) if phrase.isdecimal() else _meanings().numbers.get(phrase)
+
+
+def check_words(new: str, caption: str) -> None:
+    """Raises `Refused` for new words that are no English ones.
+
+    Words with capitals, digits or hyphens may be names and are not looked up. Nor are words of the caption, or any if
+    most of the caption's words are unknown, so that it is not English itself.
+    """
+    own = re.findall(r"[^\W\d_]+", caption.casefold())
+    if sum(_is_word(word) for word in own) * 2 < len(own):
+        return
+    for word in new.split():
+        if word.casefold() in own:
+            continue
+        if script_problem(word) is not None:
+            raise Refused(OTHER_SCRIPT)
+        if word.isalpha() and word.islower() and not _is_word(word):
+            raise Refused(NO_WORD)
+
+
+def _is_word(word: str) -> bool:
+    from simplemma import is_known
+
+    return is_known(word, lang="en") or word in _vocabulary()
+
+
+@cache
+def _vocabulary() -> frozenset[str]:
+    """Words that our tables have and simplemma's dictionary of English may lack, such as "countertop"."""
+    lexicon, meanings = default_lexicon(), _meanings()
+    phrases = [form for form, _ in lexicon.nouns] + list(lexicon.adjectives)
+    phrases += [form for forms in lexicon.verbs.values() for form, _ in forms] + list(lexicon.prepositions)
+    phrases += [*meanings.numbers, *meanings.quantities, *(phrase for group in meanings.groups for phrase in group)]
+    return frozenset(word for phrase in phrases for word in phrase.split()) | {"her"}

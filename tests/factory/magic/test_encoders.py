@@ -1,0 +1,90 @@
+"""Encoders of names: by the captions of a concept, and by a model of sentence-transformers (about 5 s)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+from transformers import BertConfig, BertModel, BertTokenizer
+
+from hfcomp.factory.magic import encoders
+from hfcomp.factory.magic.encoders import CaptionsEncoder, SentenceEncoder
+
+CAPTIONS = {
+    "dog": ["a brown dog in a park", "a dog with a ball"],
+    "puppy": ["a brown puppy in a park", "a dog with a ball"],
+    "sofa": ["a red sofa by the wall", "couch with cushions"],
+    "empty": ["12 34"],
+}
+
+
+def test_concepts_of_like_captions_are_similar():
+    names = list(CAPTIONS)
+    found = CaptionsEncoder(CAPTIONS.__getitem__).encode(names)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), [1, 1, 1, 0], atol=1e-6)
+    cosines = found @ found.T
+    assert cosines[0, 1] > 0.5 > cosines[0, 2]
+    np.testing.assert_array_equal(found, CaptionsEncoder(CAPTIONS.__getitem__).encode(names))
+
+
+def test_the_number_of_threads_moves_no_bit():
+    """With 2 threads, BLAS adds up in another order at this size."""
+    rng, names = np.random.default_rng(0), [f"n{number:04}" for number in range(2_000)]
+    captions = {
+        name: " ".join(f"{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in rng.zipf(1.4, 200) % 676) for name in names
+    }
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads, "blas"):
+            found.append(CaptionsEncoder(lambda name: [captions[name]]).encode(names))
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("names", [["dog"], ["dog", "sofa"], ["empty"], ["empty", "empty"], ["dog", "dog"]])
+def test_few_concepts_and_words(names):
+    found = CaptionsEncoder(CAPTIONS.__getitem__).encode(names)
+    assert len(found) == len(names) and np.isfinite(found).all()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """A random model in the layout of sentence-transformers' repositories."""
+    folder = tmp_path_factory.mktemp("model")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "dog", "cat", "party"]
+    (folder / "vocab.txt").write_text("\n".join(words))
+    BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
+    config = BertConfig(
+        vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    BertModel(config).save_pretrained(folder)
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": 16, "pooling_mode_mean_tokens": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    return folder
+
+
+def test_a_sentence_encoder_gives_unit_vectors_and_its_identity(model):
+    pytest.importorskip("sentence_transformers")
+    encoder = SentenceEncoder(str(model), "cpu")
+    assert str(model.parent) not in encoder.facts()["encoder"]
+    found = encoder.encode(["dog", "cat party", "dog"])
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    np.testing.assert_array_equal(found[0], found[2])
+    assert found.dtype == np.float32 and found.shape == (3, 16)
+
+
+def test_what_is_missing_is_said(monkeypatch):
+    with pytest.raises(OSError, match="is not a folder"):
+        SentenceEncoder("./nowhere").facts()
+    monkeypatch.setattr(encoders, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"hfcomp\[magic\].*--encoder captions"):
+        SentenceEncoder("any")

@@ -1,0 +1,85 @@
+"""A whole set by a language model on loopback: wrong answers, and the same bytes from the cache (about 10 s)."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+
+import pytest
+
+from hfcomp.factory.build import build_set
+from hfcomp.factory.magic.hierarchy import read_hierarchy
+from hfcomp.factory.writers import backoff
+from tests.factory.builds import hashes
+from tests.factory.magic.sets import WORDS, options, source
+from tests.factory.writers.endpoint import Answer, completion, serving
+
+pytest.importorskip("openai")
+
+PARENTS = {
+    "dog": "pet",
+    "cat": "dog's friend",
+    "誕生日会": "celebration",
+    "pizza": "meal",
+    "pet": "Pets",  # the concept itself, each time: it leads nowhere
+    "dog's friend": "Animals",
+    "celebration": "dessert",
+    "meal": "dessert",
+    "animal": "cat",  # a name that comes again below it
+    "dessert": "food",
+}
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(backoff, "PAUSE", 0.01)
+
+
+class Model:
+    """Answers by the script, but now and then with a list, a sentence or no JSON, as it is drawn."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def __call__(self, body) -> Answer:
+        prompt = body["messages"][0]["content"]
+        if self._random.random() < 0.3:
+            wrong = ['{"concept": "dog, cat"}', '["dog"]', '{"concept": "This is a dog."}', "a dog", '{"concept": 3}']
+            return Answer(completion(self._random.choice(wrong)))
+        if "More general concept:" in prompt:
+            found = {"concept": PARENTS[re.findall(r"^Concept: (.*)$", prompt, re.MULTILINE)[-1]]}
+        elif "Generalised caption:" in prompt:
+            found = {"caption": f"An image of kind {self._random.randrange(100)}."}
+        else:
+            word = next(one for one in reversed(re.findall(r"\w+", prompt)) if one in WORDS)
+            found = {
+                "concept": "誕生日会" if word == "cake" else self._random.choice([word, f"{word}s", f"The {word}."])
+            }
+        return Answer(completion(json.dumps(found)))
+
+
+def test_wrong_answers_are_asked_again_and_the_cache_gives_the_same_bytes(tmp_path):
+    place = source(tmp_path / "source", per_concept=5)
+    given = {"writer": "endpoint", "taxonomy": None, "attempts": 12, "retries": 0, "llm": "m"}
+    given["answer_cache"] = str(tmp_path / "cache")
+    with serving(Model(0)) as server:
+        first = build_set(options(place, tmp_path / "first", base_url=server.base_url, **given), log=lambda _: None)
+        asked = len(server.bodies)
+    hierarchy = read_hierarchy(first.folder)
+    assert {one.name: one.chain[1:] for one in hierarchy.concepts} == {
+        "誕生日会": ("celebration", "dessert", "food"),
+        "pizza": ("meal", "dessert", "food"),
+    }
+    assert {one.name: one.reason for one in hierarchy.removed} == {
+        "cat": "no parent on level 4",
+        "dog": "no parent on level 3",
+    }
+    assert [(one.name, one.parent) for one in hierarchy.cuts] == [("animal", "cat")]
+    assert hierarchy.refused["the concept itself"] > 3 and hierarchy.refused["a list of names"]
+    assert first.rows == 10
+    with serving(Model(1)) as server:  # would answer otherwise
+        again = {**given, "concurrency": 1}
+        second = build_set(options(place, tmp_path / "second", base_url=server.base_url, **again), log=lambda _: None)
+        assert not server.bodies and asked > 50
+    assert hashes(second.folder) == hashes(first.folder)
