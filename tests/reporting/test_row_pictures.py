@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFont
 
-from hfcomp.analysis.gallery import drawing as gallery
+from hfcomp.reporting import row_pictures as gallery
 from hfcomp.reporting.row_pictures import draw_gallery
 from hfcomp.sandbox import training_set
 from tests import tiny
