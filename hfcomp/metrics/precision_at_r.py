@@ -43,9 +43,6 @@ def precision_at_r(
         keys: `[M, D]`, L2-normalised.
         positives: the numbers of each query's right keys, at least one, each once.
         chunk: queries scored at a time; memory grows with `chunk * M`.
-
-    Raises:
-        ValueError: for another number of queries, or one without a right key.
     """
     if len(queries) != len(positives):
         raise ValueError(f"{len(queries)} queries and right keys of {len(positives)}: expected as many.")
@@ -53,6 +50,7 @@ def precision_at_r(
     found = np.empty((2, len(queries)))
     correct, tie = np.zeros(len(queries), dtype=bool), np.zeros(len(queries), dtype=bool)
     for start in range(0, len(queries), chunk):
+        # One query at a time, because the number of right keys differs between queries.
         for row, scores in enumerate(queries[start : start + chunk] @ keys.T, start=start):
             worst, best = _ranks(scores, np.asarray(positives[row]), row)
             number = np.arange(1, len(worst) + 1)
@@ -86,12 +84,8 @@ def r_precision_chance(positives: NDArray[np.integer], keys: int) -> NDArray[np.
 def map_at_r_chance(positives: NDArray[np.integer], keys: int) -> NDArray[np.float64]:
     """mAP@R of a random order.
 
-    The key at place r is right with probability R / M; then (r - 1) (R - 1) / (M - 1) right keys are before it on
-    average.
-
-    Args:
-        positives: `[Q]`, R of each query.
-        keys: M.
+    The key at place r is right with probability R / M, with M `keys` and R from `positives` `[Q]`; then
+    (r - 1) (R - 1) / (M - 1) right keys are before it on average.
     """
     chances = {}
     for number in np.unique(positives):

@@ -12,14 +12,8 @@ from numpy.typing import NDArray
 def padded(rows: Sequence[Sequence[float] | NDArray[np.floating]]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Rows filled up to the longest.
 
-    Args:
-        rows: `n` rows of numbers.
-
     Returns:
         Values `[n, K]`, 0 where nothing was, and the mask `[n, K]` of what was there. K is at least 1.
-
-    Raises:
-        ValueError: for a row that is not a flat list of numbers, or NaN.
     """
     lengths = np.array([len(row) for row in rows], dtype=np.intp)
     mask = np.arange(max(lengths.max(initial=0), 1)) < lengths[:, None]
@@ -33,11 +27,7 @@ def padded(rows: Sequence[Sequence[float] | NDArray[np.floating]]) -> tuple[NDAr
 
 
 def finite(scores: Any) -> NDArray[np.float64]:
-    """Scores as an array, none of them NaN: NaN comes of a broken model, which is not the same as a wrong one.
-
-    Raises:
-        ValueError: for NaN, with its row.
-    """
+    """Converts scores to an array and raises on NaN, which means a broken model rather than a wrong answer."""
     found = np.asarray(scores, dtype=np.float64)
     rows = np.argwhere(np.isnan(found))
     if len(rows):

@@ -55,9 +55,6 @@ def rank_scores(
         positive: `[Q, M]`, which keys are right.
         mask: `[Q, M]`, which keys exist; by default all.
         margin: scores that differ by no more are tied; a number or `[Q, 1]`.
-
-    Raises:
-        ValueError: when shapes differ or a query has no positive.
     """
     right, exists = positive, np.ones(scores.shape, dtype=bool) if mask is None else mask
     if scores.ndim != 2 or not scores.shape == right.shape == exists.shape:
@@ -65,6 +62,7 @@ def rank_scores(
             f"scores {scores.shape}, positive {right.shape}, mask {exists.shape}: expected [Q, M] for all."
         )
     _require_positive(right & exists)
+    # NaN passes through `max`: a positive of a broken model then is below every other key.
     top = np.where(right & exists, scores, -np.inf).max(axis=1, keepdims=True)
     others = exists & ~right
     # not "at least as high" and "higher": every comparison with NaN is false, and NaN must not come first
@@ -81,27 +79,19 @@ def rank_bounds(
     *,
     chunk: int | None = None,
 ) -> RankBounds:
-    """As [`retrieval_ranks`], with the ranks that ties broken in the model's favour would give.
-
-    Args:
-        queries: `[Q, D]`, L2-normalised.
-        keys: `[M, D]`, L2-normalised.
-        positive: as in [`retrieval_ranks`].
-        chunk: as in [`retrieval_ranks`].
-
-    Raises:
-        ValueError: as [`retrieval_ranks`].
-    """
+    """As [`retrieval_ranks`], with the ranks that ties broken in the model's favour would give."""
     chunk = max(1, min(_MOST_QUERIES, _SCORES // max(1, len(keys)))) if chunk is None else chunk
     keys = keys.astype(np.float64)
     if positive is None and len(queries) != len(keys):
         raise ValueError(f"{len(queries)} queries and {len(keys)} keys: pass positive=[Q, M] when they differ.")
+    # fmax, because one key with NaN must not make every margin NaN.
     longest = np.fmax.reduce(np.linalg.norm(keys, axis=1), initial=0.0)
     worst, best = np.empty(len(queries), dtype=np.int64), np.empty(len(queries), dtype=np.int64)
     for start in range(0, len(queries), chunk):
         rows = queries[start : start + chunk].astype(np.float64)
         part = slice(start, start + len(rows))
         right = _right(positive, part.start, part.stop, len(keys))
+        # The rounding of a dot product grows with both lengths; for unit vectors this is ROUNDING itself.
         margin = ROUNDING * longest * np.linalg.norm(rows, axis=1, keepdims=True)
         ranks = rank_scores(rows @ keys.T, right, margin=margin)
         worst[part], best[part] = ranks.worst, ranks.best
@@ -129,16 +119,11 @@ def retrieval_ranks(
 
     Returns:
         `[Q]`, from 1 to M.
-
-    Raises:
-        ValueError: when a query has no positive, `positive` has another shape, or without `positive` when the sets
-            differ in size.
     """
     return rank_bounds(queries, keys, positive, chunk=chunk).worst
 
 
 def _right(positive: Positive | None, start: int, stop: int, keys: int) -> NDArray[np.bool_]:
-    """The rows `start` to `stop` of `positive`, validated."""
     if positive is None:
         return np.arange(start, stop)[:, None] == np.arange(keys)
     rows = positive(start, stop) if callable(positive) else positive[start:stop]
@@ -164,30 +149,16 @@ def recall_at_k(
     *,
     k: int = 1,
 ) -> float:
-    """Share of queries whose best positive is among the first `k` keys, in [0, 1].
-
-    Args:
-        queries: `[Q, D]`, L2-normalised.
-        keys: `[M, D]`, L2-normalised.
-        positive: as in [`retrieval_ranks`], which defines ties.
-        k: at least 1.
-    """
+    """Share of queries whose best positive is among the first `k` keys, in [0, 1]; see [`retrieval_ranks`]."""
     return float((retrieval_ranks(queries, keys, positive) <= k).mean())
 
 
 def recall_chance(
     positives: NDArray[np.integer] | int, keys: NDArray[np.integer] | int, k: int = 1
 ) -> NDArray[np.float64]:
-    """Chance that a random order puts at least one right key among the first `k`.
-
-    Args:
-        positives: number of right keys of each query, `[Q]` or one for all.
-        keys: number of keys of each query, `[Q]` or one for all.
-        k: at least 1.
-
-    Returns:
-        0 to 1, one for each query; 1 where fewer than `k` keys are wrong, so that nobody can fail.
-    """
+    """Chance that a random order puts a right key among the first `k`: `[Q]`, or one for all queries."""
+    # A product of the chances that draw after draw is wrong, in place of binomial coefficients, which overflow for
+    # large sets. It reaches 0 where fewer than `k` keys are wrong, so nobody can fail there.
     wrong, missed = np.subtract(keys, positives), np.ones(np.broadcast_shapes(np.shape(positives), np.shape(keys)))
     for drawn in range(k):
         missed = missed * np.clip(wrong - drawn, 0, None) / np.clip(np.subtract(keys, drawn), 1, None)

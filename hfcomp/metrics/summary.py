@@ -18,18 +18,8 @@ def summary(
 ) -> dict[str, float]:
     """Accuracy, ties and chance of an outcome.
 
-    Args:
-        outcome: of `n` items.
-        chance: of a random scorer, or `[n]`, of each item.
-        tie: what a tie is worth.
-        name: of the first number.
-        prefix: before all three names.
-
     Returns:
         `accuracy` (mean credit), `tie_rate` (share of ties, whatever they are worth) and `chance`, each 0 to 1.
-
-    Raises:
-        ValueError: for no items or an unknown tie rule.
     """
     if not len(outcome.correct):
         raise ValueError("there are no items to score.")

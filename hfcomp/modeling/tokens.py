@@ -20,12 +20,8 @@ def encode_image_tokens(backbone: nn.Module, pixel_values: torch.Tensor) -> tupl
     SigLIP: what the pooling head makes of a patch that it attends to alone, x + mlp(layernorm(x)) with x the output
     projection of the patch's values. CLIP: the patch through the layer norm and the projection of the class token.
 
-    Args:
-        backbone: a dual encoder.
-        pixel_values: `[B, 3, H, W]`, normalised pixels.
-
-    Returns:
-        The images, `[B, D]`, and their patches, `[B, P, D]` in reading order; both L2-normalised.
+    Of normalised pixels `[B, 3, H, W]` it returns the images, `[B, D]`, and their patches, `[B, P, D]` in reading
+    order; both L2-normalised.
 
     Source:
         C2LIP (arXiv 2603.25722), V' of section 3.2, with the output projection, the layer norm, the residual and the
@@ -50,7 +46,6 @@ def encode_phrases(
     projection (CLIP) of the text tower. CLIP is causal: its tokens know what stands before them only.
 
     Args:
-        backbone: a dual encoder.
         input_ids: `[B, L]`, padded on the right.
         mask: `[b, M, L]` bool, the tokens of the phrases of the first `b` texts.
 
@@ -65,6 +60,7 @@ def encode_phrases(
     """
     output = backbone.get_text_features(input_ids=input_ids)
     states = output.last_hidden_state[: len(mask)]
+    # A masked mean of all phrases of a caption as one matrix product; an absent phrase divides by 1 in place of 0.
     means = mask.to(states.dtype) @ states / mask.sum(-1, keepdim=True).clamp(min=1)
     return normalized(output.pooler_output), normalized(_text_head(backbone)(means))
 
