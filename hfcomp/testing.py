@@ -155,7 +155,7 @@ def tiny_unet(**settings: Any) -> Any:
 
 
 def write_tiny_sdxl(folder: Path, clip: Path, *, seed: int = 0) -> Path:
-    """Writes an SDXL with the tokenizer in `clip`, as SDXL-Turbo is published: text to image, which diffusers turns."""
+    """Writes a text-to-image SDXL, published as SDXL-Turbo is, with the tokenizer of `clip`; diffusers can turn it."""
     from diffusers import EulerAncestralDiscreteScheduler, StableDiffusionXLPipeline
 
     torch.manual_seed(seed)

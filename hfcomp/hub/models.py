@@ -115,8 +115,8 @@ def check_model(model: ModelFolder) -> None:
     folder = model.folder
     if (folder / SUMMARY_FILE).is_file():
         read_summary(folder)
-    # A finished stage has the checksums of its files in its summary, a checkpoint in a file of its own; models of other
-    # tools have none.
+    # A finished stage has the checksums of its files in its summary, a checkpoint in a file of its own. Models of
+    # other tools have none.
     elif (folder / CHECKSUMS_FILE).is_file() and (reason := damage(folder)):
         raise ValueError(f"{folder} is damaged: {reason}.")
     if not any(fnmatch(name, pattern) for name in model.names() for pattern in WEIGHTS):

@@ -90,6 +90,7 @@ def cement_loss(
     index = torch.arange(2 * size, device=image.device)
     image_valid, text_valid, shared = doubled.image_valid, doubled.text_valid, doubled.shared
     either, both = image_valid | text_valid, image_valid & text_valid
+    # A margin without a negative is ignored whatever it is: a NaN would stay NaN beside the -inf of a masked key.
     raised = torch.where(either[size:], margin, 0).repeat(2)
     anchors = None if rows is None else torch.cat([index[:size][rows], index[size:][rows]])
     part = index if anchors is None else anchors
@@ -143,6 +144,7 @@ def _one_way(
 def _allocation(direction: Direction, raised_hard: Tensor, counted: Tensor) -> Tensor:
     """Return [2]: p of the counterpart and of all easy keys (Eq. 3), summed over counted anchors."""
     others, own = direction.others.detach(), direction.entries[:, 0].detach()
+    # The denominator of p includes the own pair, which `others` leaves out.
     hard = torch.exp(raised_hard - torch.logaddexp(others, own))
     easy = (torch.sigmoid(others - own) - hard).clamp(min=0)
     return torch.where(counted, torch.stack([hard, easy]), 0).sum(1)
