@@ -1,9 +1,10 @@
-"""Choosing the true one among candidates by score."""
+"""Choosing the true one among candidates by score, and what comes of it: outcomes per item and in three numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,3 +112,51 @@ def choose(
     # Without items K may be 0 too, and then `max` raises.
     best = other_scores.max(axis=1) if len(other_scores) else np.zeros(0)
     return ChoiceOutcome(correct=true_score > best, tie=true_score == best)
+
+
+def summary(
+    outcome: ChoiceOutcome,
+    chance: float | NDArray[np.floating],
+    tie: TieRule = "wrong",
+    *,
+    name: str = "accuracy",
+    prefix: str = "",
+) -> dict[str, float]:
+    """Accuracy, ties and chance of an outcome.
+
+    Returns:
+        `accuracy` (mean credit), `tie_rate` (share of ties, whatever they are worth) and `chance`, each 0 to 1.
+    """
+    if not len(outcome.correct):
+        raise ValueError("there are no items to score.")
+    return {
+        f"{prefix}{name}": float(credit(outcome, tie).mean()),
+        f"{prefix}tie_rate": outcome.tie_rate,
+        f"{prefix}chance": float(np.mean(chance)),
+    }
+
+
+def padded(rows: Sequence[Sequence[float] | NDArray[np.floating]]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Rows filled up to the longest.
+
+    Returns:
+        Values `[n, K]`, 0 where nothing was, and the mask `[n, K]` of what was there. K is at least 1.
+    """
+    lengths = np.array([len(row) for row in rows], dtype=np.intp)
+    mask = np.arange(max(lengths.max(initial=0), 1)) < lengths[:, None]
+    values = np.zeros(mask.shape, dtype=np.float64)
+    for index, row in enumerate(rows):
+        given = np.asarray(row, dtype=np.float64)
+        if given.ndim != 1:
+            raise ValueError(f"row {index} has shape {given.shape}: expected a flat list of numbers.")
+        values[index, : len(given)] = given
+    return finite(values), mask
+
+
+def finite(scores: Any) -> NDArray[np.float64]:
+    """Converts scores to an array and raises on NaN, which means a broken model rather than a wrong answer."""
+    found = np.asarray(scores, dtype=np.float64)
+    rows = np.argwhere(np.isnan(found))
+    if len(rows):
+        raise ValueError(f"row {rows[0][0]}: the score is NaN. Check the model that produced it.")
+    return found

@@ -16,8 +16,7 @@ from hfcomp.distributed import gather_sizes
 from hfcomp.distributed.shards import is_sharded
 from hfcomp.fields import FIELDS, Features
 from hfcomp.modeling import checkpoints
-from hfcomp.modeling.backbones import encode_images, encode_texts
-from hfcomp.modeling.tokens import encode_image_tokens, encode_phrases
+from hfcomp.modeling.backbones import encode_image_tokens, encode_images, encode_phrases, encode_texts
 
 
 class DualEncoder(nn.Module):
@@ -132,7 +131,7 @@ class DualEncoder(nn.Module):
             negative_input_ids: the negative captions that exist, `[n, L]`, row by row.
             concept_input_ids: the concepts that exist, `[c, L]`, image by image.
             concept_token_mask: `[B * max_concepts, L]` bool, in place of `concept_input_ids`: the tokens of the
-                caption that make up each concept; see [`hfcomp.modeling.tokens.encode_phrases`].
+                caption that make up each concept; see [`hfcomp.modeling.backbones.encode_phrases`].
             text_index: `[B]`, the row of each caption in `input_ids`, if those list equal ones once.
             concept_text_index: `[c]`, likewise of concepts.
             fields: masks, kinds, ratings and ids of [`Features`], passed on.

@@ -12,11 +12,9 @@ import numpy as np
 from evaluate.naming import camelcase_to_snakecase
 
 from hfcomp.metrics import brittleness, group, hierarchy, keyword_ranking, two_positive
-from hfcomp.metrics.choice import TieRule, choose
+from hfcomp.metrics.choice import TieRule, choose, finite, padded, summary
 from hfcomp.metrics.modules import module_card
-from hfcomp.metrics.ragged import finite, padded
 from hfcomp.metrics.retrieval import rank_scores, recall_chance
-from hfcomp.metrics.summary import summary
 
 NUMBER = datasets.Value("float64")
 NUMBERS = datasets.List(NUMBER)
