@@ -42,7 +42,7 @@ ADVICE += "another --repo."
 
 @contextmanager
 def one_line_refusals(what: str) -> Iterator[None]:
-    """Turns every error of the Hub into a ValueError of one line about `what` is pushed (`Space me/recall_at_k`)."""
+    """Turns every error of the Hub into a ValueError of one line; `what` is pushed, such as `Space me/recall_at_k`."""
     try:
         yield
     except _ERRORS as error:
@@ -207,7 +207,6 @@ def pushes_of(folder: Path) -> list[dict[str, str]]:
 
 
 def was_pushed(folder: Path, repository: Repository) -> bool:
-    """Whether something was pushed from a folder to the branch of an open repository."""
     return any(_is_to(one, repository) for one in pushes_of(folder))
 
 

@@ -144,7 +144,6 @@ def _one_way(
 def _allocation(direction: Direction, raised_hard: Tensor, counted: Tensor) -> Tensor:
     """Return [2]: p of the counterpart and of all easy keys (Eq. 3), summed over counted anchors."""
     others, own = direction.others.detach(), direction.entries[:, 0].detach()
-    # The denominator of p includes the own pair, which `others` leaves out.
     hard = torch.exp(raised_hard - torch.logaddexp(others, own))
     easy = (torch.sigmoid(others - own) - hard).clamp(min=0)
     return torch.where(counted, torch.stack([hard, easy]), 0).sum(1)

@@ -50,7 +50,6 @@ UNFROZEN = "hfcomp_unfrozen"
 
 
 def is_peft(backbone: nn.Module) -> bool:
-    """Whether a backbone is a `PeftModel`."""
     return not isinstance(backbone, PreTrainedModel) and hasattr(backbone, "peft_config")
 
 

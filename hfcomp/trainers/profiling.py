@@ -213,7 +213,7 @@ class Profile:
 
     @property
     def seconds(self) -> float:
-        """Of a step."""
+        """Seconds of a step."""
         return sum(self.times.values()) / self.steps
 
     @property

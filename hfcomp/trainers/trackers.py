@@ -59,7 +59,6 @@ class TrackedRun:
         return replace(self, name=name, pictures=dict)
 
     def arguments(self) -> dict[str, str]:
-        """Fields of `TrainingArguments`."""
         return {"run_name": self.full_name, "project": self.project}
 
 
@@ -79,7 +78,6 @@ def check_trackers(names: Iterable[str]) -> None:
 
 
 def project_of(given: str | None) -> str:
-    """The project that a user named, else hfcomp's."""
     return PROJECT if given in (None, _UNSET_PROJECT) else given
 
 

@@ -85,7 +85,6 @@ class ChunkSums:
         self._place += 1
 
     def totals(self) -> tuple[Tensor, ...]:
-        """Return the sums over all chunks, [] each."""
         return tuple(values.sum() for values in self._values)
 
 

@@ -108,7 +108,6 @@ class _Tile(NamedTuple):
         return self.rows.stop - self.rows.start, self.keys.stop - self.keys.start
 
     def pick(self, per_position: Tensor) -> Tensor:
-        """Return what belongs to the given positions [n], from [Q, A]."""
         return per_position[self.rows].reshape(-1)[self.source]
 
     def mask(self, s: Tensor, masks: _Masks) -> None:

@@ -69,7 +69,6 @@ class _Attention(NamedTuple):
 
     @staticmethod
     def empty(tokens: Tensor, concepts: Tensor, chunk: int) -> _Attention:
-        """Return work space for chunks of up to `chunk` images."""
         by_concept, by_token = (chunk, tokens.shape[1], len(concepts)), (chunk, tokens.shape[1], tokens.shape[1])
         return _Attention(*(tokens.new_empty(shape) for shape in (by_concept, by_concept, by_token, by_concept)))
 
