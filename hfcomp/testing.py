@@ -63,6 +63,7 @@ def write_tiny_roberta(folder: Path, texts: Iterable[str], *, tokens: int = 38, 
     trainer = trainers.BpeTrainer(
         vocab_size=400,
         special_tokens=special,
+        # All bytes, so any text has tokens, whatever the training texts were.
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
