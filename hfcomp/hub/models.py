@@ -273,7 +273,7 @@ def _stale_files(there: Collection[str], files: Collection[str]) -> list[str]:
     """Files of an earlier model, which would be read beside the new ones."""
     others = set(there) - set(files)
     return sorted(
-        # A licence stays: it is nobody's but its author's to remove.
+        # A license stays: it is nobody's but its author's to remove.
         name
         for name in others
         if (is_model_file(name) or name in RUN_FILES) and not name.startswith("LICENSE")

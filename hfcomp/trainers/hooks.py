@@ -216,7 +216,7 @@ class ObjectiveHooks:
             return TrainingRows(dataset, read)
         check_names(dataset)
         transform = self._image_transform(dataset, args)
-        # Rows are read as they are stored; a transform of the data set is applied to them afterwards, below.
+        # Rows are read as they are stored; a transform of the dataset is applied to them afterwards, below.
         dataset = rename_columns(dataset.with_format(None), args.column_names)
         # Relative names of image files are looked up in the current folder.
         dataset = with_image_files(dataset, Folders((Path.cwd(),)))

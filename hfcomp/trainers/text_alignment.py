@@ -176,7 +176,7 @@ class TextAlignmentTrainer(CompositionalTrainer):
         trained_on = _names_trained_on(args)
         if trained_on:
             logger.warning(trained_on)
-        # Before pairs are made, while row numbers in errors are those of the user's data set.
+        # Before pairs are made, while row numbers in errors are those of the user's dataset.
         rows = self._without_names(rows, args)
         return rows if rows is None or args.aligned_with == [PAIR[1]] else _pairs(rows, args.aligned_with)
 

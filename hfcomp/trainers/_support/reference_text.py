@@ -197,7 +197,7 @@ class ReferenceText:
                 batches = [order[at : at + together] for at in range(0, len(order), together)]
                 found = np.concatenate([self._encode([part[place] for place in batch]) for batch in batches])
                 bar.update(len(part))
-                # Back in the order of the data set.
+                # Back in the order of the dataset.
                 yield found[np.argsort(order)]
         finally:
             self.frozen.to("cpu")
