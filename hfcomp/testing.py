@@ -47,12 +47,7 @@ _SIDE = 32
 
 
 def write_tiny_dinov2(folder: Path, *, seed: int = 0) -> Path:
-    """Writes a DINOv2 of two layers, for crops of 28 pixels, with its image processor.
-
-    Args:
-        folder: where it is written.
-        seed: of its weights.
-    """
+    """Writes a DINOv2 of two layers, for crops of 28 pixels, with its image processor."""
     torch.manual_seed(seed)
     Dinov2Model(Dinov2Config(num_hidden_layers=2, image_size=28, patch_size=14, **_SHAPE)).save_pretrained(folder)
     size = {"height": 28, "width": 28}
@@ -61,20 +56,14 @@ def write_tiny_dinov2(folder: Path, *, seed: int = 0) -> Path:
 
 
 def write_tiny_roberta(folder: Path, texts: Iterable[str], *, tokens: int = 38, seed: int = 0) -> Path:
-    """Writes a RoBERTa of three layers with a byte-level tokenizer of 400 tokens.
-
-    Args:
-        folder: where it is written.
-        texts: that the tokenizer is trained on.
-        tokens: of the longest text that it takes.
-        seed: of its weights.
-    """
+    """Writes a RoBERTa of three layers with a byte-level tokenizer of 400 tokens, trained on `texts`."""
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     backend = Tokenizer(models.BPE(unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
         vocab_size=400,
         special_tokens=special,
+        # All bytes, so any text has tokens, whatever the training texts were.
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -97,13 +86,7 @@ def write_tiny_roberta(folder: Path, texts: Iterable[str], *, tokens: int = 38, 
 
 
 def write_tiny_llama(folder: Path, *, chat: bool = True, seed: int = 0) -> Path:
-    """Writes a Llama of two layers with a tokenizer of 24 words: it speaks of dogs and cats and ends often.
-
-    Args:
-        folder: where it is written.
-        chat: whether it has a chat template, which ends a prompt at once where thinking is switched off.
-        seed: of its weights.
-    """
+    """Writes a Llama of two layers with a tokenizer of 24 words: it speaks of dogs and cats and ends often."""
     vocabulary = {word: number for number, word in enumerate(["<unk>", "<s>", "</s>", *_WORDS])}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -111,6 +94,8 @@ def write_tiny_llama(folder: Path, *, chat: bool = True, seed: int = 0) -> Path:
         tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="</s>", model_max_length=2048
     )
     if chat:
+        # The template ends the prompt at once if thinking is switched off, which a test can see in what the model
+        # writes.
         tokenizer.chat_template = _TEMPLATE
     torch.manual_seed(seed)
     config = LlamaConfig(
@@ -132,7 +117,6 @@ def write_tiny_llama(folder: Path, *, chat: bool = True, seed: int = 0) -> Path:
 
 
 def tiny_text_model(tokenizer: Any, kind: type = CLIPTextModel) -> Any:
-    """A text encoder of a class, for a CLIP tokenizer."""
     config = CLIPTextConfig(
         vocab_size=len(tokenizer),
         hidden_size=32,
@@ -150,7 +134,6 @@ def tiny_text_model(tokenizer: Any, kind: type = CLIPTextModel) -> Any:
 
 
 def tiny_vae() -> Any:
-    """An autoencoder of two levels."""
     from diffusers import AutoencoderKL
 
     return AutoencoderKL(
@@ -173,13 +156,7 @@ def tiny_unet(**settings: Any) -> Any:
 
 
 def write_tiny_sdxl(folder: Path, clip: Path, *, seed: int = 0) -> Path:
-    """Writes an SDXL as SDXL-Turbo is published: a text-to-image pipeline, which diffusers can turn.
-
-    Args:
-        folder: where it is written.
-        clip: a folder with a CLIP tokenizer.
-        seed: of its weights.
-    """
+    """Writes a text-to-image SDXL, published as SDXL-Turbo is, with the tokenizer of `clip`; diffusers can turn it."""
     from diffusers import EulerAncestralDiscreteScheduler, StableDiffusionXLPipeline
 
     torch.manual_seed(seed)
@@ -188,6 +165,7 @@ def write_tiny_sdxl(folder: Path, clip: Path, *, seed: int = 0) -> Path:
         attention_head_dim=(2, 4),
         use_linear_projection=True,
         addition_embed_type="text_time",
+        # SDXL also embeds six numbers of size and crop: the projection below takes 6 x 8 of them and the pooled text.
         addition_time_embed_dim=8,
         transformer_layers_per_block=(1, 2),
         projection_class_embeddings_input_dim=6 * 8 + 32,
@@ -209,13 +187,7 @@ def write_tiny_sdxl(folder: Path, clip: Path, *, seed: int = 0) -> Path:
 
 
 def write_tiny_clipseg(folder: Path, clip: Path, *, seed: int = 0) -> Path:
-    """Writes a CLIPSeg that sees images of 32 x 32 pixels.
-
-    Args:
-        folder: where it is written.
-        clip: a folder with a CLIP tokenizer.
-        seed: of its weights.
-    """
+    """Writes a CLIPSeg that sees images of 32 x 32 pixels, with the tokenizer in `clip`."""
     tokenizer = AutoTokenizer.from_pretrained(clip, trust_remote_code=False)
     towers = {"hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 3, "num_attention_heads": 4}
     ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
@@ -236,13 +208,7 @@ def write_tiny_clipseg(folder: Path, clip: Path, *, seed: int = 0) -> Path:
 
 
 def write_tiny_inpainting(folder: Path, clip: Path, *, seed: int = 0) -> Path:
-    """Writes a Stable Diffusion whose denoiser takes the mask and the masked image, without a safety checker.
-
-    Args:
-        folder: where it is written.
-        clip: a folder with a CLIP tokenizer.
-        seed: of its weights.
-    """
+    """Writes a Stable Diffusion whose denoiser takes the mask and the masked image, without a safety checker."""
     from diffusers import DDIMScheduler, StableDiffusionInpaintPipeline
 
     tokenizer = AutoTokenizer.from_pretrained(clip, trust_remote_code=False)
@@ -251,6 +217,8 @@ def write_tiny_inpainting(folder: Path, clip: Path, *, seed: int = 0) -> Path:
         vae=tiny_vae(),
         text_encoder=tiny_text_model(tokenizer),
         tokenizer=tokenizer,
+        # Nine channels as in the published inpainting models: four of the latent image, four of the masked one and the
+        # mask.
         unet=tiny_unet(in_channels=9, out_channels=4, cross_attention_dim=32, attention_head_dim=8),
         scheduler=DDIMScheduler(clip_sample=False, steps_offset=1),
         safety_checker=None,

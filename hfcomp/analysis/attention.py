@@ -43,7 +43,7 @@ class TokenCosines:
 def token_cosines(embedder: Embedder, image: Image.Image, phrases: Sequence[str]) -> TokenCosines:
     """Compares the pooled image and each of its tokens with phrases.
 
-    Tokens are those of C2LIP's cross-attention (`hfcomp.modeling.tokens`), and a phrase goes through the
+    Tokens are those of C2LIP's cross-attention (`hfcomp.modeling.backbones`), and a phrase goes through the
     text tower alone; all are L2-normalised, as in C2LIP's released code.
 
     Args:

@@ -92,6 +92,7 @@ def gather_sizes(size: int, device: torch.device) -> list[int]:
     """First dimensions of every process, in the order of ranks. One small collective and one wait for the host."""
     if world_size() == 1:
         return [size]
+    # Sizes go to the host because `all_gather` needs the shapes of its outputs before it runs.
     sizes = [torch.zeros(1, dtype=torch.long, device=device) for _ in range(world_size())]
     dist.all_gather(sizes, torch.tensor([size], dtype=torch.long, device=device))
     return [int(part) for part in sizes]
@@ -100,13 +101,8 @@ def gather_sizes(size: int, device: torch.device) -> list[int]:
 def gather(*tensors: torch.Tensor, sizes: list[int]) -> tuple[torch.Tensor, ...]:
     """Concatenates each tensor over all processes along dimension 0, without gradient (masks, kinds, ratings).
 
-    Args:
-        tensors: `[B, ...]` on every process, or `[B * f, ...]` with `f` entries for each row (concepts); of one shape
-            but for `B`.
-        sizes: `B` of each process, at least 1, in the order of ranks.
-
-    Returns:
-        One `[sum(sizes), ...]` (or `[sum(sizes) * f, ...]`) tensor for each that was given.
+    `sizes` are the rows `B` of each process, at least 1, in the order of ranks. Tensors are `[B, ...]` on every
+    process, or `[B * f, ...]` with `f` entries for each row (concepts); their other dimensions are equal.
     """
     if world_size() == 1:
         return tensors
@@ -141,11 +137,7 @@ class _SumLoss(torch.autograd.Function):
 def sum_loss(loss: torch.Tensor) -> torch.Tensor:
     """Sums the parts of a loss over processes; backward multiplies by their number, which DDP's mean undoes.
 
-    Args:
-        loss: scalar: the sum over this process's own anchors divided by the global count of anchors.
-
-    Returns:
-        The loss of the whole batch, the same scalar on every process.
+    A part is the sum over a process's own anchors divided by the global count of anchors.
     """
     return loss if world_size() == 1 else _SumLoss.apply(loss)
 
@@ -217,6 +209,8 @@ def on_main_process(function: Callable[[], Any], *, every: float = 30.0) -> Any:
     """
     if world_size() == 1:
         return function()
+    # A thread, because a collective that waits for one process longer than the group's time limit (10 minutes by
+    # default with NCCL) kills the run; short meetings never do.
     task: Future[Any] = Future()
 
     def work() -> None:

@@ -19,7 +19,6 @@ from hfcomp.distributed import rank, world_size
 
 
 def is_sharded(module: nn.Module) -> bool:
-    """Whether FSDP2 has split the weights of a module over processes."""
     return isinstance(module, FSDPModule)
 
 
@@ -32,11 +31,11 @@ def reshard(module: nn.Module) -> None:
 
 def half_precision(dtype: torch.dtype) -> Any:
     """FSDP2's policy that computes in `dtype`; weights, sums of gradients, inputs and outputs stay as they are."""
+    # Sums of gradients stay fp32: rounded to half precision at each process they would depend on how many there are.
     return MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32, cast_forward_inputs=False)
 
 
 def is_split(tensor: torch.Tensor) -> bool:
-    """Whether FSDP2 has split a tensor over processes."""
     return isinstance(tensor, DTensor)
 
 
@@ -76,6 +75,8 @@ def whole_of(part: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tens
 
 def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
     """Averages the gradients of parameters that every process holds whole, in one collective for each type."""
+    # One flat tensor for each device and type: scalars and margins are many and tiny, and a collective for each would
+    # cost its latency.
     kinds: dict[Any, list[torch.Tensor]] = {}
     for parameter in parameters:
         if parameter.grad is not None:

@@ -34,16 +34,13 @@ class SetFolders:
 
     @classmethod
     def of(cls, folders: Path | str | Mapping[str, Path | str]) -> SetFolders:
-        """One built set, one with several configurations or parts in its folder, or several sets by configuration.
-
-        Raises:
-            ValueError: for a name that is none of a configuration.
-        """
+        """One built set, one with several configurations or parts in its folder, or several sets by configuration."""
         if isinstance(folders, str | Path):
             folder = Path(folders)
             views = read_views(folder)
             if views is not None:
                 return cls({part: folder / part for part in part_names(views)}, folder)
+            # A set with several configurations has one card that names them, and a folder for each beside it.
             names = [entry.get("config_name", DEFAULT) for entry in _stated_configs(folder)]
             several = names and all((folder / name).is_dir() for name in names)
             whole = folder if (folder / CARD).is_file() else None
@@ -77,11 +74,7 @@ def card_path(folder: Path) -> Path | None:
 
 
 def set_card(folders: SetFolders, repository: str, template: Path | None = None) -> str:
-    """The text of the `README.md` of a repository.
-
-    Raises:
-        ValueError: for a set without a card.
-    """
+    """The text of the `README.md` of a repository."""
     opening = DatasetCard.load(template) if template else None
     if folders.whole:
         card = _loaded(folders.whole / CARD)
@@ -114,6 +107,7 @@ def _together(folders: SetFolders) -> tuple[dict[str, Any], list[str]]:
         "\n".join(lines),
         loading_text(list(rows), _split(next(iter(folders.configs.values())))),
     ]
+    # Configurations that share a card share its section.
     for text, card in {card.text: card for card in cards.values()}.items():
         parts += _section(card, {name: folders.configs[name] for name in cards if cards[name].text == text})
     return {**_metadata(cards, sum(rows.values())), "configs": _configs(folders)}, parts
@@ -137,6 +131,8 @@ def _loaded(path: Path) -> DatasetCard:
 def _section(card: DatasetCard, folders: Mapping[str, Path]) -> list[str]:
     """A card's text below the names of its configurations, without how they are loaded one by one."""
     split = _split(next(iter(folders.values())))
+    # The card of a set built together calls a configuration by its folder's name, which may not be the name that it is
+    # pushed under.
     inside = {name: folder for name, folder in folders.items() if not (folder / CARD).is_file()}
     parts = [f"## {', '.join(f'`{name}`' for name in folders)}"]
     if inside:
@@ -147,11 +143,11 @@ def _section(card: DatasetCard, folders: Mapping[str, Path]) -> list[str]:
 
 
 def _configs(folders: SetFolders) -> list[dict[str, Any]]:
-    """The first is marked: without it `load_dataset` would ask for one of several."""
     entries: list[dict[str, Any]] = []
     for name in folders.configs:
         split = _split(folders.configs[name])
         files = [{"split": split, "path": f"{folders.place(name)}{DATA}/{split}-*.parquet"}]
+        # Without a default `load_dataset` of several configurations raises until the user names one.
         entries.append({"config_name": name, "data_files": files} | ({} if entries else {"default": True}))
     return entries
 
@@ -165,6 +161,7 @@ def _metadata(cards: Mapping[str, DatasetCard], rows: int) -> dict[str, Any]:
     """What the cards of the configurations state together."""
     keys = ("license", "license_name", "license_link")
     licenses = [{key: card.data.get(key) for key in keys if card.data.get(key)} for card in cards.values()]
+    # Several licenses make `other` for the repository; each section states its own.
     is_one = all(one == licenses[0] for one in licenses)
     facts: dict[str, Any] = (licenses[0] or {"license": UNKNOWN}) if is_one else {"license": "other"}
     facts["size_categories"] = [size_category(rows)]
@@ -180,9 +177,10 @@ def _known(data: DatasetCardData) -> dict[str, Any]:
 
 
 def _demoted(text: str) -> str:
-    """A card's text as a section of another: without its title, headings a level down, blocks of code as they are."""
+    """A card's text as a section of another: without its title, headings a level down."""
     lines, fence = [], ""
     for line in text.strip().splitlines():
+        # A `#` in a block of code is a comment of shell or Python, not a heading.
         found = _FENCE.match(line)
         if found and not fence:
             fence = found[1]

@@ -49,24 +49,13 @@ def push_built_sets(
     the end, so that a push that breaks changes nothing and the same call resumes: the Hub knows the files that it has
     by their hash. Files of an earlier push that are no part of this one are removed in the same commit.
 
-    Args:
-        folders: of a set of `hfcomp build` with one configuration or several, or of several sets by configuration; the
-            first is the default one.
-        options: the repository, and what is allowed.
-        log: receives lines about what is done.
-        api: a `huggingface_hub.HfApi`; by default one with your login.
-
-    Returns:
-        The address of the repository.
-
-    Raises:
-        ValueError: for a folder that is damaged or no finished build, rows whose licence forbids adaptation or is
-            unknown, concreteness ratings in it, a name that is no id, a repository with other data, or whatever the
-            Hub refuses.
+    `folders` is the folder of a set of `hfcomp build` with one configuration or several, or several sets by
+    configuration, of which the first is the default one. Returns the address of the repository.
     """
     repository = Repository.of(options, KIND, api)
     sets = SetFolders.of(folders)
     for folder in filter(None, (sets.whole, *sets.configs.values())):
+        # A configuration of a set that is pushed as a whole is a part too, but is not pushed alone.
         if sets.whole != folder.parent:
             _check_whole(folder)
         check_finished(folder)
@@ -92,21 +81,14 @@ def push_built_sets(
 
 
 def check_repository(options: PushOptions, *, api: Any = None) -> None:
-    """Makes the repository and checks that a set may be pushed to it, before the set is built.
-
-    Raises:
-        ValueError: for a name that is no id, a repository with other data, or whatever the Hub refuses.
-    """
+    """Makes the repository and checks that a set may be pushed to it, before the set is built."""
     repository = Repository.of(options, KIND, api)
     _stale_files(repository.open().files, {}, repository)
 
 
 def check_publishable(folder: Path, *, allow_unknown_licenses: bool = False) -> None:
-    """Checks that a built set may be published: no concreteness ratings, and licences that allow adaptation.
-
-    Raises:
-        NotPublishableError: with the number of rows, and how to fix it.
-    """
+    """Checks that a built set may be published: no concreteness ratings, and licences that allow adaptation."""
+    # Read from the rows and not from the manifest: what counts is what would be published.
     paths = [folder / one["file"] for one in _manifest(folder)["shards"]]
     for name in _columns(paths):
         if "concreteness" in name and (number := sum(map(_rated_rows, _column(paths, name)))):
@@ -183,7 +165,7 @@ def _column(paths: Sequence[Path], name: str) -> Iterator[Any]:
 
 
 def _rated_rows(column: Any) -> int:
-    """Rows with a rating, or a list that has one."""
+    # One column may hold a rating per row or a list of them, one for each negative.
     return sum(
         any(one is not None for one in (cell if isinstance(cell, list) else [cell])) for cell in column.to_pylist()
     )
@@ -196,11 +178,8 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _stale_files(there: Collection[str], files: Mapping[str, Any], repository: Repository) -> list[str]:
-    """Files of an earlier push, which `load_dataset` would read beside the new ones.
-
-    Raises:
-        ValueError: for a repository whose data is of something else.
-    """
+    """Files of an earlier push, which `load_dataset` would read beside the new ones."""
+    # Only folders with a manifest of ours are ours to clean: other people's Parquet files may have the same names.
     pushed = {name.removesuffix(MANIFEST) for name in there if name.rpartition("/")[2] == MANIFEST}
     ours = [name for name in there if (found := _OURS.fullmatch(name)) and found[1] in pushed]
     others = [name for name in there if name.endswith(".parquet") and name not in ours]

@@ -9,28 +9,13 @@ from hfcomp.metrics.modules import module_path
 
 
 def module_files(name: str) -> list[str]:
-    """What a metric's Space holds: the module of the Space's own name, its card, its page and what that needs."""
     return [f"{name}.py", "README.md", "app.py", "requirements.txt"]
 
 
 def push_metric(api: Any, name: str, namespace: str, *, private: bool = False) -> str:
-    """Makes the Space where there is none and uploads the metric's files.
-
-    The Space has the metric's name with its underscores: `evaluate.load("me/recall_at_k")` asks the Space for
-    `recall_at_k.py`, and would for any other name ask for a file that is not there.
-
-    Args:
-        api: `huggingface_hub.HfApi`.
-        name: one of `hfcomp.metrics.modules.MODULES`.
-        namespace: user or organisation.
-        private: whether a new Space is private; one that exists stays as it is.
-
-    Returns:
-        The Space's address.
-
-    Raises:
-        ValueError: where the Hub refuses it or cannot be reached.
-    """
+    """Creates the Space if it does not exist, uploads the metric's files and returns the Space's address."""
+    # The Space has the metric's name with its underscores: `evaluate.load("me/recall_at_k")` requests
+    # `recall_at_k.py` from it, and under another name would request a file that is not there.
     space = f"{namespace}/{name}"
     with one_line_refusals(f"Space {space}"):
         address = api.create_repo(space, repo_type="space", space_sdk="gradio", private=private, exist_ok=True)

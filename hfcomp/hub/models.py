@@ -74,15 +74,7 @@ class ModelFolder:
 
     @classmethod
     def of(cls, place: Path, model: str | None = None) -> ModelFolder:
-        """The model of a run, by default its method, or the model in a folder.
-
-        Args:
-            place: of the run or the model.
-            model: its folder in that of the run.
-
-        Raises:
-            ValueError: for an unfinished run, or a folder without such a model.
-        """
+        """The model in a folder, or one of a run (`model`: its folder in the run's; by default the method)."""
         if (place / CONFIG_FILE).is_file() and not _has_model(place):
             if not (place / FINISHED_FILE).is_file():
                 raise ValueError(f"{place} is an unfinished run: it has no file {FINISHED_FILE!r}. {RESUME}")
@@ -99,7 +91,6 @@ class ModelFolder:
 
     @property
     def is_adapter(self) -> bool:
-        """Whether it is a PEFT adapter."""
         return (self.folder / ADAPTER_CONFIG_NAME).is_file()
 
     def names(self) -> list[str]:
@@ -109,26 +100,23 @@ class ModelFolder:
         return [name for name in names if is_model_file(name)]
 
     def left_out(self) -> list[str]:
-        """What else is in the folder."""
         sent = {name.partition("/")[0] for name in self.names()} | {CARD}
         return sorted(path.name for path in self.folder.iterdir() if path.name not in sent)
 
 
 def is_model_file(name: str) -> bool:
     """Whether a file, by its place in the repository, is one of those of a model."""
+    # `*` of fnmatch also matches slashes: without the count a file in a checkpoint's folder would be a model's.
     return any(fnmatch(name, pattern) and name.count("/") == pattern.count("/") for pattern in MODEL_FILES)
 
 
 def check_model(model: ModelFolder) -> None:
-    """Checks that a model is whole, loads as it will from the Hub, and that its files name nothing of this machine.
-
-    Raises:
-        ValueError: for damaged or pickled weights, those that do not fit, a missing processor, an adapter whose base
-            others do not have, and a token or an absolute path in a file.
-    """
+    """Checks that a model is whole, loads as it will from the Hub, and that its files name nothing of this machine."""
     folder = model.folder
     if (folder / SUMMARY_FILE).is_file():
         read_summary(folder)
+    # A finished stage has the checksums of its files in its summary, a checkpoint in a file of its own. Models of
+    # other tools have none.
     elif (folder / CHECKSUMS_FILE).is_file() and (reason := damage(folder)):
         raise ValueError(f"{folder} is damaged: {reason}.")
     if not any(fnmatch(name, pattern) for name in model.names() for pattern in WEIGHTS):
@@ -152,14 +140,10 @@ def check_model(model: ModelFolder) -> None:
 
 
 def model_files(model: ModelFolder, card: str) -> dict[str, Path | bytes]:
-    """What is sent, by its place in the repository.
-
-    Args:
-        model: of which, and with the configuration and results of its run.
-        card: the text of its README.md.
-    """
+    """What is sent, by its place in the repository."""
     files: dict[str, Path | bytes] = {name: model.folder / name for name in model.names()}
     if not model.is_adapter:
+        # The model's own files win: only those that a model saved elsewhere lacks are added.
         config = AutoConfig.from_pretrained(model.folder, trust_remote_code=False)
         files = {name: text.encode() for name, text in sentence_transformers_files(config).items()} | files
     files[CARD] = card.encode()
@@ -229,7 +213,9 @@ def _run_files(run: Path) -> Iterator[tuple[str, bytes]]:
     yield CONFIG_FILE, yaml.safe_dump(without_local_paths(given), sort_keys=True, allow_unicode=True).encode()
     if (run / RESULTS_FILE).is_file():
         results = read_checked(run / RESULTS_FILE, f"Remove {run / FINISHED_FILE}. {RESUME}")
+        # Without the fields of the push: whoever runs the recipe again must not push to the author's repository.
         results["config"] = {k: v for k, v in results.get("config", {}).items() if not is_of_push(k)}
+        # Places of models also occur inside sentences of the report, so they are replaced wherever they stand.
         known = {value for _, value in _texts(results.get("models")) if is_absolute(value)}
         content = with_checksum(without_local_paths(results, known={*known, str(run)} - {""}))
         yield RESULTS_FILE, json.dumps(content, indent=2, ensure_ascii=False).encode()
@@ -241,21 +227,8 @@ def push_model(
     """Pushes the model of a finished run, or the model or adapter in a folder.
 
     It is checked first. All files become visible in one commit, so that nobody sees half a model, and a push that
-    breaks is resumed by the same call. A repository that others committed to is refused unless `options.force`.
-
-    Args:
-        place: folder of the run, the model or the adapter.
-        options: the repository, and which model of a run.
-        log: receives lines about what is done.
-        api: a `huggingface_hub.HfApi`; by default one with your login.
-        advice: how to go on where others committed.
-
-    Returns:
-        The address of the repository.
-
-    Raises:
-        ValueError: for an unfinished run, a model that is damaged, does not load or names places of this machine, a
-            repository with commits of others, or whatever the Hub refuses.
+    breaks is resumed by the same call. A repository that others committed to is refused with `advice` unless
+    `options.force`. Returns the address of the repository.
     """
     repository = Repository.of(options, KIND, api)
     model = ModelFolder.of(Path(place), options.model)
@@ -269,6 +242,8 @@ def push_model(
         return options.repo
     state = repository.open()
     files = model_files(model, _card(model, repository.name))
+    # Compared before anything is uploaded, and `commit` names the state as its parent: a commit in between is refused
+    # by the Hub.
     if not options.force:
         check_replaceable(repository, state, model.place, files, advice=advice)
     stale = _stale_files(state.files, files)
@@ -295,10 +270,13 @@ def _plain_card(model: ModelFolder) -> str:
 
 
 def _stale_files(there: Collection[str], files: Collection[str]) -> list[str]:
-    """Files of an earlier model, which would be read beside the new ones; a licence is nobody's but its author's."""
+    """Files of an earlier model, which would be read beside the new ones."""
     others = set(there) - set(files)
     return sorted(
-        name for name in others if (is_model_file(name) or name in RUN_FILES) and not name.startswith("LICENSE")
+        # A license stays: it is nobody's but its author's to remove.
+        name
+        for name in others
+        if (is_model_file(name) or name in RUN_FILES) and not name.startswith("LICENSE")
     )
 
 

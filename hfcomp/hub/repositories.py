@@ -42,14 +42,7 @@ ADVICE += "another --repo."
 
 @contextmanager
 def one_line_refusals(what: str) -> Iterator[None]:
-    """Turns every error of the Hub into one of a line.
-
-    Args:
-        what: is pushed, such as `Space me/recall_at_k`.
-
-    Raises:
-        ValueError: with what the Hub said, or that it was not reached, and how to fix it.
-    """
+    """Turns every error of the Hub into a ValueError of one line; `what` is pushed, such as `Space me/recall_at_k`."""
     try:
         yield
     except _ERRORS as error:
@@ -117,36 +110,28 @@ class Repository:
 
     @classmethod
     def of(cls, options: RepositoryOptions, kind: Kind, api: Any = None) -> Repository:
-        """The one that options name.
-
-        Raises:
-            ValueError: for a name that is no id.
-        """
         return cls(options.repo, kind, options.private, options.revision or MAIN, api)
 
     @property
     def what(self) -> str:
-        """What errors call it."""
         return f"{TITLES[self.kind]} {self.name}"
 
     def open(self) -> State:
-        """Makes the repository, and the branch, where there is none, and checks that it may be written to.
-
-        Raises:
-            ValueError: for a public one where a private one is asked for, or whatever the Hub refuses.
-        """
+        """Creates the repository and the branch if they do not exist, and checks write access."""
         if self.api is None:
             from huggingface_hub import HfApi
 
             self.api = HfApi()
         with one_line_refusals(self.what):
             # with exist_ok alone, one that may not be written to would be found too
+            # A name without a namespace is the user's own, which only the answer of create_repo tells.
             if "/" not in self.name or not self.api.repo_exists(self.name, repo_type=self.kind):
                 made = self.api.create_repo(
                     self.name, repo_type=self.kind, private=self.private or None, exist_ok=True
                 )
                 self.name = made.repo_id
             self.api.auth_check(self.name, repo_type=self.kind, write=True)
+            # `private=True` has no effect on a repository that exists.
             is_private = self.api.repo_info(self.name, repo_type=self.kind).private
         self.address = f"{self.api.endpoint}/{'datasets/' * (self.kind == 'dataset')}{self.name}"
         if self.private and not is_private:
@@ -172,25 +157,16 @@ class Repository:
         """Uploads files, the largest first, and makes all of them visible in one commit.
 
         What was uploaded before is not sent again: the Hub knows it by its hash. Where nothing changes there is no
-        commit.
-
-        Args:
-            files: their content, by their place in the repository.
-            removed: places of files to remove.
-            message: of the commit.
-            onto: what the repository holds; another commit since is refused.
-
-        Returns:
-            The commit that has the files.
-
-        Raises:
-            ValueError: for whatever the Hub refuses.
+        commit. Files and `removed` are named by their place in the repository; `onto` is what it held, and another
+        commit since is refused.
         """
         where = {"repo_type": self.kind, "revision": self.branch}
         with one_line_refusals(self.what):
             added = additions(files)
             for start in range(0, len(added), FILES_AT_A_TIME):
                 group = added[start : start + FILES_AT_A_TIME]
+                # In groups, each complete before the next: an interrupted push loses one group at most. The files
+                # become visible with the commit below.
                 self.api.preupload_lfs_files(self.name, additions=group, free_memory=False, **where)
             operations = [*added, *(CommitOperationDelete(path_in_repo=place) for place in removed)]
             done = self.api.create_commit(
@@ -204,6 +180,7 @@ class Repository:
             return False
         with one_line_refusals(self.what):
             found = self.api.get_paths_info(self.name, list(files), repo_type=self.kind, revision=state.head)
+        # Large files are known by the SHA-256 of their content, small ones by git's hash of the blob.
         there = {one.path: one.lfs.sha256 if one.lfs else one.blob_id for one in found}
         return all(
             there.get(one.path_in_repo) in (one.upload_info.sha256.hex(), _git_hash(one)) for one in additions(files)
@@ -222,11 +199,7 @@ def _git_hash(file: CommitOperationAdd) -> str:
 
 
 def pushes_of(folder: Path) -> list[dict[str, str]]:
-    """The pushes from a folder: `address` and `branch` of the repository, and the `commit`.
-
-    Raises:
-        ValueError: for a damaged record.
-    """
+    """The pushes from a folder: `address` and `branch` of the repository, and the `commit`."""
     path = folder / PUSHED_FILE
     if not path.is_file():
         return []
@@ -234,16 +207,11 @@ def pushes_of(folder: Path) -> list[dict[str, str]]:
 
 
 def was_pushed(folder: Path, repository: Repository) -> bool:
-    """Whether something was pushed from a folder to the branch of an open repository."""
     return any(_is_to(one, repository) for one in pushes_of(folder))
 
 
 def record_push(folder: Path, repository: Repository, commit: str) -> None:
-    """Records a push, by which a later one from the same folder knows that it may replace it.
-
-    Raises:
-        OSError: where the folder cannot be written to.
-    """
+    """Records a push, by which a later one from the same folder knows that it may replace it."""
     pushes = [one for one in pushes_of(folder) if not _is_to(one, repository)]
     pushes.append({"address": repository.address, "branch": repository.branch, "commit": commit})
     write_json(folder / PUSHED_FILE, {PUSHES: pushes})
@@ -257,21 +225,11 @@ def check_replaceable(
     *,
     advice: str = ADVICE,
 ) -> None:
-    """Checks that a repository holds nothing but what was pushed from a folder.
-
-    Args:
-        repository: which is open.
-        state: of it.
-        folder: that is pushed; None before there is one.
-        files: that are sent; a repository that has them all is as a push left it whose answer was lost.
-        advice: how to go on.
-
-    Raises:
-        ValueError: for other commits.
-    """
+    """Raises ValueError, with `advice`, if an open repository holds more than what was pushed from a folder."""
     known = {one["commit"] for one in pushes_of(folder) if _is_to(one, repository)} if folder else set()
     if state.head in known or state.is_as_main or set(state.files) <= EMPTY:
         return
+    # The Hub's answer to a push may get lost after the commit: then the head is unknown, but the files are all there.
     if files is not None and repository.has(files, state):
         return
     with one_line_refusals(repository.what):

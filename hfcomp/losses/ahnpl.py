@@ -218,4 +218,5 @@ def ahnpl_loss(
 def _own_log_sum_exp(anchor: Tensor, negatives: Tensor, mask: Tensor) -> Tensor:
     """Return the sum over anchors of the log-sum-exp of cosines with their own negatives ([R, D], [R, K, D])."""
     terms = log_sum_exp(own_negative_logits(anchor, negatives, mask, anchor.new_ones(())))
+    # `log_sum_exp` is -inf without a negative; its gradient is 0 there, so `where` cannot make NaN of it.
     return torch.where(mask.any(1), terms, 0).sum()

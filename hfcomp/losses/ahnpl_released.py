@@ -108,6 +108,7 @@ def negative_target_loss(
         anchor[targets],
         keys,
         check_scalar("logit_scale", logit_scale),
+        # The target is taken out of the sum and set against it by `cross_entropy`.
         positions=targets.unsqueeze(1),
         additions=anchor.new_full((len(targets), 1), -torch.inf),
         key_mask=mask.flatten(),

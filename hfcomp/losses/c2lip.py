@@ -137,6 +137,7 @@ def _binary(name: str, sums: tuple[Tensor, ...], batch: Concepts, images: Tensor
     metrics = {
         f"loss_{name}": loss.detach(),
         f"loss_{name}_positive": positive / count,
+        # A difference of two sums: rounding may leave it just below 0.
         f"loss_{name}_negative": ((total.detach() - positive) / count).clamp(min=0),
         f"{name}_positive_accuracy": hits.to(loss.dtype) / count,
     }

@@ -74,6 +74,7 @@ def dcl_loss(
 
 
 def _decouple(direction: Direction) -> Tensor:
+    # -inf marks an anchor without keys; it is replaced first, so no infinity enters the sum or its gradient.
     counted = direction.others > -torch.inf
     others = direction.others.masked_fill(~counted, 0)
     return torch.where(counted, others - direction.entries[:, 0], 0).sum()

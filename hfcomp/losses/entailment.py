@@ -87,6 +87,8 @@ def radial_entailment_loss(
     part = slice(None) if rows is None else rows
     terms, count = triplets.entailed - triplets.contradicted, triplets.valid.sum().clamp(min=1)
     entailment = terms[part].sum() / count
+    # Of the global batch: each process searches all chains and counts the two triplets only if they are its own, so
+    # the sum over processes has each once.
     hardest = _hardest(terms, triplets, part)
     pairs = ((text, start_text, mask), (negative_text, start_negative_text, negative_mask))
     texts = (mask.sum() + negative_mask.sum()).clamp(min=1)
@@ -136,6 +138,7 @@ def _has_direction(vectors: Tensor) -> Tensor:
 
 def _unit(vectors: Tensor, valid: Tensor) -> Tensor:
     """Return vectors [..., D] with length 1; where not valid a constant, without a gradient."""
+    # Replaced before the root, whose gradient at 0 is infinite: a mask after it would leave NaN.
     vectors = torch.where(valid.unsqueeze(-1), vectors, 1)
     return vectors / vectors.square().sum(-1, keepdim=True).sqrt()
 

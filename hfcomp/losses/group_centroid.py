@@ -42,17 +42,14 @@ def centroid_group_loss(
             image do not meet: of two groups in all, one common image leaves nothing of the outer loss.
         text_id: [G, N] long, equal for members of one caption; None = no two members are. They are treated as members
             of one image are.
-        rows: this process's slice of G; None is the whole loss. Given a slice, only the anchors of its groups are
-            summed, over the global counts, so that the slices of a partition add up to the whole in value and
-            gradient.
+        rows: as in `pairwise_group_loss`.
 
     Returns:
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does: `loss_outer`,
         `loss_inner` (nats, not weighted); `accuracy_outer` (0 to 1: a group's image centroid is strictly nearest to
         its own text centroid, and the mirror), `accuracy_inner` (0 to 1: an image is strictly nearest to its own
-        group's image centroid, a text to its text centroid); with image_id also `same_image_pairs` (ordered pairs of
-        members of one image in two groups), with text_id `same_text_pairs` (further ones, of one caption). NaN
-        without a group, accuracies also without another group to meet.
+        group's image centroid, a text to its text centroid); with ids also `same_image_pairs` and `same_text_pairs`,
+        as in `pairwise_group_loss`. NaN without a group, accuracies also without another group to meet.
 
     Raises:
         ValueError: if a shape or the mask's type does not fit, or a setting is out of its range.

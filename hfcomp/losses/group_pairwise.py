@@ -97,12 +97,6 @@ def released_pairwise_group_loss(
     a long one, of an image and a text that share dimensions, counts for more. In that code inner_temperature is 0.07,
     and so is the temperature where its command line gives none; the paper's is 0.1.
 
-    Returns:
-        The loss ([], nats) and the metrics of `pairwise_group_loss`.
-
-    Raises:
-        ValueError: if a shape or the mask's type does not fit, or a setting is out of its range.
-
     Source:
         ai-lab-conf/CLEAR_GLASS at 6a6fdf1, in place of Eqs. 1 and 4 of CLEAR GLASS. Its outer loss takes exponentials
         that may overflow and adds 1e-8 to a share before the logarithm, so an anchor whose own group has a smaller
@@ -128,6 +122,8 @@ class _Centroid(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
         check_first_derivative()
+        # Computed again with gradients in place of keeping the forward's graph: only the embeddings are held until
+        # then.
         members = [x.detach().requires_grad_() for x in ctx.saved_tensors]
         with torch.enable_grad(), torch.autocast(members[0].device.type, enabled=False):
             return torch.autograd.grad(_centroid(*members), members, gradients[0])

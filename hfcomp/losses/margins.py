@@ -149,6 +149,7 @@ class RunningThreshold(nn.Module):
         if not minimum <= maximum or minimum == math.inf:
             raise ValueError(f"minimum is {minimum}, expected below inf and at most maximum, which is {maximum}")
         self.minimum, self.maximum = minimum, maximum
+        # A buffer: saved and resumed with the model, and no optimizer touches it.
         self.register_buffer("value", torch.full((kinds,), max(0.0, minimum)))
 
     def forward(self) -> Tensor:
@@ -172,6 +173,7 @@ def _sigmoid_margin(
         raise ValueError(f"maximum is {maximum}, expected at least minimum, which is {minimum}")
     rating = _full(concreteness)
     missing = rating.isnan()
+    # Filled before the sigmoid, so a missing rating passes no NaN into backward.
     share = torch.sigmoid(sign * (rating.masked_fill(missing, threshold) - threshold) / temperature)
     return (minimum + (maximum - minimum) * share).masked_fill(missing, 0)
 

@@ -57,6 +57,7 @@ def negative_margin_loss(
     kinds, mask = _check(image, text, negative_text, negative_kind, negative_mask, threshold=threshold)
     part = slice(None) if rows is None else rows
     lead = _lead(image[part], text[part], negative_text[part], mask[part])
+    # A masked lead is infinite, so its shortfall is 0 without a gradient.
     shortfall = (threshold[kinds[part]] - lead).relu()
     loss = shortfall.sum() / len(image)
     active = (shortfall > 0).sum().to(loss.dtype) / mask.sum()

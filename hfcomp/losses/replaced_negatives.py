@@ -74,6 +74,7 @@ def replaced_negative_loss(
     part = anchors if rows is None else anchors[rows]
     own, replaced = part.unsqueeze(1), slots >= 0
     negatives = own_negative_logits(image[part], negative_text[part], replaced[part], scale)
+    # A masked slot names the own column, which is taken out anyway: no column needs a mask.
     out = torch.cat([own, torch.where(replaced[part], slots[part], own)], 1)
     shared = shared_rows(image_id, text_id, size)
     to_text = _without(image[part], text, scale, out, negatives, part, shared)

@@ -94,6 +94,7 @@ class _AllPairs(torch.autograd.Function):
         chunk: int,
         wanted: bool,
     ) -> tuple[Tensor, ...]:
+        # One piece of memory for all chunks; it holds first the logits, then their gradient.
         logits = query.new_empty((min(chunk, len(query)), len(keys)))
         total, grad_scale, grad_bias = (query.new_zeros(()) for _ in range(3))
         grad_query, grad_keys = (torch.zeros_like(x) if wanted else x.new_empty(0) for x in (query, keys))
@@ -105,12 +106,15 @@ class _AllPairs(torch.autograd.Function):
             if query_groups is not None and key_groups is not None:
                 for query_group, key_group in zip(query_groups, key_groups, strict=True):
                     s.masked_fill_(query_group[part, None] == key_group, -torch.inf)
+            # The own pair is taken out for now: `top` is the highest other logit, and its term has another sign.
             s.scatter_(1, at, -torch.inf)
             own_logit[part], top[part] = positive.squeeze(1), s.amax(1)
             total += F.softplus(s, threshold=40).sum() + F.softplus(-positive, threshold=40).sum()
             if wanted:
                 # no subnormal numbers, with which the products would take many times as long
                 F.threshold(s.sigmoid_(), torch.finfo(s.dtype).tiny * 2**26, 0.0, inplace=True)
+                # The gradient of softplus(l) is sigmoid(l), and that of softplus(-l), the own pairs' term, is
+                # -sigmoid(-l).
                 s.scatter_(1, at, -torch.sigmoid(-positive))
                 weighted = s @ keys
                 grad_bias += s.sum()

@@ -54,11 +54,9 @@ def average_precision(scores: NDArray[np.floating], labels: NDArray[np.bool_], *
         scores: `[n, C]`, higher is more likely; compared within a class only.
         labels: `[n, C]` bool, which labels an image has.
         chunk: classes at a time; memory grows with `chunk * n`.
-
-    Raises:
-        ValueError: for shapes that differ, labels that are not bool, or NaN.
     """
     _check(scores, labels)
+    # NaN stays for a class without a positive or a negative, which `_parts` leaves out.
     found = np.full((3, labels.shape[1]), np.nan)
     for columns, part in _parts(scores, labels, chunk):
         positives = part.positive.sum(axis=0)
@@ -97,9 +95,6 @@ def map_influence(scores: NDArray[np.floating], labels: NDArray[np.bool_], *, ch
         a class, 10 % too small with 10, and 15 to 20 % with 4. They ask for scores that seldom tie, too: a positive
         tied with one negative jumps from 0 where that negative is not drawn, which no derivative sees. Scores on a
         coarse grid make the error much too small, those rounded to fp16 do not; `AveragePrecision.tied` shows it.
-
-    Raises:
-        ValueError: as [`average_precision`], and when no class has both positives and negatives.
     """
     _check(scores, labels)
     total, slope, classes = 0.0, np.zeros(len(labels)), 0
@@ -111,6 +106,8 @@ def map_influence(scores: NDArray[np.floating], labels: NDArray[np.bool_], *, ch
         sorted_slope = (np.where(part.positive, part.precision - value + gain, 0.0) - loss) / positives
         own = np.empty_like(sorted_slope)
         np.put_along_axis(own, part.order, sorted_slope, axis=0)
+        # `gain` and `loss` are the two sums of the docstring over positives below k. They were taken in the order of
+        # scores, and `put_along_axis` has brought them back to the order of images.
         slope += own.sum(axis=1)
         total, classes = total + value.sum(), classes + len(columns)
     if not classes:
@@ -152,18 +149,23 @@ def _parts(
 
 
 def _rank(scores: NDArray[np.floating], labels: NDArray[np.bool_]) -> _Ranked:
+    # NumPy sorts NaN behind all numbers, so it would come first here; `_check` has rejected it.
     order = np.argsort(scores, axis=0, kind="stable")[::-1]
     ranked = np.take_along_axis(scores, order, axis=0)
     positive = np.take_along_axis(labels, order, axis=0)
     place = np.arange(len(scores))[:, None]
     new = np.ones(scores.shape, dtype=bool)
     new[1:] = ranked[1:] != ranked[:-1]
+    # The first and the last place of every image's group, by running maximum and minimum in place of a loop over
+    # groups.
     first = np.maximum.accumulate(np.where(new, place, 0), axis=0)
     ends = np.ones(scores.shape, dtype=bool)
     ends[:-1] = new[1:]
     last = np.minimum.accumulate(np.where(ends, place, len(scores))[::-1], axis=0)[::-1]
     count = np.cumsum(positive, axis=0)
     above_positive = np.take_along_axis(count, last, axis=0)
+    # Positives of the group: those down to its end, less those before its first place. It has no negative if all of
+    # its members are positive.
     in_group: NDArray[np.intp] = above_positive - np.take_along_axis(count - positive, first, axis=0)
     retrieved = positive & (in_group == last - first + 1)
     above = last + 1.0
@@ -172,7 +174,7 @@ def _rank(scores: NDArray[np.floating], labels: NDArray[np.bool_]) -> _Ranked:
 
 
 def _from_group(values: NDArray[np.float64], first: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Of each place, the sum of `values` from its group's first place to the end."""
+    # From its group's first place, not from its own: an image's weight also counts for positives that tie with it.
     return np.take_along_axis(np.cumsum(values[::-1], axis=0)[::-1], first, axis=0)
 
 

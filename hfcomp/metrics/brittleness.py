@@ -41,12 +41,11 @@ def brittleness(
         caption: `[n]`, score of the image with its caption.
         hard_positive: `[n]`, with a caption that differs little and means the same.
         hard_negative: `[n]`, with one that differs little and means something else.
-
-    Raises:
-        ValueError: for shapes that differ.
     """
     original = all_higher((caption, hard_negative))
     augmented = all_higher((caption, hard_negative), (hard_positive, hard_negative))
+    # The negative may lie between the two in either order; an item with a tie in one order can still be brittle in the
+    # other.
     first = all_higher((caption, hard_negative), (hard_negative, hard_positive))
     second = all_higher((hard_positive, hard_negative), (hard_negative, caption))
     correct = first.correct | second.correct

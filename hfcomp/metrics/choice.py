@@ -1,9 +1,10 @@
-"""Choosing the true one among candidates by score."""
+"""Choosing the true one among candidates by score, and what comes of it: outcomes per item and in three numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,20 +40,10 @@ class ChoiceOutcome:
 
 
 def credit(outcome: ChoiceOutcome, tie: TieRule = "wrong") -> NDArray[np.float64]:
-    """What each item is worth: 1 when correct, and 0, 1/2 or 1 for a tie.
-
-    Args:
-        outcome: of `n` items.
-        tie: the rule. Only with `"wrong"` does a constant scorer get 0.
-
-    Returns:
-        `[n]`, 0 to 1.
-
-    Raises:
-        ValueError: for an unknown rule.
-    """
+    """What each item is worth, `[n]`: 1 when correct, and 0, 1/2 or 1 for a tie."""
     if tie not in _TIE_CREDIT:
         raise ValueError(f"tie={tie!r}: expected one of {', '.join(_TIE_CREDIT)}.")
+    # Only with "wrong" does a constant scorer get 0.
     return outcome.correct + _TIE_CREDIT[tie] * outcome.tie
 
 
@@ -64,9 +55,6 @@ def all_higher(*pairs: tuple[NDArray[np.floating], NDArray[np.floating]]) -> Cho
 
     Returns:
         Correct and tied items; an item with NaN is neither.
-
-    Raises:
-        ValueError: for shapes that differ.
     """
     shapes = {np.shape(scores) for pair in pairs for scores in pair}
     if len(shapes) != 1 or len(next(iter(shapes))) != 1:
@@ -83,18 +71,12 @@ _ROWS = 1024
 def pair_scores(image: NDArray[np.floating], text: NDArray[np.floating]) -> NDArray[np.floating]:
     """Score of each item's texts, in at least fp32: equal embeddings give equal scores to the last bit.
 
-    A matrix product does not promise that, for the columns at its edge may be added up in another order. Here every
-    score is one sum over contiguous memory, whatever the number of items and texts.
-
     Args:
         image: `[n, D]`.
         text: `[n, D]` or `[n, K, D]`.
 
     Returns:
         `[n]` or `[n, K]`.
-
-    Raises:
-        ValueError: for shapes that do not fit.
     """
     if image.ndim != 2 or text.ndim not in (2, 3) or (len(text), text.shape[-1]) != image.shape:
         raise ValueError(f"image {image.shape} and text {text.shape}: expected [n, D] and [n, D] or [n, K, D].")
@@ -103,6 +85,9 @@ def pair_scores(image: NDArray[np.floating], text: NDArray[np.floating]) -> NDAr
     for start in range(0, len(image), _ROWS):
         part = slice(start, start + _ROWS)
         own = image[part] if text.ndim == 2 else image[part, None]
+        # Not a matrix product, which may add up the columns at its edge in another order, so equal embeddings could
+        # differ in the last bit and a tie look like a win. Here every score is one sum over contiguous memory,
+        # whatever the number of items and texts.
         scores[part] = np.multiply(own, text[part], dtype=kind, order="C").sum(axis=-1)
     return scores
 
@@ -116,9 +101,6 @@ def choose(
         true_score: `[n]`.
         other_scores: `[n, K]`.
         mask: `[n, K]`, which of the others exist; an item without any is refused.
-
-    Raises:
-        ValueError: for shapes that do not fit or an item with no other candidate.
     """
     if other_scores.ndim != 2 or len(true_score) != len(other_scores):
         raise ValueError(f"true_score {true_score.shape} and other_scores {other_scores.shape}: expected [n], [n, K].")
@@ -127,5 +109,54 @@ def choose(
             row = int(np.flatnonzero(~mask.any(axis=1))[0])
             raise ValueError(f"item {row} has no other candidate.")
         other_scores = np.where(mask, other_scores, -np.inf)
+    # Without items K may be 0 too, and then `max` raises.
     best = other_scores.max(axis=1) if len(other_scores) else np.zeros(0)
     return ChoiceOutcome(correct=true_score > best, tie=true_score == best)
+
+
+def summary(
+    outcome: ChoiceOutcome,
+    chance: float | NDArray[np.floating],
+    tie: TieRule = "wrong",
+    *,
+    name: str = "accuracy",
+    prefix: str = "",
+) -> dict[str, float]:
+    """Accuracy, ties and chance of an outcome.
+
+    Returns:
+        `accuracy` (mean credit), `tie_rate` (share of ties, whatever they are worth) and `chance`, each 0 to 1.
+    """
+    if not len(outcome.correct):
+        raise ValueError("there are no items to score.")
+    return {
+        f"{prefix}{name}": float(credit(outcome, tie).mean()),
+        f"{prefix}tie_rate": outcome.tie_rate,
+        f"{prefix}chance": float(np.mean(chance)),
+    }
+
+
+def padded(rows: Sequence[Sequence[float] | NDArray[np.floating]]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Rows filled up to the longest.
+
+    Returns:
+        Values `[n, K]`, 0 where nothing was, and the mask `[n, K]` of what was there. K is at least 1.
+    """
+    lengths = np.array([len(row) for row in rows], dtype=np.intp)
+    mask = np.arange(max(lengths.max(initial=0), 1)) < lengths[:, None]
+    values = np.zeros(mask.shape, dtype=np.float64)
+    for index, row in enumerate(rows):
+        given = np.asarray(row, dtype=np.float64)
+        if given.ndim != 1:
+            raise ValueError(f"row {index} has shape {given.shape}: expected a flat list of numbers.")
+        values[index, : len(given)] = given
+    return finite(values), mask
+
+
+def finite(scores: Any) -> NDArray[np.float64]:
+    """Converts scores to an array and raises on NaN, which means a broken model rather than a wrong answer."""
+    found = np.asarray(scores, dtype=np.float64)
+    rows = np.argwhere(np.isnan(found))
+    if len(rows):
+        raise ValueError(f"row {rows[0][0]}: the score is NaN. Check the model that produced it.")
+    return found

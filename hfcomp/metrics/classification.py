@@ -20,24 +20,20 @@ def class_scores(
 ) -> Callable[[int, int], NDArray[np.float32]]:
     """Scores of images against one embedding a class, made a few rows at a time, for [`top_k`].
 
-    Products are added up in float64 and rounded to fp32, so that the order in which a matrix product adds up does not
-    separate equal embeddings (except about one score in 10^8, next to a rounding boundary).
-
     Args:
         image: `[n, D]`.
         classes: `[C, D]`.
 
     Returns:
         A function from `start, stop` to `[stop - start, C]` fp32.
-
-    Raises:
-        ValueError: for shapes that do not fit.
     """
     if image.ndim != 2 or classes.ndim != 2 or image.shape[1] != classes.shape[1]:
         raise ValueError(f"image {image.shape} and classes {classes.shape}: expected [n, D] and [C, D].")
     columns = classes.astype(np.float64).T
 
     def rows(start: int, stop: int) -> NDArray[np.float32]:
+        # Added up in float64 and rounded to fp32: the order in which a matrix product adds up then does not separate
+        # equal embeddings (except about one score in 10^8, next to a rounding boundary).
         return (image[start:stop].astype(np.float64) @ columns).astype(np.float32)
 
     return rows

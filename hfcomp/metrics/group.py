@@ -41,12 +41,6 @@ def group_score(
         c0_i1: `[n]`, caption 0 with image 1.
         c1_i0: `[n]`, caption 1 with image 0.
         c1_i1: `[n]`, caption 1 with image 1, which belong together.
-
-    Returns:
-        Three outcomes, each with its own ties.
-
-    Raises:
-        ValueError: for shapes that differ.
     """
     captions = (c0_i0, c1_i0), (c1_i1, c0_i1)
     images = (c0_i0, c0_i1), (c1_i1, c1_i0)

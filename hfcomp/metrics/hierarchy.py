@@ -71,9 +71,6 @@ def hierarchy(
             does not tie with itself. By default all are different.
         thresholds: number of radii.
         chunk: images scored at a time; memory grows with `chunk * 4 n`.
-
-    Raises:
-        ValueError: for shapes that do not fit.
     """
     rows = len(image)
     if text.shape != (rows, LEVELS, *image.shape[1:]) or root.shape != image.shape[1:] or image.ndim != 2:
@@ -102,8 +99,10 @@ def _by_distance(
     order = np.argsort(distance, kind="stable")
     place = np.empty(len(order), dtype=np.intp)
     place[order] = np.arange(len(order))
+    # NaN sorts last, so texts of a broken model lie behind every radius and are never retrieved.
     known = distance[~np.isnan(distance)]
     radii = np.linspace(known.min(), known.max(), thresholds) if len(known) else np.zeros(0)
+    # Radii that add no text retrieve what the one before did, so each number of texts counts once.
     inside = np.unique(np.searchsorted(np.sort(known), radii, side="right"))
     vectors = text.reshape(-1, text.shape[-1])[first[order]].astype(np.float64)
     return _Texts(vectors, place[number.reshape(identity.shape)], inside)
@@ -119,10 +118,13 @@ def _retrieve(image: NDArray[np.float64], texts: _Texts) -> NDArray[np.intp]:
     best, second = np.full((2, len(image)), -np.inf)
     which, start = np.zeros(len(image), dtype=np.intp), 0
     for column, stop in enumerate(texts.inside):
+        # Only the texts between two radii are new: the best and the second best so far are carried along, and each
+        # score is compared once whatever the number of radii.
         added = scores[:, start:stop]
         candidate = added.argmax(axis=1)
         top = added[rows, candidate]
         added[rows, candidate] = -np.inf
+        # The second best of old and new: the new second best, the old one, or the loser of the two best.
         second = np.maximum(np.maximum(second, added.max(axis=1)), np.minimum(best, top))
         which = np.where(top > best + margin, start + candidate, which)
         best, start = np.maximum(best, top), stop
@@ -136,6 +138,7 @@ def _shares(found: NDArray[np.intp], own: NDArray[np.intp]) -> tuple[NDArray[np.
     if not found.shape[1]:
         return np.zeros(len(found)), np.zeros(len(found))
     found = np.sort(found, axis=1)
+    # A text that is retrieved at several radii counts once.
     new = np.concatenate([np.ones((len(found), 1), dtype=bool), found[:, 1:] != found[:, :-1]], axis=1)
     hits = found[:, :, None] == own[:, None, :]
     precision = (hits.any(axis=2) & new).sum(axis=1) / new.sum(axis=1)
@@ -168,6 +171,8 @@ def _chance(texts: _Texts) -> tuple[float, float]:
     owners = np.bincount(levels[new], minlength=total)
     share = 0.0
     for step, stop in enumerate(inside):
+        # Precision divides by the number of texts found. Given that this step finds a text, the others found are a sum
+        # of independent draws, and the mean of 1 / (1 + others) needs their whole distribution, not their mean.
         others = _count_of_others(np.delete(likely, step))
         one_of = owners[stop - added[step] : stop].mean() / len(texts.own)
         share += likely[step] * one_of * float((others / np.arange(1, len(others) + 1)).sum())
@@ -175,7 +180,7 @@ def _chance(texts: _Texts) -> tuple[float, float]:
 
 
 def _count_of_others(likely: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Chance of 0, 1, ... successes among independent draws."""
+    # The distribution of the number of successes, one draw folded in at a time.
     counts = np.ones(1)
     for one in likely:
         counts = np.convolve(counts, [1 - one, one])

@@ -38,9 +38,6 @@ def keyword_ranking(
         true_score: `[n]`.
         other_scores: `[n, K]`, of the captions with another keyword in its place.
         mask: `[n, K]`, which of the alternatives exist; an item without any is refused.
-
-    Raises:
-        ValueError: for shapes that do not fit or an item without an alternative.
     """
     first = choose(true_score, other_scores, mask)
     exists = np.ones(other_scores.shape, dtype=bool) if mask is None else mask
@@ -49,6 +46,8 @@ def keyword_ranking(
     rank = 1 + (~(other_scores < own) & exists).sum(axis=1)
     candidates = 1 + exists.sum(axis=1)
     told_apart = (((other_scores < own) | (other_scores > own)) & exists).any(axis=1)
+    # In a random order each rank from 1 to the number of candidates is equally likely, so the mean of 1 / rank is a
+    # harmonic number over that.
     harmonic = np.cumsum(1 / np.arange(1, candidates.max(initial=1) + 1))
     return KeywordRanking(
         first=first,

@@ -1,8 +1,8 @@
-"""Recall at k between two sets of embeddings."""
+"""Retrieval between two sets of embeddings: recall at k, and R-precision and mAP@R where several keys are right."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -55,9 +55,6 @@ def rank_scores(
         positive: `[Q, M]`, which keys are right.
         mask: `[Q, M]`, which keys exist; by default all.
         margin: scores that differ by no more are tied; a number or `[Q, 1]`.
-
-    Raises:
-        ValueError: when shapes differ or a query has no positive.
     """
     right, exists = positive, np.ones(scores.shape, dtype=bool) if mask is None else mask
     if scores.ndim != 2 or not scores.shape == right.shape == exists.shape:
@@ -65,6 +62,7 @@ def rank_scores(
             f"scores {scores.shape}, positive {right.shape}, mask {exists.shape}: expected [Q, M] for all."
         )
     _require_positive(right & exists)
+    # NaN passes through `max`: a positive of a broken model then is below every other key.
     top = np.where(right & exists, scores, -np.inf).max(axis=1, keepdims=True)
     others = exists & ~right
     # not "at least as high" and "higher": every comparison with NaN is false, and NaN must not come first
@@ -81,27 +79,19 @@ def rank_bounds(
     *,
     chunk: int | None = None,
 ) -> RankBounds:
-    """As [`retrieval_ranks`], with the ranks that ties broken in the model's favour would give.
-
-    Args:
-        queries: `[Q, D]`, L2-normalised.
-        keys: `[M, D]`, L2-normalised.
-        positive: as in [`retrieval_ranks`].
-        chunk: as in [`retrieval_ranks`].
-
-    Raises:
-        ValueError: as [`retrieval_ranks`].
-    """
+    """As [`retrieval_ranks`], with the ranks that ties broken in the model's favour would give."""
     chunk = max(1, min(_MOST_QUERIES, _SCORES // max(1, len(keys)))) if chunk is None else chunk
     keys = keys.astype(np.float64)
     if positive is None and len(queries) != len(keys):
         raise ValueError(f"{len(queries)} queries and {len(keys)} keys: pass positive=[Q, M] when they differ.")
+    # fmax, because one key with NaN must not make every margin NaN.
     longest = np.fmax.reduce(np.linalg.norm(keys, axis=1), initial=0.0)
     worst, best = np.empty(len(queries), dtype=np.int64), np.empty(len(queries), dtype=np.int64)
     for start in range(0, len(queries), chunk):
         rows = queries[start : start + chunk].astype(np.float64)
         part = slice(start, start + len(rows))
         right = _right(positive, part.start, part.stop, len(keys))
+        # The rounding of a dot product grows with both lengths; for unit vectors this is ROUNDING itself.
         margin = ROUNDING * longest * np.linalg.norm(rows, axis=1, keepdims=True)
         ranks = rank_scores(rows @ keys.T, right, margin=margin)
         worst[part], best[part] = ranks.worst, ranks.best
@@ -129,16 +119,11 @@ def retrieval_ranks(
 
     Returns:
         `[Q]`, from 1 to M.
-
-    Raises:
-        ValueError: when a query has no positive, `positive` has another shape, or without `positive` when the sets
-            differ in size.
     """
     return rank_bounds(queries, keys, positive, chunk=chunk).worst
 
 
 def _right(positive: Positive | None, start: int, stop: int, keys: int) -> NDArray[np.bool_]:
-    """The rows `start` to `stop` of `positive`, validated."""
     if positive is None:
         return np.arange(start, stop)[:, None] == np.arange(keys)
     rows = positive(start, stop) if callable(positive) else positive[start:stop]
@@ -164,31 +149,100 @@ def recall_at_k(
     *,
     k: int = 1,
 ) -> float:
-    """Share of queries whose best positive is among the first `k` keys, in [0, 1].
-
-    Args:
-        queries: `[Q, D]`, L2-normalised.
-        keys: `[M, D]`, L2-normalised.
-        positive: as in [`retrieval_ranks`], which defines ties.
-        k: at least 1.
-    """
+    """Share of queries whose best positive is among the first `k` keys, in [0, 1]; see [`retrieval_ranks`]."""
     return float((retrieval_ranks(queries, keys, positive) <= k).mean())
 
 
 def recall_chance(
     positives: NDArray[np.integer] | int, keys: NDArray[np.integer] | int, k: int = 1
 ) -> NDArray[np.float64]:
-    """Chance that a random order puts at least one right key among the first `k`.
-
-    Args:
-        positives: number of right keys of each query, `[Q]` or one for all.
-        keys: number of keys of each query, `[Q]` or one for all.
-        k: at least 1.
-
-    Returns:
-        0 to 1, one for each query; 1 where fewer than `k` keys are wrong, so that nobody can fail.
-    """
+    """Chance that a random order puts a right key among the first `k`: `[Q]`, or one for all queries."""
+    # A product of the chances that draw after draw is wrong, in place of binomial coefficients, which overflow for
+    # large sets. It reaches 0 where fewer than `k` keys are wrong, so nobody can fail there.
     wrong, missed = np.subtract(keys, positives), np.ones(np.broadcast_shapes(np.shape(positives), np.shape(keys)))
     for drawn in range(k):
         missed = missed * np.clip(wrong - drawn, 0, None) / np.clip(np.subtract(keys, drawn), 1, None)
     return 1 - missed
+
+
+@dataclass(frozen=True)
+class PrecisionAtR:
+    """What came of each query with its R right keys.
+
+    Attributes:
+        r_precision: `[Q]`, share of right keys among the first R, 0 to 1.
+        map_at_r: `[Q]`, the mean over the first R places of the precision up to there, where the key is right, else 0.
+        first: whether the first key is a right one (recall@1).
+    """
+
+    r_precision: NDArray[np.float64]
+    map_at_r: NDArray[np.float64]
+    first: ChoiceOutcome
+
+
+def precision_at_r(
+    queries: NDArray[np.floating],
+    keys: NDArray[np.floating],
+    positives: Sequence[NDArray[np.integer]],
+    *,
+    chunk: int = 256,
+) -> PrecisionAtR:
+    """R-precision and mAP@R of each query, as in the authors' code of ECCV Caption (Chun et al. 2022).
+
+    Every tie counts against the model: wrong keys rank before right ones of the same score, and so does NaN.
+
+    Args:
+        queries: `[Q, D]`, L2-normalised.
+        keys: `[M, D]`, L2-normalised.
+        positives: the numbers of each query's right keys, at least one, each once.
+        chunk: queries scored at a time; memory grows with `chunk * M`.
+    """
+    if len(queries) != len(positives):
+        raise ValueError(f"{len(queries)} queries and right keys of {len(positives)}: expected as many.")
+    queries, keys = queries.astype(np.float64), keys.astype(np.float64)
+    found = np.empty((2, len(queries)))
+    correct, tie = np.zeros(len(queries), dtype=bool), np.zeros(len(queries), dtype=bool)
+    for start in range(0, len(queries), chunk):
+        # One query at a time, because the number of right keys differs between queries.
+        for row, scores in enumerate(queries[start : start + chunk] @ keys.T, start=start):
+            worst, best = _ranks(scores, np.asarray(positives[row]), row)
+            number = np.arange(1, len(worst) + 1)
+            within = worst <= len(worst)
+            found[:, row] = within.mean(), np.where(within, number / worst, 0.0).mean()
+            correct[row] = worst[0] == 1
+            tie[row] = best[0] == 1 and not correct[row]
+    return PrecisionAtR(found[0], found[1], ChoiceOutcome(correct, tie))
+
+
+def _ranks(
+    scores: NDArray[np.float64], positive: NDArray[np.integer], row: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The worst and the best rank of a query's right keys under tie-breaking, in the order of their scores."""
+    if not len(positive):
+        raise ValueError(f"query {row} has no right key.")
+    wrong = np.delete(scores, positive)
+    right = np.sort(-scores[positive]) * -1  # NaN last
+    number = np.arange(1, len(right) + 1)
+    # not "at least as high" and "higher": every comparison with NaN is false, and NaN has to count as before
+    worst = number + (~(wrong < right[:, None] - ROUNDING)).sum(axis=1)
+    best = number + (~(wrong <= right[:, None] + ROUNDING)).sum(axis=1)
+    return worst, best
+
+
+def r_precision_chance(positives: NDArray[np.integer], keys: int) -> NDArray[np.float64]:
+    """R-precision, and recall@1, of a random order, for `[Q]` numbers of right keys among `keys`."""
+    return np.asarray(positives, dtype=np.float64) / keys
+
+
+def map_at_r_chance(positives: NDArray[np.integer], keys: int) -> NDArray[np.float64]:
+    """mAP@R of a random order.
+
+    The key at place r is right with probability R / M, with M `keys` and R from `positives` `[Q]`; then
+    (r - 1) (R - 1) / (M - 1) right keys are before it on average.
+    """
+    chances = {}
+    for number in np.unique(positives):
+        place = np.arange(1, number + 1)
+        precision = (1 + (place - 1) * (number - 1) / max(keys - 1, 1)) / place
+        chances[int(number)] = float(number / keys * precision.mean())
+    return np.array([chances[int(number)] for number in positives], dtype=np.float64)

@@ -20,9 +20,6 @@ def image_to_text(
         caption: `[n]`, score of the image with its caption.
         paraphrase: `[n]`, with the other true caption.
         negative: `[n]`, with the false one.
-
-    Raises:
-        ValueError: for shapes that differ.
     """
     return all_higher((caption, negative), (paraphrase, negative))
 
@@ -40,8 +37,5 @@ def text_only(
         caption_paraphrase: `[n]`, cosine of the two true captions.
         caption_negative: `[n]`, of the caption and the false one.
         paraphrase_negative: `[n]`, of the other true caption and the false one.
-
-    Raises:
-        ValueError: for shapes that differ.
     """
     return all_higher((caption_paraphrase, caption_negative), (caption_paraphrase, paraphrase_negative))

@@ -43,7 +43,7 @@ LOWER_IS_BETTER = frozenset({"brittleness"})
 
 
 def unit_of(metric: str) -> Unit:
-    """Percent, but for the metrics of `OTHER_UNITS`."""
+    """Percent, except for the metrics in `OTHER_UNITS`."""
     words = f" {' '.join(re.findall(r'[a-z]+', metric.lower()))} "
     return next((unit for name, unit in OTHER_UNITS.items() if f" {name} " in words), PERCENT)
 

@@ -1,7 +1,9 @@
 from hfcomp.fields import Features as Features
 from hfcomp.modeling.adapters import merge_adapter as merge_adapter
 from hfcomp.modeling.backbones import base_of_adapter as base_of_adapter
+from hfcomp.modeling.backbones import encode_image_tokens as encode_image_tokens
 from hfcomp.modeling.backbones import encode_images as encode_images
+from hfcomp.modeling.backbones import encode_phrases as encode_phrases
 from hfcomp.modeling.backbones import encode_texts as encode_texts
 from hfcomp.modeling.backbones import freeze_towers as freeze_towers
 from hfcomp.modeling.backbones import load_backbone as load_backbone
@@ -9,5 +11,3 @@ from hfcomp.modeling.backbones import load_config as load_config
 from hfcomp.modeling.backbones import load_processor as load_processor
 from hfcomp.modeling.checkpoints import OBJECTIVE_STATE_FILE as OBJECTIVE_STATE_FILE
 from hfcomp.modeling.encoder import DualEncoder as DualEncoder
-from hfcomp.modeling.tokens import encode_image_tokens as encode_image_tokens
-from hfcomp.modeling.tokens import encode_phrases as encode_phrases

@@ -64,19 +64,14 @@ def lora_config(
 ) -> LoraConfig:
     """A `LoraConfig` whose targets are exactly the modules that they name.
 
-    SigLIP's attention pooling is one `nn.MultiheadAttention`. PEFT's layer for it applies the update of the output
-    projection twice and rewrites the base's weights in each forward, which rounds them (seen in PEFT 0.21). So its
-    query, key and value projection is adapted as a parameter, `in_proj_weight`, which is exact and which plain PEFT
-    loads; its output projection is not adapted.
-
     Args:
         backbone: a plain CLIP or SigLIP.
         kind: `lora` or `dora`.
-        rank: of the two matrices of an update.
+        rank: rank of an update.
         alpha: the update is multiplied by `alpha / rank`; unset: twice the rank.
-        dropout: of the adapters' inputs, 0 to 1.
+        dropout: dropout of the adapters' inputs, 0 to 1.
         targets: keys of `TARGETS`, ends of module names (`q_proj`), or regular expressions of whole names; by default
-            `attention` and `mlp`.
+            `DEFAULT_TARGETS`.
         frozen_towers: `image`, `text`: towers without adapters.
 
     Raises:
@@ -102,12 +97,9 @@ def lora_config(
 
 
 def add_adapter(backbone: PreTrainedModel, config: PeftConfig, *, seed: int) -> PeftModel:
-    """Wraps a plain model in a new adapter, in place, and unfreezes `logit_scale` and `logit_bias` if they were.
+    """Wraps a plain CLIP or SigLIP in a new adapter, in place; a trained `logit_scale` or `logit_bias` stays trained.
 
-    Args:
-        backbone: a plain CLIP or SigLIP.
-        config: of PEFT. One without `target_modules` gets those of `lora_config`.
-        seed: of the adapter's weights: processes, and a run that is resumed, have to begin with the same.
+    A `config` without `target_modules` gets those of `lora_config`.
 
     Raises:
         ValueError: for a target or a `modules_to_save` that no module has, or targets without effect.
@@ -118,7 +110,10 @@ def add_adapter(backbone: PreTrainedModel, config: PeftConfig, *, seed: int) -> 
     _check_names(backbone, config)
     if hasattr(config, "target_modules") and not config.target_modules and not _parameters(config):
         config.target_modules = lora_config(backbone).target_modules
+    # PEFT freezes everything that it does not adapt. The losses need their scale and bias trained, and no adapter has
+    # them.
     trained = [parameter for parameter in _scalars(backbone).values() if parameter.requires_grad]
+    # Every process draws its own adapter, and so does a run that is resumed: with one seed they begin with the same.
     set_seed(seed)
     # the commit of a base that came from the Hub, so that the adapter is for that one and no later one
     adapted = get_peft_model(backbone, config, revision=getattr(backbone.config, "_commit_hash", None))
@@ -146,6 +141,8 @@ def check_adapter(adapted: nn.Module) -> None:
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     modules = dict(adapted.named_modules())
+    # PEFT's layer for nn.MultiheadAttention writes the update of out_proj into the base's weight in each forward, so
+    # there an adapter of out_proj does have an effect.
     own = {f"{name}.base_layer" for name, module in modules.items() if isinstance(module, MultiheadAttention)}
     idle = [
         f"{_plain(name)}.out_proj"
@@ -194,22 +191,15 @@ def merge_adapter(adapter: str | Path, output_dir: str | Path) -> Path:
 
 
 def write_merged(adapter: Path, folder: Path) -> None:
-    """As `merge_adapter`, into a folder with other files: those of a run."""
     _write(load_merged(adapter), adapter, folder)
 
 
 def load_merged(adapter: str | Path) -> PreTrainedModel:
-    """The plain model that an adapter makes of its base, as fp32.
-
-    Args:
-        adapter: folder or Hub id of an adapter.
-
-    Raises:
-        ValueError: for a model that is not an adapter.
-    """
+    """The plain model that an adapter makes of its base, as fp32, by the adapter's folder or Hub id."""
     backbone = load_backbone(adapter, dtype=torch.float32)
     if not is_peft(backbone):
         raise ValueError(f"{adapter} is a plain model, not an adapter: it has no adapter_config.json to merge.")
+    # With safe_merge PEFT raises for a merged weight that is not finite, in place of writing it.
     return backbone.merge_and_unload(safe_merge=True).requires_grad_(True)
 
 
@@ -236,9 +226,15 @@ def _resolve(backbone: nn.Module, targets: Iterable[str], frozen_towers: Collect
         pooling += attentions
         if len(attentions) < len(kept):
             patterns.append(pattern)
+    # PEFT matches one expression against whole names and knows no exceptions: frozen towers, and pooling that is
+    # adapted as a parameter, have to be excluded inside the expression.
     excluded = [re.escape(name) for name in (*frozen, *dict.fromkeys(pooling))]
     if patterns and excluded:
         patterns = [rf"(?!({'|'.join(excluded)})(\.|$))({'|'.join(patterns)})"]
+    # SigLIP's attention pooling is one nn.MultiheadAttention. PEFT's layer for it applies the update of the output
+    # projection twice and rewrites the base's weights in each forward, which rounds them (seen in PEFT 0.21). Its
+    # query, key and value projection is therefore adapted as a parameter, which is exact and which plain PEFT loads;
+    # its output projection is not adapted.
     parameters = [f"{name}.in_proj_weight" for name in dict.fromkeys(pooling)]
     return _Targets("|".join(patterns) or None, parameters)
 
@@ -273,7 +269,7 @@ def _in_attention(model: nn.Module, name: str) -> bool:
 
 
 def _check_names(backbone: nn.Module, config: PeftConfig) -> None:
-    """Refuses names of a `PeftConfig` that match no module: PEFT ignores one among others that do."""
+    # PEFT ignores a name that matches no module if others match one.
     modules = [name for name, _ in backbone.named_modules() if name]
     for field in ("target_modules", "modules_to_save"):
         names = getattr(config, field, None) or ()

@@ -75,20 +75,14 @@ def load_config(model: str | Path) -> Any:
         raise ValueError(f"{place}: there is no config.json.{hint}")
     config = AutoConfig.from_pretrained(place, trust_remote_code=False, **options)
     check_model_type(config)
+    # On the meta device transformers compares names and shapes and reads no values.
     load_backbone(model, device_map="meta")
     return config
 
 
 class Base(NamedTuple):
-    """The model that an adapter is for.
-
-    Attributes:
-        place: Hub id or folder.
-        revision: branch, tag or commit.
-    """
-
-    place: str
-    revision: str
+    place: str  # Hub id or folder
+    revision: str  # branch, tag or commit
 
 
 def base_of_adapter(model: str | Path) -> Base | None:
@@ -102,7 +96,6 @@ def base_of_adapter(model: str | Path) -> Base | None:
 
 
 def check_model_type(config: Any) -> None:
-    """Raises ValueError unless a configuration is of a supported dual encoder."""
     model_type = getattr(config, "model_type", None)
     if model_type == "siglip2":
         raise ValueError(
@@ -125,6 +118,9 @@ def _from_pretrained(model: str | Path, **kwargs: Any) -> nn.Module:
     adapter = PeftConfig.from_pretrained(str(model), **hub)
     base = _base_of(model, adapter, kwargs)
     with damage_named(model):
+        # Read a second time, as a dictionary: PeftModel.from_pretrained only warns of weights that the file lacks and
+        # leaves them as they were initialized. check_same below compares all names and shapes, and its error names the
+        # adapter.
         found = load_peft_weights(str(model), device="cpu", **hub)
     try:
         backbone = PeftModel.from_pretrained(
@@ -144,11 +140,7 @@ def _from_pretrained(model: str | Path, **kwargs: Any) -> nn.Module:
 
 
 def _base_of(model: str | Path, adapter: Any, kwargs: dict[str, Any]) -> nn.Module:
-    """The plain model that an adapter names.
-
-    Raises:
-        OSError: where there is none, naming the adapter.
-    """
+    """The plain model that an adapter names."""
     place = adapter.base_model_name_or_path
     try:
         if not place or not (Path(place).is_dir() or may_be_hub_id(place)):
@@ -162,16 +154,13 @@ def _base_of(model: str | Path, adapter: Any, kwargs: dict[str, Any]) -> nn.Modu
 
 
 def _whole_model(model: str | Path, **kwargs: Any) -> nn.Module:
-    """A model whose every weight was in its files; transformers only warns, and initialises missing ones at random.
-
-    Raises:
-        ValueError: naming weights that are not there, not used or of another shape.
-    """
+    """A model whose every weight was in its files; transformers only warns, and initialises missing ones at random."""
     with damage_named(model), no_report():
         backbone, info = AutoModel.from_pretrained(
             model, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
         )
     check_model_type(backbone.config)
+    # CLIPs that were saved years ago hold position_ids, a buffer that transformers does not store any more.
     unused = {name for name in info["unexpected_keys"] if not name.endswith(".position_ids")}
     own = {name for name in unused if name.partition(".")[0] in OWN_PARTS}
     # where some are missing, they may be there under names that nothing reads
@@ -187,17 +176,14 @@ def _whole_model(model: str | Path, **kwargs: Any) -> nn.Module:
 
 
 def _restore_unfrozen(backbone: nn.Module, model: str, hub: dict[str, Any]) -> None:
-    """Parameters of the base model that were trained with an adapter: their values, and that they are trained.
-
-    Raises:
-        ValueError: for values that are missing though the adapter's file names them, or that do not fit.
-    """
+    """Parameters of the base model that were trained with an adapter: their values, and that they are trained."""
     path, adapter = (
         cached_file(model, name, _raise_exceptions_for_missing_entries=False, **hub)
         for name in (OBJECTIVE_STATE_FILE, ADAPTER_FILE)
     )
     prefix = "backbone."
     stored = {} if path is None else read_tensors(path)
+    # An adapter that is copied without the file beside it would silently fall back to the base's logit_scale.
     trained = set() if adapter is None else unfrozen_names(adapter)
     refuse(path or f"{model}: no {OBJECTIVE_STATE_FILE}", missing=trained - set(stored))
     state = {key.removeprefix(prefix): value for key, value in stored.items() if key.startswith(prefix)}
@@ -251,6 +237,7 @@ def _pooler_output(output: Any) -> torch.Tensor:
 
 def normalized(features: torch.Tensor) -> torch.Tensor:
     """L2-normalised along the last dimension; half types become fp32 first."""
+    # Cosines in bf16 are multiples of 1/256 near 1: a caption and its hard negative would often tie.
     features = features.float() if features.dtype in (torch.float16, torch.bfloat16) else features
     return nn.functional.normalize(features, dim=-1)
 
@@ -261,17 +248,74 @@ def encode_images(backbone: nn.Module, pixel_values: torch.Tensor) -> torch.Tens
 
 
 def encode_texts(backbone: nn.Module, input_ids: torch.Tensor) -> torch.Tensor:
-    """L2-normalised text embeddings `[B, D]` of token ids `[B, L]`, padded on the right.
-
-    No attention mask is passed: CLIP is causal, so that padding on the right changes nothing, and SigLIP attends to
-    its padding by design.
-    """
+    """L2-normalised text embeddings `[B, D]` of token ids `[B, L]`, padded on the right."""
+    # No attention mask: CLIP is causal, so padding on the right changes nothing, and SigLIP attends to its padding by
+    # design.
     return normalized(_pooler_output(backbone.get_text_features(input_ids=input_ids)))
+
+
+# Embeddings of single tokens, an image's patches and the phrases of a caption, come from the forward that gives the
+# pooled embedding, through the model's own head: they add no parameter and leave the pooled embedding as it is.
+def encode_image_tokens(backbone: nn.Module, pixel_values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Embeddings of images and of their patches.
+
+    SigLIP: what the pooling head makes of a patch that it attends to alone, x + mlp(layernorm(x)) with x the output
+    projection of the patch's values. CLIP: the patch through the layer norm and the projection of the class token.
+
+    Of normalised pixels `[B, 3, H, W]` it returns the images, `[B, D]`, and their patches, `[B, P, D]` in reading
+    order; both L2-normalised.
+
+    Source:
+        C2LIP (arXiv 2603.25722), V' of section 3.2, with the output projection, the layer norm, the residual and the
+        L2 norm of its released code; the paper writes f_MLP. CLIP: our choice, the paper has SigLIP only.
+    """
+    output = backbone.get_image_features(pixel_values=pixel_values.to(backbone.dtype))
+    tower, states = backbone.vision_model, output.last_hidden_state
+    if hasattr(tower, "head"):
+        # one key has all the attention, and an adapter of the head counts as it does in the pooled embedding
+        tokens = tower.head(states.flatten(0, 1).unsqueeze(1)).unflatten(0, states.shape[:2])
+    else:
+        tokens = backbone.visual_projection(tower.post_layernorm(states[:, 1:]))
+    return normalized(output.pooler_output), normalized(tokens)
+
+
+def encode_phrases(
+    backbone: nn.Module, input_ids: torch.Tensor, mask: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Embeddings of captions and of phrases in them.
+
+    A phrase is the mean of the states of its tokens, behind the last layer norm, through the head (SigLIP) or the
+    projection (CLIP) of the text tower. CLIP is causal: its tokens know what stands before them only.
+
+    Args:
+        input_ids: `[B, L]`, padded on the right.
+        mask: `[b, M, L]` bool, the tokens of the phrases of the first `b` texts.
+
+    Returns:
+        The captions, `[B, D]`, and their phrases, `[b, M, D]`; both L2-normalised. A phrase without tokens has no
+        meaning.
+
+    Source:
+        C2LIP (arXiv 2603.25722), section 3.2: "pooling the representations of the text tokens". The mean, the layer
+        norm and the head are our choice: the paper does not specify them, and its released code encodes each phrase
+            alone.
+    """
+    output = backbone.get_text_features(input_ids=input_ids)
+    states = output.last_hidden_state[: len(mask)]
+    # A masked mean of all phrases of a caption as one matrix product; an absent phrase divides by 1 in place of 0.
+    means = mask.to(states.dtype) @ states / mask.sum(-1, keepdim=True).clamp(min=1)
+    return normalized(output.pooler_output), normalized(_text_head(backbone)(means))
+
+
+def _text_head(backbone: nn.Module) -> Any:
+    tower = backbone.text_model
+    return tower.head if hasattr(tower, "head") else backbone.text_projection
 
 
 def freeze_towers(backbone: nn.Module, towers: list[str]) -> None:
     """Freezes the `image` or the `text` tower with its projection; `logit_scale` stays as it is."""
     prefixes = tuple(part for tower in towers for part in TOWERS[tower])
     for name, parameter in backbone.named_parameters():
+        # Any part of the name, not the first alone: PEFT puts its own prefixes before it.
         if any(piece in prefixes for piece in name.split(".")):
             parameter.requires_grad_(False)

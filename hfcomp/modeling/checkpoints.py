@@ -38,7 +38,6 @@ def sentence_transformers_files(config: Any) -> dict[str, str]:
 
 
 def write_sentence_transformers_files(folder: str | Path, config: Any) -> None:
-    """Writes them into the folder of a model."""
     for name, text in sentence_transformers_files(config).items():
         write_text(Path(folder) / name, text)
 
@@ -51,7 +50,6 @@ UNFROZEN = "hfcomp_unfrozen"
 
 
 def is_peft(backbone: nn.Module) -> bool:
-    """Whether a backbone is a `PeftModel`."""
     return not isinstance(backbone, PreTrainedModel) and hasattr(backbone, "peft_config")
 
 
@@ -65,6 +63,7 @@ def extra_state(backbone: nn.Module, objective_state: nn.Module) -> dict[str, to
         from peft import get_peft_model_state_dict
 
         adapter = get_peft_model_state_dict(backbone, adapter_name=backbone.active_adapter)
+        # Compared by memory: PEFT's names of saved tensors are not those of the parameters.
         saved = {value.data_ptr() for value in adapter.values()}
         for name, parameter in backbone.named_parameters():
             if parameter.requires_grad and parameter.data_ptr() not in saved:
@@ -88,16 +87,16 @@ def save(backbone: nn.Module, objective_state: nn.Module, folder: str | Path, **
     if state:
         with replacing(Path(folder) / OBJECTIVE_STATE_FILE) as part:
             save_file(state, part, metadata={"format": "pt"})
+        # After the state itself: an interrupted save leaves no record of parameters that are not there, which loading
+        # rejects.
         _record_unfrozen(backbone, Path(folder), sorted(name for name in state if name.startswith("backbone.")))
 
 
 def save_objective_state(source: str | Path, folder: Path) -> None:
-    """Writes the objective's own state beside a merged model, if there is any beside its adapter.
-
-    What the adapter's base had unfrozen is part of the merged weights.
-    """
+    """Writes the objective's own state beside a merged model, if there is any beside its adapter."""
     path = cached_file(str(source), OBJECTIVE_STATE_FILE, _raise_exceptions_for_missing_entries=False)
     stored = {} if path is None else read_tensors(path)
+    # What the adapter's base had unfrozen is part of the merged weights already.
     state = {name: value for name, value in stored.items() if name.startswith(OWN)}
     if state:
         with replacing(folder / OBJECTIVE_STATE_FILE) as part:
@@ -105,14 +104,7 @@ def save_objective_state(source: str | Path, folder: Path) -> None:
 
 
 def unfrozen_names(path: str | Path) -> set[str]:
-    """The parameters that the metadata of an adapter's file name as trained with it; none without a record.
-
-    Args:
-        path: of its safetensors file.
-
-    Raises:
-        ValueError: for a damaged one.
-    """
+    """The parameters that the metadata of an adapter's safetensors file name as trained with it, if any."""
     with damage_named(path), safe_open(path, framework="pt") as file:
         return set(json.loads((file.metadata() or {}).get(UNFROZEN, "[]")))
 
@@ -152,6 +144,8 @@ def load(backbone: nn.Module, objective_state: nn.Module, folder: str | Path) ->
         )
     check_same(path, state, expected)
     whole = nn.ModuleDict({"backbone": backbone, "objective_state": objective_state})
+    # Names and shapes were compared above; strict would also demand the backbone's other weights, which are loaded
+    # already.
     whole.load_state_dict(state, strict=False)
 
 

@@ -16,8 +16,7 @@ from hfcomp.distributed import gather_sizes
 from hfcomp.distributed.shards import is_sharded
 from hfcomp.fields import FIELDS, Features
 from hfcomp.modeling import checkpoints
-from hfcomp.modeling.backbones import encode_images, encode_texts
-from hfcomp.modeling.tokens import encode_image_tokens, encode_phrases
+from hfcomp.modeling.backbones import encode_image_tokens, encode_images, encode_phrases, encode_texts
 
 
 class DualEncoder(nn.Module):
@@ -64,6 +63,8 @@ class DualEncoder(nn.Module):
         self.main_input_name = "input_ids"
         device = next(backbone.parameters()).device
         self.objective_state.to(device)
+        # Rescaling is divided into both, so uint8 pixels take one subtraction and one division on the device. The
+        # buffers are not persistent because a checkpoint holds the plain backbone only.
         mean = torch.tensor(list(image_mean), device=device).view(1, -1, 1, 1) / rescale_factor
         std = torch.tensor(list(image_std), device=device).view(1, -1, 1, 1) / rescale_factor
         self.register_buffer("pixel_mean", mean, persistent=False)
@@ -130,7 +131,7 @@ class DualEncoder(nn.Module):
             negative_input_ids: the negative captions that exist, `[n, L]`, row by row.
             concept_input_ids: the concepts that exist, `[c, L]`, image by image.
             concept_token_mask: `[B * max_concepts, L]` bool, in place of `concept_input_ids`: the tokens of the
-                caption that make up each concept; see [`hfcomp.modeling.tokens.encode_phrases`].
+                caption that make up each concept; see [`hfcomp.modeling.backbones.encode_phrases`].
             text_index: `[B]`, the row of each caption in `input_ids`, if those list equal ones once.
             concept_text_index: `[c]`, likewise of concepts.
             fields: masks, kinds, ratings and ids of [`Features`], passed on.
@@ -170,6 +171,7 @@ class DualEncoder(nn.Module):
 
         def encode(start: int, stop: int) -> tuple[torch.Tensor, ...]:
             if isinstance(pixels, torch.Tensor):
+                # Moved a mini-batch at a time: the pixels of a large batch are never on the device all at once.
                 part = pixels[start:stop].to(self.device)
             else:
                 part = pixels.slice_to(start, stop, self.device)
@@ -207,6 +209,7 @@ class DualEncoder(nn.Module):
         fields = self._encode_texts(parts, phrases)
         for name, places in repeated.items():
             if name in fields and places is not None:
+                # Equal texts were encoded once; backward of index_select adds up the gradients of all their places.
                 fields[name] = fields[name].index_select(0, places)
         if "negative_text_embeds" in fields:
             fields["negative_text_embeds"] = scatter_rows(fields["negative_text_embeds"], batch["negative_text_mask"])
@@ -219,6 +222,8 @@ class DualEncoder(nn.Module):
 
     def _encode_texts(self, parts: dict[str, torch.Tensor], phrases: torch.Tensor | None) -> dict[str, torch.Tensor]:
         """All texts as one list; with `phrases` `[B, M, L]` of the first ones also those `[B * M, D]`."""
+        # Captions, negatives and concepts go through the tower together, which fills its mini-batches and, under
+        # FSDP2, gathers the weights once.
         ids = torch.cat(list(parts.values()))
 
         def encode(start: int, stop: int) -> tuple[torch.Tensor, ...]:
@@ -242,6 +247,8 @@ class DualEncoder(nn.Module):
             needed = max(gather_sizes(len(spans), self.device))
             spans += [(max(count - 1, 0), count)] * (needed - len(spans))
         if torch.is_grad_enabled():
+            # A reentrant checkpoint would record no graph here: it looks for inputs that need a gradient, and `encode`
+            # takes two numbers.
             found = [checkpoint(encode, *span, use_reentrant=False) for span in spans]
         else:
             found = [encode(*span) for span in spans]
@@ -272,6 +279,8 @@ class DualEncoder(nn.Module):
             features = self(**self._dummy_inputs())
             learned = (features.learned or {}).values()
             tensors = [features[name] for name in features if name != "learned"] + list(learned)
+            # Any scalar that depends on all used fields will do: what counts is whether a gradient exists, not its
+            # value.
             total = sum(value.float().sum() for value in tensors if value.requires_grad)
             named = [(name, parameter) for name, parameter in self.named_parameters() if parameter.requires_grad]
             gradients = (
@@ -301,5 +310,6 @@ class DualEncoder(nn.Module):
 
 def scatter_rows(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Puts `values` `[n, D]` at the true places of `mask` `[...]`, zeros elsewhere: `[..., D]`. No host sync."""
+    # `zeros[mask] = values` would make the host wait until the GPU has counted the true places.
     zeros = values.new_zeros((*mask.shape, values.shape[-1]))
     return zeros.masked_scatter(mask.unsqueeze(-1), values)

@@ -18,11 +18,7 @@ LORA = "LORA"
 
 
 def check_base(backbone: nn.Module, base: nn.Module, adapter_place: str | Path, base_place: str | Path) -> None:
-    """Checks that an adapter is loaded over a base: that what it left frozen is the base's.
-
-    Raises:
-        ValueError: naming the first weight that differs.
-    """
+    """Checks that an adapter is loaded over a base: that what it left frozen is the base's."""
     expected = dict(base.named_parameters())
     for name, value in backbone.get_base_model().named_parameters():
         plain = name.replace(".base_layer", "").replace(".original_module", "")
@@ -41,9 +37,6 @@ def merge_without_magnitudes(backbone: nn.Module, place: str | Path) -> tuple[nn
 
     Returns:
         The model, and by name of a weight `[out, ...]` its magnitudes `[out]`; none for LoRA.
-
-    Raises:
-        ValueError: for an adapter that is neither LoRA nor DoRA over linear layers and convolutions.
     """
     from peft.tuners.lora import Embedding, LoraLayer
 
@@ -122,11 +115,7 @@ class Interpolation:
         self.set(0.0)
 
     def set(self, alpha: float) -> nn.Module:
-        """Gives the model the weights at `alpha`, from 0 (base) to 1 (tuned), and returns it.
-
-        Raises:
-            ValueError: for another `alpha`.
-        """
+        """Gives the model the weights at `alpha`, from 0 (base) to 1 (tuned), and returns it."""
         check_alpha(alpha)
         with torch.no_grad():
             for name, own in self._place.items():
@@ -134,7 +123,6 @@ class Interpolation:
         return self.model
 
     def to(self, device: str | torch.device) -> Interpolation:
-        """Moves the model and both ends to a device."""
         self.model.to(device)
         self._ends = {name: tuple(end.to(device) for end in ends) for name, ends in self._ends.items()}
         self._magnitudes = {name: value.to(device) for name, value in self._magnitudes.items()}
@@ -147,11 +135,12 @@ class Interpolation:
         write_sentence_transformers_files(folder, self.model.config)
 
     def _weight(self, name: str, alpha: float) -> torch.Tensor:
-        """A weight at `alpha`, in fp32 at least."""
         base, tuned = (end.to(torch.promote_types(end.dtype, torch.float32)) for end in self._ends[name])
         weight = torch.lerp(base, tuned.to(base.dtype), alpha)  # exact at both ends, and where they are equal
         if name not in self._magnitudes:
             return weight
+        # DoRA's weight is a direction times a learned norm of each row. Without an adapter that norm is the base's
+        # own, so it is where the magnitude starts at alpha 0.
         magnitude = torch.lerp(_norms(base), self._magnitudes[name].to(base).view_as(_norms(base)), alpha)
         return weight * (magnitude / _norms(weight).clamp_min(torch.finfo(weight.dtype).tiny))
 
@@ -181,7 +170,6 @@ def load_interpolation(base: str | Path, tuned: str | Path) -> Interpolation:
 
 
 def check_alpha(alpha: float) -> None:
-    """Raises ValueError unless a number is from 0 to 1."""
     if not 0 <= alpha <= 1:  # not NaN either
         raise ValueError(f"alpha: found {alpha:g}, expected 0 (the base) to 1 (the tuned model).")
 
@@ -214,4 +202,6 @@ def _settings(config: Any) -> dict[str, Any]:
     """What decides how weights are used, by name."""
     towers = {tower: getattr(config, tower).to_dict() for tower in TOWERS}
     found = {f"{tower}.{name}": values.get(name) for tower, values in towers.items() for name in SETTINGS}
+    # Weights of equal names and shapes may still be used differently, for example with another activation: a mixture
+    # of such models is neither.
     return {"model_type": config.model_type, **found}

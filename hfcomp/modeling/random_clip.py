@@ -20,11 +20,7 @@ RANDOM_CLIPS: dict[str, Callable[[], CLIPConfig]] = {"vit_b32": CLIPConfig, "vit
 
 
 def check_vocabulary(vocabulary: str | None) -> None:
-    """Refuses a folder without CLIP's vocabulary.
-
-    Raises:
-        ValueError: naming what is expected and how to fix it.
-    """
+    """Refuses a folder without CLIP's vocabulary."""
     if not vocabulary or not all((Path(vocabulary) / name).is_file() for name in ("vocab.json", "merges.txt")):
         raise ValueError(
             f"clip_vocabulary={vocabulary!r}: expected a folder with CLIP's vocab.json and merges.txt. "
@@ -37,14 +33,8 @@ def write_random_clip(folder: Path, vocabulary: str | None, *, seed: int, config
 
     Its scores say nothing about quality: it is for checking the plumbing, speed and memory without a download.
 
-    Args:
-        folder: where it goes.
-        vocabulary: folder with CLIP's `vocab.json` and `merges.txt`.
-        seed: of the weights.
-        config: its size, by default that of ViT-B/32; the numbers of tokens are taken from the vocabulary.
-
-    Raises:
-        ValueError: without a vocabulary.
+    `vocabulary` is a folder with CLIP's `vocab.json` and `merges.txt`, from which the numbers of tokens are taken; the
+    size is by default that of ViT-B/32.
     """
     from transformers import CLIPImageProcessorPil, CLIPModel, CLIPProcessor, CLIPTokenizer
 

@@ -18,11 +18,7 @@ COPY_AGAIN = "Download or copy it again, or save the model again with save_pretr
 
 
 def check_same(where: str | Path, found: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> None:
-    """Checks that two sets of tensors have the same names and shapes.
-
-    Raises:
-        ValueError: naming the first keys that are missing, have no place or another shape, and how many they are.
-    """
+    """Checks that two sets of tensors have the same names and shapes."""
     shapes = [
         (name, found[name].shape, value.shape)
         for name, value in expected.items()
@@ -38,11 +34,7 @@ def refuse(
     unused: Sequence[str] | set[str] = (),
     shapes: Sequence[tuple[str, Sequence[int], Sequence[int]]] | set[tuple[str, Sequence[int], Sequence[int]]] = (),
 ) -> None:
-    """Refuses weights unless there is nothing wrong with them.
-
-    Raises:
-        ValueError: naming the first keys of each kind, how many they are, and how to fix it.
-    """
+    """Raises ValueError if any weights are given, with the first of each kind, their number, and how to fix it."""
     other = [f"{name} {list(found)} in place of {list(expected)}" for name, found, expected in sorted(shapes)]
     kinds = {"miss": sorted(missing), "hold unexpected": sorted(unused), "have another shape in": other}
     parts = [f"{verb} {_first(names)}" for verb, names in kinds.items() if names]
@@ -53,27 +45,20 @@ def refuse(
 
 
 def read_tensors(path: str | Path) -> dict[str, torch.Tensor]:
-    """The tensors of a safetensors file.
-
-    Raises:
-        ValueError: for a damaged one.
-    """
     with damage_named(path):
         return load_file(path)
 
 
 @contextmanager
 def damage_named(where: str | Path) -> Iterator[None]:
-    """Names a damaged file of weights, or the folder or Hub id that a safetensors file belongs to.
-
-    Raises:
-        ValueError: for one. Of pickled files those in a folder are looked at.
-    """
+    """Names a damaged file of weights, or the folder or Hub id that a safetensors file belongs to."""
     try:
         yield
     except SafetensorError as error:
         raise ValueError(f"{where}: the weights are damaged or truncated ({error}). {COPY_AGAIN}") from error
-    except Exception as error:  # a damaged pickled file has no type of error: half a dozen are raised, or any other
+    except Exception as error:
+        # A damaged pickle has no error of its own: half a dozen types are seen, and any other may come. Files are read
+        # again, one by one, to find out whether one of them is the cause.
         path = _damaged_pickle(Path(where))
         if path is None:
             raise

@@ -100,6 +100,8 @@ class AHNPLTrainer(ThresholdTrainer):
         super().__init__(*args, **kwargs)
         self.reference = None
         if "reference_text_embeds" in self.required_features:
+            # Copied before the first step: the paper shifts images by a pretrained CLIP's texts, not by those of the
+            # model in training.
             self.reference = ReferenceText(FrozenText(self.model.backbone, self.processing_class), self.args)
 
     def setup(self, args: AHNPLConfig, backbone: nn.Module) -> None:
@@ -150,6 +152,7 @@ class AHNPLTrainer(ThresholdTrainer):
             return f.reference_text_embeds, f.reference_negative_text_embeds
         if self.args.shift_gradient:
             return f.text_embeds, f.negative_text_embeds
+        # As released: the shift says where an image would go, and is not itself trained.
         return f.text_embeds.detach(), f.negative_text_embeds.detach()
 
     def after_save(self, folder: Path) -> None:
@@ -170,7 +173,6 @@ class AHNPLTrainer(ThresholdTrainer):
 
 
 def start_of_margin(args: AHNPLConfig) -> float:
-    """The first value of the learned margin: given, or drawn from a standard normal, the same on all processes."""
     if args.margin_start is not None:
         if args.margin_seed is not None:
             logger.warning(
@@ -178,6 +180,7 @@ def start_of_margin(args: AHNPLConfig) -> float:
             )
         return args.margin_start
     seed = args.seed if args.margin_seed is None else args.margin_seed
+    # A generator of its own: the global one may stand elsewhere on another process and in a resumed run.
     return torch.randn((), generator=torch.Generator().manual_seed(seed)).item()
 
 

@@ -113,6 +113,7 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
         freeze_towers(backbone, args.freeze_towers or [])
         if processing_class is None:
             processing_class = load_processor(model, argument="processing_class")
+        # First of all: it decides which features are required, and these what is read, computed and frozen.
         self.setup(args, backbone)
         self._check_settings(args)
         adapted = with_adapter(backbone, args, peft_config, self.required_features)
@@ -149,8 +150,11 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
             compute_metrics=compute_metrics or self.evaluation_metrics,
             **kwargs,
         )
+        # Whether weights are sharded is a setting of the accelerator that the Trainer has just made.
         self.weights = make_weights(self)
         compile_towers(self)
+        # The Trainer computes a loss in evaluation only if it finds labels, or if there are none to find and the model
+        # can return a loss.
         self.label_names = []
         self.can_return_loss = True
         self.step_log = StepLog()
@@ -223,6 +227,8 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
     # Batches
 
     def _gather(self, local: Features, size: int) -> Features:
+        # Then batches of processes have equal numbers of rows, also in evaluation, where accelerate fills up the last
+        # one: the sizes need no collective and no wait for the device.
         equal = self.args.dataloader_drop_last
         sizes = [size] * world_size() if equal else gather_sizes(size, self.args.device)
         features = over_processes(local, sizes)
@@ -306,6 +312,8 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
         return loader
 
     def _exact_collator(self, rows: Any) -> Any:
+        # An objective wraps `self.data_collator` in `collator_of`. For the call it is the one that decodes images in
+        # full.
         given, self.data_collator = self.data_collator, exact_collator(self.data_collator)
         try:
             return self.collator_of(rows)
@@ -363,7 +371,8 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
         )
 
     def _stop_if_weights_not_finite(self) -> None:
-        """A finite loss may have a non-finite gradient, which damages the weights before the next loss shows it."""
+        # A finite loss may have a non-finite gradient, which damages the weights before the next loss shows it. Summed
+        # over processes, because all have to raise together, and with FSDP each sees its own part only.
         trained = [own_part(weight.detach()) for weight in self.model.parameters() if weight.requires_grad]
         if trained and not torch.isfinite(sum_over_processes(sum(weight.float().abs().sum() for weight in trained))):
             raise FloatingPointError(
@@ -381,6 +390,7 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """As transformers makes it; Adam in place of AdamW with `decoupled_weight_decay=False`."""
         if not self.args.decoupled_weight_decay and self.optimizer is None and self.optimizer_cls_and_kwargs is None:
+            # transformers has no `optim` for torch's Adam, which takes the same arguments as AdamW.
             _, settings = self.get_optimizer_cls_and_kwargs(self.args, self.model)
             self.optimizer_cls_and_kwargs = torch.optim.Adam, settings
         optimizer = super().create_optimizer(model)

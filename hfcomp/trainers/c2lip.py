@@ -101,6 +101,7 @@ class C2LIPTrainer(CompositionalTrainer):
         required = [*type(self).required_features]
         if self.sigmoid:
             required.append("logit_bias")
+        # What only a term without a weight would read is not required, and so not computed.
         if any(getattr(args, name) for name in WEIGHTS):
             required += ["concept_embeds", "concept_image_index"]
             required += ["concept_id"] if args.mask_equal_texts else []
@@ -117,6 +118,7 @@ class C2LIPTrainer(CompositionalTrainer):
         """The C2LIP loss of the global batch."""
         self._check_source(inputs)
         f = self.gather_features(model, inputs)
+        # The two families take the same arguments but for the bias.
         contrastive, concept, cross_attended = SIGMOID_LOSSES if self.sigmoid else INFO_NCE_LOSSES
         shared = {"logit_scale": f.logit_scale, "image_id": f.image_id, "text_id": f.text_id, "rows": f.rows}
         if self.sigmoid:

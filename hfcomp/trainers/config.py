@@ -181,6 +181,7 @@ class CompositionalConfig(TrainingArguments):
     draws_captions = True
     # Whether rows of a general set can join the batch: not where the objective trains on texts only.
     replays = True
+    # transformers reads these fields from JSON, as a command line gives them.
     _VALID_DICT_FIELDS = [*JSON_FIELDS, "column_names"]
 
     def __post_init__(self) -> None:
@@ -280,11 +281,7 @@ class CompositionalConfig(TrainingArguments):
 
 
 def _check_replay(args: CompositionalConfig) -> None:
-    """Checks the fields that go with `replay_fraction`.
-
-    Raises:
-        ValueError: for a fraction out of range, an objective without replay, or fields that exclude it.
-    """
+    """Checks the fields that go with `replay_fraction`."""
     if not 0 <= args.replay_fraction < 1:
         raise ValueError(f"replay_fraction={args.replay_fraction}: expected at least 0 and below 1, such as 0.5.")
     if not args.replay_fraction:
@@ -320,5 +317,4 @@ def default_sources(members: list[Field[Any]]) -> dict[str, str]:
 
 
 def field_default(member: Field[Any]) -> Any:
-    """The default of a dataclass's field."""
     return member.default if member.default_factory is MISSING else member.default_factory()

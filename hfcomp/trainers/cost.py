@@ -30,6 +30,7 @@ class PeakMemory:
         if torch.cuda.is_initialized():
             torch.cuda.reset_peak_memory_stats()
         try:
+            # 5 resets the high water mark of resident memory to what is resident now (man proc_pid_clear_refs).
             Path("/proc/self/clear_refs").write_text("5")
             self.of_stage = _high_water_mark() is not None
         except OSError:
@@ -89,25 +90,24 @@ class Clock(TrainerCallback):
     """Seconds of training in every line of the log, which a resumed run continues from its checkpoint."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Starts, where the lines before ended."""
+        # As if it had never stopped: a resumed run begins with the seconds of its checkpoint's last line.
         self.started = time.perf_counter() - elapsed(state.log_history)
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Adds to the line that was just written."""
+        # The Trainer appends the line before it calls callbacks.
         state.log_history[-1][ELAPSED] = round(time.perf_counter() - self.started, 2)
 
 
 def elapsed(history: list[dict[str, float]]) -> float:
-    """Seconds at the last line of a training log; 0 before any."""
     return next((line[ELAPSED] for line in reversed(history) if ELAPSED in line), 0.0)
 
 
 def summarize_stage(name: str, trainer: Any, memory: PeakMemory) -> StageSummary:
-    """What a trainer that has ended cost."""
     history = trainer.state.log_history
     lines = [line for line in history if "images_encoded" in line]
     images = int(sum(line["images_encoded"] for line in lines))
     texts = int(sum(line["texts_encoded"] for line in lines))
+    # A line's share is of its own texts, so it is weighted by their number.
     truncated = sum(line.get("truncated_text_share", 0.0) * line["texts_encoded"] for line in lines)
     losses = [line["loss"] for line in history if "loss" in line]
     seconds = elapsed(history)

@@ -92,6 +92,8 @@ class DrawnBatchTrainer(CompositionalTrainer):
         """Adds the sampled neighbour rows, and epochs for sampling negatives."""
         if self.neighbours is None and not self.args.draw_negatives:
             return order
+        # Neighbors are brought to rows that are ordered already, and negatives are drawn for all rows of the batch,
+        # brought ones included: hence this order of the three.
         order = with_epochs(order, seed_of_order(self.args))
         if self.neighbours is not None:
             batch_size = train_batch_size(self) * self.args.world_size

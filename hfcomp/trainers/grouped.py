@@ -119,6 +119,7 @@ class GroupedTrainer(CompositionalTrainer):
         Returns:
             `[G, pairs_per_group]` bool. A replay row is the only pair of a group of its own.
         """
+        # The loss needs the mask of the global batch; every process has the same number of groups.
         own = self.groups.mask(inputs["row"], rank(), world_size())
         return gather(own, sizes=[len(own)] * world_size())[0]
 
@@ -132,6 +133,7 @@ class GroupedTrainer(CompositionalTrainer):
         Args:
             rows: its slice of the rows of the global batch.
         """
+        # Processes hold whole groups, so both divisions are exact.
         number, total = self.groups.number, self.groups.rows
         return slice(rows.start * number // total, rows.stop * number // total)
 

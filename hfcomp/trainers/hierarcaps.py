@@ -87,9 +87,7 @@ class ChainCollator(CompositionalCollator):
     decoded. The batch also holds `row [B]` and `truncated [B]`.
 
     Args:
-        args: as for `CompositionalCollator`.
         chain_columns: the columns of a chain, from general to specific.
-        kwargs: likewise.
 
     Raises:
         ValueError: when called, for an entry that is not a text or a wrong number of negatives, naming column and row.
@@ -100,7 +98,8 @@ class ChainCollator(CompositionalCollator):
         self.chain_columns = list(chain_columns)
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """A batch of `len(rows)` rows; see the class."""
+        # Which texts exist travels as `concept_image_index`, whose -1 the gathering over processes keeps, in place of
+        # a key of its own.
         names = [row.get("row", index) for index, row in enumerate(rows)]
         laid_out = [self._texts_of(row, name) for row, name in zip(rows, names, strict=True)]
         texts, text_index = listed_once([text or "" for texts in laid_out for text in texts])
@@ -196,6 +195,7 @@ class HierarCapsTrainer(CompositionalTrainer):
 
     def gather_features(self, model: nn.Module, inputs: dict[str, Any]) -> Features:
         """As in [`CompositionalTrainer`]; texts are in the order of the collator, with those of before training."""
+        # The frozen copy too encodes each text once, however many rows have it.
         start = self._before_training(inputs["input_ids"])
         if "text_index" in inputs:
             start = start.index_select(0, inputs["text_index"])
@@ -230,12 +230,14 @@ class HierarCapsTrainer(CompositionalTrainer):
     def _chains(self, text: torch.Tensor, index: torch.Tensor) -> tuple[torch.Tensor, Any, Any]:
         """The empty text `[D]`, chains and negatives `[N, C, D]`, and which of them are there `[N, C]`."""
         size = len(self.args.chain_columns)
+        # Every row has the empty text; the first row's serves as the root of all.
         by_row = text.unflatten(0, (-1, 1 + 2 * size))
         there = (index >= 0).unflatten(0, (-1, 1 + 2 * size))
         return by_row[0, 0], by_row[:, 1:].split(size, dim=1), there[:, 1:].split(size, dim=1)
 
     def _before_training(self, input_ids: torch.Tensor) -> torch.Tensor:
         """The features of texts `[n, L]` by the frozen copy, `[n, D]`."""
+        # It stays there until a checkpoint is written.
         self.start.to(input_ids.device)
         size = self.args.mini_batch_size or len(input_ids)
         with torch.no_grad(), torch.autocast(input_ids.device.type, enabled=False):
@@ -259,6 +261,7 @@ class HierarCapsTrainer(CompositionalTrainer):
 
     def after_save(self, folder: Path) -> None:
         """Signs the checkpoint with the model as it was before training."""
+        # Signed and checked on the CPU, which any machine that resumes the run has.
         self.start.to("cpu")
         self.start.sign(folder)
 
@@ -269,15 +272,12 @@ class HierarCapsTrainer(CompositionalTrainer):
 
 
 def with_siblings(rows: TrainingRows, columns: Sequence[str], *, seed: int) -> TrainingRows:
-    """Rows with `negative_captions`, one for each column of a chain, drawn from the rows of other images.
-
-    Raises:
-        ValueError: for an entry that is not a text, or when no row has two texts and a negative.
-    """
+    """Rows with `negative_captions`, one for each column of a chain, drawn from the rows of other images."""
     texts = zip(*map(rows.column, columns), strict=True)
     chains = [chain_of(row, columns, index) for index, row in enumerate(texts)]
     images = None
     if IMAGE_ID in rows.dataset.column_names:
+        # A sibling of another caption of the same image may well be true of this one.
         images = [image_key(value, row) for row, value in enumerate(rows.column(IMAGE_ID))]
     drawn = draw_negatives(chains, columns=len(columns), seed=seed, images=images)
     logger.info(drawn.summary())

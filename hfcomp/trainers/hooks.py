@@ -60,6 +60,7 @@ def embedding_metrics(prediction: Any) -> dict[str, float]:
     image, text, *negatives = prediction.predictions
     images, texts = _distinct(image), _distinct(text)
 
+    # A function, because the whole matrix of pairs of an evaluation set may not fit in memory.
     def positive(start: int, stop: int) -> NDArray[np.bool_]:
         return (images[start:stop, None] == images) | (texts[start:stop, None] == texts)
 
@@ -81,6 +82,7 @@ def embedding_metrics(prediction: Any) -> dict[str, float]:
 def _distinct(embeddings: NDArray[np.floating]) -> NDArray[np.intp]:
     """`[n]`, a number for each row: the same for rows that are equal to the last bit, unless all rows are."""
     rows = np.ascontiguousarray(embeddings)
+    # Each row as one value of all its bytes: `unique` then compares rows, to the last bit.
     whole = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
     values, numbers = np.unique(whole, return_inverse=True)
     return numbers if len(values) > 1 else np.arange(len(rows))
@@ -214,7 +216,9 @@ class ObjectiveHooks:
             return TrainingRows(dataset, read)
         check_names(dataset)
         transform = self._image_transform(dataset, args)
+        # Rows are read as they are stored; a transform of the dataset is applied to them afterwards, below.
         dataset = rename_columns(dataset.with_format(None), args.column_names)
+        # Relative names of image files are looked up in the current folder.
         dataset = with_image_files(dataset, Folders((Path.cwd(),)))
         required = [name for name in columns if name not in self.optional_columns]
         require_columns(dataset, required, needed_by=type(self).__name__)
@@ -223,6 +227,8 @@ class ObjectiveHooks:
             logger.warning(f"{type(self).__name__}: the data set has no {', '.join(absent)}; treated as empty.")
         check_contents(dataset, columns, lists=args.draw_captions)
         if not isinstance(dataset, IterableDataset):
+            # Rows that show one photograph have one id from here on, so no loss takes them for negatives of each
+            # other.
             rows = TrainingRows(with_shared_ids(dataset), read)
             rows = TransformedRows(rows, transform, args.column_names) if transform else rows
             return self._with_drawn_captions(rows, args)
@@ -231,6 +237,7 @@ class ObjectiveHooks:
                 "no_duplicates=True orders all rows, and the data set is streamed. Leave one of them out."
             )
         settings = {name: getattr(args, name) for name in ("seed", "draw_captions", "random_crop")}
+        # A stream has no length: it drops what does not fill a global batch itself, so that processes end together.
         batch = args.per_device_train_batch_size * args.world_size
         return StreamedRows(dataset, read, batch_size=batch, buffer=args.shuffle_buffer, **settings)
 

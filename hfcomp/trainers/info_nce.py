@@ -83,11 +83,7 @@ class InfoNCETrainer(DrawnBatchTrainer):
 
 
 def has_sigmoid_loss(asked: bool | None, backbone: nn.Module) -> bool:
-    """Whether a model is trained with sigmoid losses: as asked for, else if it was pretrained so (SigLIP).
-
-    Raises:
-        ValueError: when it is asked for and the model has no bias.
-    """
+    """Whether a model is trained with sigmoid losses: as asked for, else if it was pretrained so (SigLIP)."""
     if asked and not hasattr(backbone, "logit_bias"):
         raise ValueError("sigmoid=True needs a model with a logit_bias, such as SigLIP. Leave it out for CLIP.")
     return hasattr(backbone, "logit_bias") if asked is None else asked

@@ -75,6 +75,7 @@ def _cpu_attention() -> dict[Any, Any]:
         return sdpa_backward_flop_count(gradient, query, key, value)
 
     return {
+        # torch's counter has no formulas for these operators, and would count 0 for attention on a CPU.
         aten._scaled_dot_product_flash_attention_for_cpu: forward,
         aten._scaled_dot_product_flash_attention_for_cpu_backward: backward,
     }
@@ -94,19 +95,15 @@ class Reader:
 
 
 class PhaseClock(Reader):
-    """Times each phase, on a GPU between two places of its stream: the host runs ahead, which the trace shows.
-
-    Args:
-        device: that trains.
-    """
+    """Times each phase, on a GPU between two places of its stream: the host runs ahead, which the trace shows."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._marks: list[tuple[str | None, Any]] = []
 
     def enter(self, phase: str | None) -> None:
-        """Reads the clock."""
         if self._device.type == "cuda":
+            # The host only queues work: its own clock would say when a phase was queued, not when it ran.
             mark = torch.cuda.Event(enable_timing=True)
             mark.record(torch.cuda.current_stream(self._device))
         else:
@@ -119,6 +116,7 @@ class PhaseClock(Reader):
         is_cuda = self._device.type == "cuda"
         if is_cuda:
             torch.cuda.synchronize(self._device)
+        # A phase lasts until the next mark.
         for (phase, mark), (_, following) in itertools.pairwise(self._marks):
             if phase is not None:
                 found[phase] += mark.elapsed_time(following) / 1000 if is_cuda else following - mark
@@ -136,19 +134,18 @@ class FlopReader(Reader):
         self._counted = 0
 
     def begin(self) -> None:
-        """Starts the counter."""
+        # A compiled graph calls no operators that the counter would see.
         self._stack.enter_context(torch.compiler.set_stance("force_eager"))
         self._counter = self._stack.enter_context(flop_counter())
 
     def enter(self, phase: str | None) -> None:
-        """Adds what was counted to the phase that ends."""
+        # The counter runs on, so a phase has what was added since the last border.
         counted = self._counter.get_total_flops()
         if self._phase is not None:
             self.flops[self._phase] += counted - self._counted
         self._phase, self._counted = phase, counted
 
     def end(self) -> None:
-        """Stops the counter."""
         self._stack.close()
 
 
@@ -156,8 +153,6 @@ class TraceReader(Reader):
     """Records a trace with a range for each phase, for Perfetto or `chrome://tracing`.
 
     Args:
-        path: that the trace is written to when it ends, gzipped JSON.
-        device: that trains.
         warn: receives a line where it cannot be written.
     """
 
@@ -169,11 +164,9 @@ class TraceReader(Reader):
         self._range: Any = None
 
     def begin(self) -> None:
-        """Starts the profiler."""
         self._profile.start()
 
     def enter(self, phase: str | None) -> None:
-        """Closes a range and opens the next."""
         if self._range is not None:
             self._range.__exit__(None, None, None)
             self._range = None
@@ -182,7 +175,6 @@ class TraceReader(Reader):
             self._range.__enter__()
 
     def end(self) -> None:
-        """Stops the profiler and writes the trace."""
         self.enter(None)
         self._profile.stop()
         try:
@@ -221,7 +213,7 @@ class Profile:
 
     @property
     def seconds(self) -> float:
-        """Of a step."""
+        """Seconds of a step."""
         return sum(self.times.values()) / self.steps
 
     @property
@@ -231,7 +223,6 @@ class Profile:
 
 
 def profile_report(profile: Profile) -> Report:
-    """The report of a profile."""
     lines = [
         f"{profile.steps} steps of {profile.pairs:,} pairs on {profile.device}, after those in which libraries start",
         f"{profile.pairs / profile.seconds:,.1f} pairs per second",
@@ -277,9 +268,6 @@ class StepProfiler(TrainerCallback):
     The first steps are left out. Then some are timed, phase by phase, one runs under torch's counter of
     floating-point operations, and some under torch's profiler. The main process measures itself alone. `profile.md`
     and `profile_trace.json.gz` go to `output_dir`, and the table to the terminal when training ends.
-
-    Args:
-        trainer: that it is added to.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -290,7 +278,6 @@ class StepProfiler(TrainerCallback):
         self._profile: Profile | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Plans the steps of this training, of a resumed one those that are left."""
         if not state.is_world_process_zero:
             return
         plan = plan_steps(state.max_steps - state.global_step)
@@ -306,9 +293,9 @@ class StepProfiler(TrainerCallback):
         self._next()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Ends the phases of a step; logging, saving and evaluating come after it."""
         if self._reader is None:
             return
+        # Logging, saving and evaluating come after a step and belong to no phase.
         self._reader.enter(None)
         self._timed += self._reader is self._clock
         self._next()
@@ -323,7 +310,7 @@ class StepProfiler(TrainerCallback):
             self._profile = None
 
     def _next(self) -> None:
-        """The reader of the next step; after the last one all is undone and written."""
+        # Readers change between two steps; after the last one all is undone and written.
         following = next(self._plan, None)
         if following is self._reader:
             return
@@ -359,7 +346,7 @@ class StepProfiler(TrainerCallback):
         write_text(Path(args.output_dir) / PROFILE_FILE, render_markdown(profile_report(self._profile)))
 
     def _watch(self) -> None:
-        """Marks the borders of phases: what asks for a batch, the encoder's forward, and the backward pass."""
+        # The borders of phases: what asks for a batch, the encoder's forward, and the backward pass.
         encoder, trainer = self._trainer.model, self._trainer
         hooks = (
             encoder.register_forward_pre_hook(lambda *_: self._enter("encode")),
@@ -392,5 +379,7 @@ def plan_steps(steps: int) -> tuple[int, int, int, int] | None:
     """How many of a training's steps are left out, timed, counted and traced, in this order; `None` if below 4."""
     if steps < 4:
         return None
+    # In the first steps libraries choose kernels, allocate and compile. One counted step is enough, since all have the
+    # same operations.
     skipped, traced = (3, 3) if steps >= 17 else (1, 1)
     return skipped, min(10, steps - skipped - 1 - traced), 1, traced

@@ -39,7 +39,6 @@ class Pace:
     counter: Any = None
 
     def add(self, steps: int, seconds: float) -> None:
-        """Counts a stage that has ended."""
         self.stage, self.steps, self.seconds = self.stage + 1, self.steps + steps, self.seconds + seconds
 
     def left(self, done: int, seconds: float, *, step: int, of: int) -> float | None:
@@ -57,12 +56,7 @@ class Pace:
 
 
 class StageProgress(ProgressCallback):
-    """Shows the stage, the time left and a few metrics at the bar instead of printing every line of the log.
-
-    Args:
-        name: of the stage.
-        pace: of the run that it is a part of; without one the name stands alone.
-    """
+    """Shows the stage, the time left and a few metrics at the bar instead of printing every line of the log."""
 
     def __init__(self, name: str, pace: Pace | None = None) -> None:
         super().__init__()
@@ -70,7 +64,6 @@ class StageProgress(ProgressCallback):
         self.pace = pace
 
     def describe(self, step: int, of: int) -> str:
-        """What stands before the bar."""
         if self.pace is None:
             return self.name
         name = f"stage {self.pace.stage} of {self.pace.stages}: {self.name}"
@@ -78,20 +71,17 @@ class StageProgress(ProgressCallback):
         return name if left is None else f"{name}, {in_words(left)} left"
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Opens the bar."""
         super().on_train_begin(args, state, control, **kwargs)
         self.first, self.started = state.global_step, time.perf_counter()
         if self.training_bar is not None:
             self.training_bar.set_description(self.describe(state.global_step, state.max_steps))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Moves the bar."""
         if self.training_bar is not None:
             self.training_bar.set_description(self.describe(state.global_step, state.max_steps), refresh=False)
         super().on_step_end(args, state, control, **kwargs)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        """Updates the numbers."""
         if self.training_bar is not None and logs and "loss" in logs:
             self.training_bar.set_postfix({label: f"{logs[key]:.3g}" for key, label in SHOWN.items() if key in logs})
 
@@ -103,14 +93,14 @@ class StepCounter(TrainerCallback):
         self.counter = counter
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Counts the steps before a resumed one."""
+        # The steps before a resumed one.
         self._add(state.global_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Counts one."""
         self._add(1)
 
     def _add(self, steps: int) -> None:
+        # `+=` on a shared number reads and writes, and another process may come in between.
         with self.counter.get_lock():
             self.counter.value += steps
 
@@ -126,6 +116,7 @@ def in_words(seconds: float) -> str:
 def show_in_notebook(trainer: Any) -> None:
     """Replaces the table that transformers shows in a notebook, if it does, by one with the numbers of hfcomp."""
     for one in trainer.callback_handler.callbacks:
+        # By name: importing the class needs IPython, which only a notebook has.
         if type(one).__name__ == "NotebookProgressCallback":
             trainer.remove_callback(type(one))
             trainer.add_callback(_notebook_progress())
@@ -164,6 +155,7 @@ def _notebook_progress() -> TrainerCallback:
 def show_progress(trainer: Any, name: str, pace: Pace | None = None) -> None:
     """Replaces transformers' progress bar; with `disable_tqdm` only warnings are shown."""
     trainer.remove_callback(ProgressCallback)
+    # transformers prints every line of the log in place of a bar that is switched off.
     trainer.remove_callback(PrinterCallback)
     if pace is not None and pace.counter is not None:
         trainer.add_callback(StepCounter(pace.counter))

@@ -89,6 +89,8 @@ class ReplacedNegativesTrainer(CompositionalTrainer):
         mask = features.own_negative_mask
         of_batch = (EVALUATION, 0, 0)
         if self.model.training:
+            # The seed is the place in training, not a generator that runs on: every process draws the same, and a
+            # resumed run what it would have drawn.
             of_batch = (TRAINING, self.state.global_step, self.batch_in_step.number)
         slots = draw_slots(*mask.shape, seed=(self.args.seed, *of_batch))
         return to_device(slots, mask.device).masked_fill(~mask, -1)
@@ -123,7 +125,7 @@ def draw_slots(size: int, number: int, *, seed: Sequence[int]) -> torch.Tensor:
 
 
 def to_device(slots: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Copies slots to a device; from page-locked memory, so that a GPU's queue of work is not waited for."""
+    # From page-locked memory the copy joins the GPU's queue of work; from other memory the host would wait for it.
     return slots.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else slots.to(device)
 
 
@@ -138,9 +140,7 @@ class BatchInStep(TrainerCallback):
         self.number = 0
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Resets."""
         self.number = 0
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Goes on to the next batch of the step."""
         self.number += 1

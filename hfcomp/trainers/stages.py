@@ -26,6 +26,7 @@ HISTORY_FILE = "history.json"
 HASHES = "files"
 TRAIN_AGAIN = f"Remove {SUMMARY_FILE} and start the run again: this stage resumes from its last checkpoint, if any."
 CHECKSUMS_FILE = "checksums.json"
+# Files that are written after the checksums, or again later, as a card is.
 WITHOUT_HASH = (CHECKSUMS_FILE, SUMMARY_FILE, "README.md")
 
 
@@ -33,10 +34,10 @@ class CheckpointChecksums(TrainerCallback):
     """Writes into a checkpoint, last of all, what its files are: only such a one is continued."""
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Waits for the random states of all processes; a checkpoint of the model alone cannot be continued."""
-        if args.save_only_model:
+        if args.save_only_model:  # the model alone cannot be continued
             return
         with fail_together():
+            # every process writes its random states into the folder itself
             gather_objects(None)
             if state.is_world_process_zero:
                 write_checksums(Path(args.output_dir) / f"checkpoint-{state.global_step}")
@@ -48,7 +49,7 @@ def write_checksums(folder: Path) -> None:
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    """Of the files in a folder and of its adapter's, but for those that are written later or again."""
+    # An adapter's files are in a folder of their own. Checkpoints, in further ones, have checksums of their own.
     paths = [*sorted(folder.iterdir()), *sorted(folder.glob(f"{ADAPTER_FOLDER}/*"))]
     kept = [path for path in paths if path.is_file() and path.name not in WITHOUT_HASH]
     return {path.relative_to(folder).as_posix(): file_hash(path) for path in kept}
@@ -73,16 +74,12 @@ def train_stage(
     Where an adapter is trained, the model is the merged one, and the adapter is in `adapter/`.
 
     Args:
-        name: of the stage.
-        trainer_class: the objective.
         build: returns model (or its id), processor (or `None`) and training set; not called for a stage that is kept.
-        folder: of the stage.
         arguments: fields of the trainer's config; those that it does not have are left out.
         batch_size: rows over all processes.
         resume: keep a finished stage, continue an unfinished one from its last whole checkpoint.
         pace: where it stands among the stages of its run, for the bar.
         run: what it is called in the trackers of `report_to`.
-        replay_dataset: as for the trainer.
     """
     summary = folder / SUMMARY_FILE
     if resume and summary.is_file():
@@ -104,6 +101,7 @@ def train_stage(
         result = summarize_stage(name, trainer, memory)
         if trainer.is_world_process_zero():
             write_text(folder / HISTORY_FILE, json.dumps(trainer.state.log_history, indent=1))
+            # Last of all: a stage that has this file is finished, with exactly these files.
             write_json(summary, {**asdict(result), HASHES: _hashes(folder)})
     return result
 
@@ -136,11 +134,7 @@ def read_summary(folder: Path) -> StageSummary:
 
 
 def read_history(folder: Path) -> list[dict[str, float]]:
-    """Every line of a finished stage's log, checked against its summary where there is one.
-
-    Raises:
-        ValueError: naming the file, where it or the summary is damaged.
-    """
+    """Every line of a finished stage's log, checked against its summary where there is one."""
     path, summary = folder / HISTORY_FILE, folder / SUMMARY_FILE
     if summary.is_file():
         _check(path, read_checked(summary, TRAIN_AGAIN)[HASHES][HISTORY_FILE])
@@ -180,6 +174,7 @@ def stage_config(trainer_class: type, folder: Path, arguments: dict[str, Any], b
     """
     known = {f.name for f in fields(trainer_class.config_class) if not is_of_push(f.name)}
     arguments = {key: value for key, value in arguments.items() if key in known}
+    # A config may be made before the process group is, which it then sets up itself.
     size = batch_size // world_size_at_launch()
     return trainer_class.config_class(output_dir=str(folder), per_device_train_batch_size=size, **arguments)
 
@@ -197,6 +192,7 @@ def last_checkpoint(folder: Path, log: Callable[[str], None] = lambda line: None
     reasons: list[str] = []
     numbered = {path: path.name.removeprefix("checkpoint-") for path in folder.glob("checkpoint-*")}
     steps = {path: int(number) for path, number in numbered.items() if number.isdigit()}
+    # Newest first: a run that was killed while it wrote a checkpoint resumes from the one before.
     for path in sorted(steps, key=steps.get, reverse=True):
         reason = damage(path)
         if reason is None:
@@ -210,10 +206,8 @@ def last_checkpoint(folder: Path, log: Callable[[str], None] = lambda line: None
 
 
 def damage(folder: Path) -> str | None:
-    """Why a folder is not as `write_checksums` found it; `None` where it is.
-
-    transformers writes a checkpoint in place, file by file: a process that was killed leaves one without its end.
-    """
+    """Why a folder is not as `write_checksums` found it; `None` where it is."""
+    # transformers writes a checkpoint in place, file by file: a process that was killed leaves one without its end.
     path = folder / CHECKSUMS_FILE
     if not path.is_file():
         return "it was not written to its end, or holds the model alone"
@@ -228,4 +222,5 @@ def damage(folder: Path) -> str | None:
 
 def world_size_at_launch() -> int:
     """Processes of this run, also before the process group exists."""
+    # Launchers tell a process how many they are before any group connects them.
     return max(world_size(), int(os.environ.get("WORLD_SIZE", "1")))

@@ -90,7 +90,6 @@ class TextPairCollator(CompositionalCollator):
     """
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """A batch of `len(rows)` rows; see the class."""
         names = [row.get("row", index) for index, row in enumerate(rows)]
         texts = [_text(row, column, name) for row, name in zip(rows, names, strict=True) for column in PAIR]
         ids, truncated = self.tokenizer(texts)
@@ -177,6 +176,7 @@ class TextAlignmentTrainer(CompositionalTrainer):
         trained_on = _names_trained_on(args)
         if trained_on:
             logger.warning(trained_on)
+        # Before pairs are made, while row numbers in errors are those of the user's dataset.
         rows = self._without_names(rows, args)
         return rows if rows is None or args.aligned_with == [PAIR[1]] else _pairs(rows, args.aligned_with)
 
@@ -209,6 +209,7 @@ class TextAlignmentTrainer(CompositionalTrainer):
     ) -> Any:
         """InfoNCE of the global batch, the mean of both directions; `text_embeds` is `[2 N, D]`, pair by pair."""
         f = self.gather_features(model, inputs)
+        # Pair by pair and not all captions first: gathering over processes then keeps pairs together.
         caption, generalised = f.text_embeds.unflatten(0, (-1, 2)).unbind(1)
         loss, found = concept_info_nce_loss(
             caption,

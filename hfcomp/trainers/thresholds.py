@@ -56,6 +56,8 @@ class ThresholdTrainer(CompositionalTrainer):
     ) -> Any:
         """As in [`CompositionalTrainer`]; in training it sets the thresholds of the next batch besides."""
         if self.model.training:
+            # The loss of this batch saw the thresholds before: `features` hold a copy. All processes have the global
+            # batch, so they set the same ones without a collective.
             self.model.objective_state["threshold"].update(self.next_threshold(features))
         return super().reduce_loss(loss, metrics, _with_present_kinds(features), return_outputs)
 

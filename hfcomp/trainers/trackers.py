@@ -59,17 +59,11 @@ class TrackedRun:
         return replace(self, name=name, pictures=dict)
 
     def arguments(self) -> dict[str, str]:
-        """Fields of `TrainingArguments`."""
         return {"run_name": self.full_name, "project": self.project}
 
 
 def check_trackers(names: Iterable[str]) -> None:
-    """Refuses trackers that transformers does not know or that are not installed.
-
-    Raises:
-        ValueError: for an unknown one, with the nearest.
-        ImportError: for one that is not installed, with the command that installs it.
-    """
+    """Refuses trackers that transformers does not know or that are not installed."""
     for name in names:
         if name not in KNOWN_TRACKERS:
             raise ValueError(
@@ -84,28 +78,24 @@ def check_trackers(names: Iterable[str]) -> None:
 
 
 def project_of(given: str | None) -> str:
-    """The project that a user named, else hfcomp's."""
     return PROJECT if given in (None, _UNSET_PROJECT) else given
 
 
 @contextmanager
 def tracked(trainer: Any, run: TrackedRun | None) -> Iterator[None]:
-    """Has what a trainer trains in the block be one run of its trackers, with pictures at its start.
-
-    Args:
-        trainer: of transformers, made with `run.arguments()`.
-        run: what it is called; `None` leaves the trackers as transformers has them.
-    """
+    """Has what a trainer trains in the block be one run of its trackers, with pictures at its start."""
     if run is None or not trainer.args.report_to or not trainer.is_world_process_zero():
         yield
         return
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, TensorBoardCallback):
+            # TensorBoard's runs are folders: this names the run and its group.
             callback.logging_dir = str(run.folder / run.name)
     started = WANDB in trainer.args.report_to and _start_wandb(run)
     trainer.add_callback(PicturesAtStart(trainer, run.pictures))
     try:
         yield
+    # An interrupt too: Weights & Biases otherwise shows the run as going on.
     except BaseException:
         _finish_wandb(started, status=1)
         raise
@@ -113,18 +103,14 @@ def tracked(trainer: Any, run: TrackedRun | None) -> Iterator[None]:
 
 
 class PicturesAtStart(TrainerCallback):
-    """Sends pictures to the trackers when a training starts; one that resumes has sent them.
-
-    Args:
-        trainer: whose trackers they are.
-        pictures: makes the PNG files, by name.
-    """
+    """Sends pictures to the trackers when a training starts; one that resumes has sent them."""
 
     def __init__(self, trainer: Any, pictures: Callable[[], Pictures]) -> None:
         self._trainer, self._pictures = trainer, pictures
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Sends them after the trackers have started."""
+        # Here and not before training: transformers opens the trackers when it begins, before this callback, which was
+        # added last.
         if state.is_world_process_zero and state.global_step == 0:
             callbacks = self._trainer.callback_handler.callbacks
             writer = next((one.tb_writer for one in callbacks if isinstance(one, TensorBoardCallback)), None)

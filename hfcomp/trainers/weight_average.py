@@ -83,6 +83,7 @@ class WeightAverage(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, model: nn.Module | None = None, **kwargs: Any) -> None:
         """Adds the weights of this step."""
         if self._average is not None:
+            # Averaging is entry by entry, so each process averages its own part of sharded weights.
             now = [own_part(parameter.detach()) for parameter in _trained(model).values()]
             self._update(list(self._average.values()), now, None)
         elif state.global_step == self.start:
@@ -107,6 +108,7 @@ class WeightAverage(TrainerCallback):
         if self._average is None:
             return
         trained = _trained(model)
+        # A collective with FSDP, so it comes before `writes` is looked at.
         state = {name: whole_of(value, trained[name]).cpu().contiguous() for name, value in self._average.items()}
         if writes:
             with replacing(folder / AVERAGE_FILE) as part:

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from hfcomp.metrics.choice import padded
 from hfcomp.metrics.keyword_ranking import keyword_ranking
-from hfcomp.metrics.ragged import padded
 
 
 def test_a_perfect_an_inverted_and_a_constant_scorer():

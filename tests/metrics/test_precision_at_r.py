@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from hfcomp.metrics.precision_at_r import map_at_r_chance, precision_at_r, r_precision_chance
+from hfcomp.metrics.retrieval import map_at_r_chance, precision_at_r, r_precision_chance
 
 
 def plain(order: list[int], right: set[int]) -> tuple[float, float]:

@@ -14,8 +14,7 @@ from hfcomp.evaluation.protocols.caption_choice import CHANCE, CHOICE_PAIRS
 from hfcomp.evaluation.spec import ASPECTS, COMPOSITIONAL, GENERAL, BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.choice import all_higher
 from hfcomp.metrics.hierarchy import hierarchy
-from hfcomp.metrics.precision_at_r import map_at_r_chance, precision_at_r, r_precision_chance
-from hfcomp.metrics.retrieval import rank_bounds, recall_chance
+from hfcomp.metrics.retrieval import map_at_r_chance, precision_at_r, r_precision_chance, rank_bounds, recall_chance
 
 TEXT_TO_IMAGE, IMAGE_TO_TEXT = "text-to-image", "image-to-text"
 

@@ -44,17 +44,14 @@ def tiles_of(query: Tensor, keys: Tensor) -> Tiles:
 def exp_difference(logits: Tensor, reference: Tensor, out: Tensor | None = None) -> Tensor:
     """Return exp(logits - reference); a reference of -inf stands for an empty set and gives 0.
 
-    What is below 2^-100 in float32 (2^-996 in float64) becomes 0: beside a sum of 1 it is nothing, and a number that
-    small, or its product with a weight of 1 / N, is subnormal, which takes a processor many times as long. The
-    exponential to the base of 2 is used, as that to e of PyTorch's CPU library is slow where its result is 0.
-
-    Args:
-        logits: -inf = absent.
-        reference: it broadcasts to logits; one more than 88 above it gives infinity in float32.
-        out: shaped like logits, may be logits; None makes a new tensor.
+    The reference broadcasts to logits; a logit more than 88 above it gives infinity in float32. `out` may be logits.
     """
     limits = torch.finfo(logits.dtype)
+    # clamped, because -inf less -inf would be NaN
     power = torch.sub(logits, reference.clamp(min=limits.min), out=out).mul_(math.log2(math.e))
+    # What is below 2^-100 in float32 (2^-996 in float64) becomes 0. Next to a sum of 1 it is nothing, and a number
+    # that small, or its product with a weight of 1 / N, is subnormal, which takes a processor many times as long. The
+    # exponential is to the base of 2 because the one to e in PyTorch's CPU library is slow where its result is 0.
     F.threshold(power, math.log2(limits.tiny) + 26, -math.inf, inplace=True)
     return power.exp2_()
 
@@ -72,12 +69,10 @@ def parts(rows: int, chunk: int) -> Iterator[slice]:
 
 
 class ChunkSums:
-    """Sums of scalars over chunks, in one tensor for each.
+    """Sums of scalars over chunks, in one tensor for each."""
 
-    A tensor of its own for each number would lie between the freed matrices of two chunks, whose place then fits no
-    later one: memory would grow with the square of the rows.
-    """
-
+    # A tensor of its own for each number would lie between the freed matrices of two chunks, whose place then fits no
+    # later one: memory would grow with the square of the rows.
     def __init__(self, chunks: int) -> None:
         self._chunks, self._place = chunks, 0
         self._values: list[Tensor] = []
@@ -90,19 +85,13 @@ class ChunkSums:
         self._place += 1
 
     def totals(self) -> tuple[Tensor, ...]:
-        """Return the sums over all chunks, [] each."""
         return tuple(values.sum() for values in self._values)
 
 
 def check_first_derivative() -> None:
-    """Raise inside a backward pass that is recorded, to be differentiated again.
-
-    torch's `once_differentiable` raises only if the incoming gradient needs one and the second pass comes by it; else
-    the second derivative is 0 silently.
-
-    Raises:
-        RuntimeError: if the backward pass runs with create_graph=True.
-    """
+    """Raise RuntimeError inside a backward pass that runs with create_graph=True, to be differentiated again."""
+    # torch's `once_differentiable` raises only if the incoming gradient needs one and the second pass comes by it;
+    # otherwise the second derivative would silently be 0.
     if torch.is_grad_enabled():
         raise RuntimeError(
             "create_graph=True in the backward pass of a loss with a first derivative only, expected False. Compute "

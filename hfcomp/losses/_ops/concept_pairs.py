@@ -22,7 +22,6 @@ class Concepts(NamedTuple):
 
     @property
     def valid_count(self) -> Tensor:
-        """Number of concepts that are not padding, at least 1 ([] long)."""
         return (self.image_index >= 0).sum().clamp(min=1)
 
     def counted(self, metrics: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -34,6 +33,7 @@ class Concepts(NamedTuple):
         own = images.unsqueeze(1) == self.image_index
         negative = (self.image_index >= 0) & ~own
         if self.alike is not None:
+            # How often an image has each phrase: a concept is a negative only of images that do not have its phrase.
             phrases = torch.zeros_like(own, dtype=torch.int32).index_add_(1, self.alike, own.int())
             negative &= phrases[:, self.alike] == 0
         for numbers in self.shared:
@@ -90,6 +90,7 @@ class Concepts(NamedTuple):
             negative &= phrases.index_add_(1, self.image_index.clamp(min=0), equal.int()) == 0
         for numbers in self.shared:
             if numbers is not None:
+                # Padding's -1 would index the last row; `negative` is False there already.
                 negative &= numbers[index.clamp(min=0)] != numbers
         return own, negative
 
@@ -112,9 +113,6 @@ def check_concepts(
         width: D of the images.
         ids: image_id and text_id, [N] long or None each.
         images: N, None where it is not known.
-
-    Raises:
-        ValueError: if a shape or a type does not fit.
     """
     check_shape("concepts", concepts, C=None, D=width)
     for name, numbers in (("concept_image_index", concept_image_index), ("concept_id", concept_id)):
@@ -123,8 +121,10 @@ def check_concepts(
         check_shape(name, numbers, C=len(concepts))
         if numbers.dtype is not torch.long:
             raise ValueError(f"{name} has type {numbers.dtype}, expected torch.long")
+    # Numbers by sorting and searching, not by `unique`, whose output has a size that the host would wait for.
     alike = None if concept_id is None else torch.searchsorted(concept_id.sort().values, concept_id)
     shared = shared_rows(*ids, images)
+    # A NaN in padding would reach every gradient through the matrix products, masks or not: 0 * NaN is NaN.
     there = concepts.masked_fill((concept_image_index < 0).unsqueeze(1), 0)
     return Concepts(there, concept_image_index, alike, shared)
 

@@ -60,12 +60,6 @@ def contrast(
         key_groups: [G, M] likewise.
         columns: whether the column results are wanted at all.
         tiles: how the logits are visited; None chooses by device, threads, Q and M.
-
-    Returns:
-        A `Contrast`.
-
-    Raises:
-        ValueError: if a shape does not fit.
     """
     check_shape("query", query, Q=None, D=None)
     rows, width = query.shape
@@ -114,7 +108,6 @@ class _Tile(NamedTuple):
         return self.rows.stop - self.rows.start, self.keys.stop - self.keys.start
 
     def pick(self, per_position: Tensor) -> Tensor:
-        """Return what belongs to the given positions [n], from [Q, A]."""
         return per_position[self.rows].reshape(-1)[self.source]
 
     def mask(self, s: Tensor, masks: _Masks) -> None:
@@ -151,6 +144,9 @@ class _LogSumExp:
     """Log-sum-exps of all rows or all columns, which grow tile by tile."""
 
     def __init__(self, like: Tensor, size: int) -> None:
+        # The maximum is not known before the last tile, so the sum is kept relative to the highest logit so far and
+        # scaled down when a higher one comes (online softmax). `top` leaves out given positions: accuracy compares the
+        # own pair with it.
         self.top = like.new_full((size,), -torch.inf)  # highest logit at no given position
         self.highest = self.top.clone()  # what the sum is relative to
         self.sum = torch.zeros_like(self.top)
@@ -164,6 +160,7 @@ class _LogSumExp:
             raised: [n] its logits at given positions.
             index: [n] long, in which of the a they are.
         """
+        # Given positions count with what was added to them, so they raise the reference of the sum, but never `top`.
         torch.maximum(self.top[part], top, out=self.top[part])
         highest = torch.maximum(self.highest[part], top)
         if len(raised):
@@ -205,6 +202,7 @@ class _Contrast(torch.autograd.Function):
                 else:
                     s, room = first[:size].view(tile.shape), 0  # those kept are the first ones
                 torch.mm(scaled, keys[tile.keys].T, out=s)
+                # Read before masks and additions: losses take their own pairs from the plain logits.
                 entries[part].view(-1)[tile.source] = s.take(tile.given)
                 tile.mask(s, masks)
                 tops, raised = _add(s, tile, tile.pick(additions), columns)
@@ -217,6 +215,7 @@ class _Contrast(torch.autograd.Function):
                 else:
                     row.sum[part] += exp_difference(s, high.unsqueeze(1), e).sum(1)
         values = row.value(), column.value()
+        # The log-sum-exps are all that backward needs of a tile: the softmax of a logit is exp(logit - log-sum-exp).
         ctx.save_for_backward(query, keys, scale, additions, positions, *values, *masks, *kept)
         ctx.columns, ctx.tiles = columns, tiles
         ctx.mark_non_differentiable(row.top, column.top)
@@ -231,6 +230,7 @@ class _Contrast(torch.autograd.Function):
         first, second = _work(query, keys, ctx.tiles)
         grad_query, grad_keys = torch.empty_like(query), torch.zeros_like(keys)
         grad_scale, grad_additions = torch.zeros_like(scale), query.new_empty(additions.shape)
+        # A caller may run backward inside autocast, which would take these products in half precision.
         with torch.autocast(query.device.type, enabled=False):
             for part in parts(len(query), ctx.tiles.rows):
                 scaled, weighted = query[part] * scale, torch.zeros_like(query[part])
@@ -246,11 +246,16 @@ class _Contrast(torch.autograd.Function):
                         _weigh(s, (row[part], column[tile.keys]), (grad_row[part], grad_column[tile.keys]), g, e)
                     else:
                         exp_difference(s, row[part, None], g).mul_(grad_row[part, None])
+                    # An addition is part of its logit and has the same gradient, but not what comes through the plain
+                    # entries, which are added after this.
                     grad_additions[part].view(-1)[tile.source] = g.take(tile.given)
                     g.view(-1).scatter_add_(0, tile.given, tile.pick(grad_entries))
                     weighted.addmm_(g, some)
+                    # Keys of a frozen tower need none, which saves a matrix product.
                     if ctx.needs_input_grad[1]:
                         grad_keys[tile.keys].addmm_(g.T, scaled)
+                # A logit is scale * <query, key>, so the gradient in scale is the sum of g * <query, key>: the product
+                # is there already.
                 grad_scale += (weighted * query[part]).sum()
                 grad_query[part] = weighted.mul_(scale)
         return grad_query, grad_keys, grad_scale, grad_additions, None, None, None, None

@@ -40,9 +40,6 @@ def attended_cosines(
     Returns:
         [R, C], -1 to 1 up to rounding.
 
-    Raises:
-        ValueError: if a shape does not fit or the temperature is not finite and above 0.
-
     Source:
         C2LIP (arXiv 2603.25722), Eq. 6. As in its released code, the attention is a softmax of plain dot products, not
         divided by sqrt(D), and the attended vector is L2-normalised; the paper has neither.
@@ -72,7 +69,6 @@ class _Attention(NamedTuple):
 
     @staticmethod
     def empty(tokens: Tensor, concepts: Tensor, chunk: int) -> _Attention:
-        """Return work space for chunks of up to `chunk` images."""
         by_concept, by_token = (chunk, tokens.shape[1], len(concepts)), (chunk, tokens.shape[1], tokens.shape[1])
         return _Attention(*(tokens.new_empty(shape) for shape in (by_concept, by_concept, by_token, by_concept)))
 
@@ -93,6 +89,7 @@ class _AttendedCosines(torch.autograd.Function):
         cosines, lengths = (tokens.new_empty((len(tokens), len(concepts))) for _ in range(2))
         for part in parts(len(tokens), chunk):
             now = work.fill(tokens[part], keys)
+            # a^T (V V^T) a, see the top of the file. Work space is overwritten freely: backward fills it again.
             square = now.spread.mul_(now.weights).sum(1)
             # an infinite length makes the cosine and all of its gradient 0
             lengths[part] = square.sqrt().masked_fill_(square <= torch.finfo(square.dtype).eps, torch.inf)

@@ -44,6 +44,8 @@ class DoubledBatch(NamedTuple):
             self.texts,
             scale,
             positions=torch.stack([index, self.counterpart], 1),
+            # -inf takes the own pair out of the sum: `cross_entropy` sets it against the others, which is exact also
+            # near p = 1.
             additions=torch.stack([torch.full_like(raised, -torch.inf), raised], 1),
             anchors=anchors,
             image_mask=self.image_valid,
@@ -63,16 +65,13 @@ def double_batch(
     text_id: Tensor | None,
     negative_text_id: Tensor | None,
 ) -> DoubledBatch:
-    """Check and double a batch; arguments as in `cement_loss`.
-
-    Raises:
-        ValueError: if a shape or a type does not fit.
-    """
+    """Check and double a batch; arguments as in `cement_loss`."""
     size, width = check_pairs(image, text)
     check_shape("negative_image", negative_image, N=size, D=width)
     check_shape("negative_text", negative_text, N=size, D=width)
     image_valid = _doubled_mask("negative_image_mask", negative_image_mask, image)
     text_valid = _doubled_mask("negative_text_mask", negative_text_mask, image)
+    # Masked embeddings may hold anything, NaN included, which would pass through products into all gradients.
     images = torch.cat([image, negative_image]).masked_fill(~image_valid.unsqueeze(1), 0)
     texts = torch.cat([text, negative_text]).masked_fill(~text_valid.unsqueeze(1), 0)
     shared = _doubled_shares(image_id, text_id, negative_text_id, text_valid)

@@ -59,12 +59,14 @@ def group_terms(scores: Tensor, group: Tensor, valid: Tensor, counted: Tensor) -
     wrong = torch.where(counted, behind.sigmoid(), 0)
     gradient = others.mul_((wrong / weight).unsqueeze(1))
     gradient[one, group] = -wrong
+    # Half of the lowest number, as a score was added to it: below lies only what `absent` marked.
     met = best > torch.finfo(best.dtype).min / 2
     return GroupTerms(loss, (counted & met & (right > best)).sum(), gradient)
 
 
 def absent(valid: Tensor, dtype: torch.dtype) -> Tensor:
     """Return what to add to logits: 0 where valid, else the lowest finite number."""
+    # Not -inf: if every group is absent, the highest is too, and -inf less -inf would be NaN.
     return torch.zeros(valid.shape, dtype=dtype, device=valid.device).masked_fill(~valid, torch.finfo(dtype).min)
 
 
@@ -81,6 +83,7 @@ def mean_over_groups(terms: Terms, keys: Tensor, *members: Tensor, count: Tensor
         work: elements of the largest tensor that terms makes for one group. A group is never cut.
     """
     total, hits = _GroupSums.apply(terms, _groups_at_once(members[0], work), keys, *members)
+    # An accuracy of no anchor is 0 / 0, NaN on purpose: such a metric is absent, not 0.
     return Term(total / count.clamp(min=1), hits.to(total.dtype) / compared, count)
 
 
@@ -142,6 +145,8 @@ def contrast_both(
     """
     groups, members = first.mask.shape
     work = members * first.mask.numel()
+    # The mirror needs the logits of all groups' anchors at once: it is a view of the same matrix with rows and keys
+    # swapped.
     if range(groups)[rows] != range(groups) or _groups_at_once(first.embedding, work) < groups:
         there = contrast_groups(first, second, temperature, rows, left_out)
         return both(there, contrast_groups(second, first, temperature, rows, left_out))
@@ -176,6 +181,7 @@ def _direction(logits: Tensor, group: Tensor, valid: Tensor, counted: Tensor) ->
     shares = exp_difference(logits, best.unsqueeze(3), logits)
     sums = shares.sum(3)
     loss, hits, gradient = group_terms((best + sums.log()).mT, group, valid, counted)
+    # By the chain rule a logit has its group's gradient times its share of the group's sum.
     return loss, hits, shares.mul_((gradient.mT / sums).unsqueeze(3))
 
 

@@ -54,6 +54,8 @@ def contrast_joint(
             out = shared.of_groups(group[part]).mT  # [r, G, N]
             scores.masked_fill_(out.unsqueeze(3) | out.unsqueeze(2), torch.finfo(scores.dtype).min)
         loss, hits, gradient = group_terms(scores, group[part], valid, counted[part])
+        # A cosine is product / length. Its derivative in the squared length is -cosine / (2 length^2), and that of the
+        # squared length in an image is 2 * image * text^2: the two factors of 2 cancel below.
         of_squares = scores.mul_(gradient).sum(1) * inverse.square()  # -2 times
         of_products = gradient.mul_(inverse.unsqueeze(1)).flatten(1, 2)
         of_images = torch.bmm(of_products.mT, weighted)
@@ -84,6 +86,8 @@ def _count_compared(mask: Tensor, shared: SharedMembers | None) -> Tensor:
         meets = (there & (groups[part, None] != groups)).unsqueeze(1).expand(-1, size, -1)
         if shared is not None:
             meets = meets & ~shared.of_groups(groups[part])
+        # A joint vector meets the centroids that both its image and its text meet: their number is a product of the
+        # two masks, which spares a tensor of images by texts by groups.
         members = (meets & mask[part].unsqueeze(2)).float()
         found += (members @ members.mT > 0).sum()
     return found

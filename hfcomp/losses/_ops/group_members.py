@@ -101,6 +101,7 @@ class SharedMembers:
 def _numbers(ids: Tensor, mask: Tensor) -> Tensor:
     """Return a number below 2 * G * N for each member, the same for equal ids; what is masked equals nothing."""
     numbers = ranks(ids.flatten()).view_as(ids)
+    # Masked members have numbers of their own above all ids, so they need no mask wherever numbers are compared.
     places = torch.arange(ids.numel(), device=ids.device, dtype=numbers.dtype).view_as(ids)
     return torch.where(mask, numbers, ids.numel() + places)
 
@@ -112,16 +113,7 @@ def _repeats(numbers: Tensor) -> Tensor:
 
 
 def check_shared(image_id: Tensor | None, text_id: Tensor | None, mask: Tensor) -> SharedMembers | None:
-    """Return which members of groups share their images or captions, None without ids.
-
-    Args:
-        image_id: [G, N] long, equal for members of one image, or None.
-        text_id: [G, N] long, equal for members of one caption, or None.
-        mask: [G, N] bool, True = a member.
-
-    Raises:
-        ValueError: if ids have another shape or type.
-    """
+    """Return which members of groups share their images or captions, None without ids."""
     for name, ids in (("image_id", image_id), ("text_id", text_id)):
         if ids is not None:
             check_ids(name, ids, G=len(mask), N=mask.shape[1])
@@ -129,11 +121,7 @@ def check_shared(image_id: Tensor | None, text_id: Tensor | None, mask: Tensor) 
 
 
 def check_groups(image: Tensor, text: Tensor, mask: Tensor | None) -> tuple[Members, Members]:
-    """Return the images and the texts of groups [G, N, D], with masked members set to zeros.
-
-    Raises:
-        ValueError: if a shape or the mask's type does not fit, or one of the sizes is 0.
-    """
+    """Return the images and the texts of groups [G, N, D], with masked members set to zeros."""
     check_shape("image", image, G=None, N=None, D=None)
     groups, members, width = image.shape
     if not image.numel():
@@ -147,11 +135,7 @@ def check_groups(image: Tensor, text: Tensor, mask: Tensor | None) -> tuple[Memb
 
 
 def check_settings(temperature: float, inner_temperature: float, alpha: float) -> None:
-    """Raise unless both temperatures are finite and above 0, and alpha is between 0 and 1.
-
-    Raises:
-        ValueError: naming the setting and what was found and expected.
-    """
+    """Raise unless both temperatures are finite and above 0, and alpha is between 0 and 1."""
     for name, value in (("temperature", temperature), ("inner_temperature", inner_temperature)):
         if not 0 < value < math.inf:
             raise ValueError(f"{name} is {value}, expected a finite number above 0")
@@ -164,6 +148,7 @@ def length(square: Tensor) -> Tensor:
 
     What is divided by it is then 0 with a zero gradient: a vector that short has no direction.
     """
+    # `where` before the root: the gradient of a root at 0 is infinite, and a mask after it would make NaN of that.
     return torch.where(square > torch.finfo(square.dtype).eps ** 2, square, torch.inf).sqrt()
 
 

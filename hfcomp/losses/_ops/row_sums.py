@@ -49,9 +49,6 @@ def sum_rows(
         bias: [], or None for none.
         masks: from a slice of Q to its own pairs and its negatives, [q, M] bool each.
         terms: from logits and masks to scalar sums; gradient flows from the first.
-
-    Returns:
-        The sums, [] each.
     """
 
     def logits(rows: Tensor, columns: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
@@ -73,9 +70,6 @@ def sum_attended(
     """Sum the terms of `scale * attended_cosines(tokens, concepts, temperature) + bias`, a chunk of images at a time.
 
     Args and returns are those of `sum_rows`, the rows being the images of tokens [R, P, D].
-
-    Raises:
-        ValueError: if the temperature is not above 0, or there is no token.
     """
 
     def logits(rows: Tensor, columns: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
@@ -88,6 +82,7 @@ def _sum(
     logits: _Logits, rows: Tensor, columns: Tensor, scale: Tensor, bias: Tensor | None, masks: _Masks, terms: _Terms
 ) -> tuple[Tensor, ...]:
     inputs = rows, columns, scale, torch.zeros_like(scale) if bias is None else bias
+    # Asked here, because inside a Function's forward gradients are always off.
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
     sums: tuple[Tensor, ...] = _RowSums.apply(*inputs, logits, masks, terms, wanted)
     return sums
@@ -109,6 +104,8 @@ class _RowSums(torch.autograd.Function):
         wanted: bool,
     ) -> tuple[Tensor, ...]:
         gradients = [torch.zeros_like(x) if wanted else x.new_empty(0) for x in (rows, columns, scale, bias)]
+        # Leaves of their own: each chunk builds a small graph over them and frees it with `autograd.grad`, so memory
+        # holds the matrices of one chunk, and the loss's terms need no derivative by hand.
         others = [x.detach().requires_grad_(wanted) for x in (columns, scale, bias)]
         # masks and terms make about eight matrices
         chunks = list(parts(len(rows), chunk_rows(rows, 8 * len(columns)))) or [slice(0, 0)]

@@ -7,11 +7,7 @@ from torch import Tensor
 
 
 def check_shape(name: str, tensor: Tensor, **sizes: int | None) -> None:
-    """Raise unless `tensor` has exactly the named sizes, in order; None allows any size.
-
-    Raises:
-        ValueError: naming the argument, the shape found and the shape expected.
-    """
+    """Raise unless `tensor` has exactly the named sizes, in order; None allows any size."""
     found, expected = tuple(tensor.shape), tuple(sizes.values())
     if len(found) == len(expected) and all(b is None or a == b for a, b in zip(found, expected, strict=True)):
         return
@@ -20,11 +16,7 @@ def check_shape(name: str, tensor: Tensor, **sizes: int | None) -> None:
 
 
 def check_pairs(image: Tensor, text: Tensor) -> tuple[int, int]:
-    """Return (N, D) of matching embeddings [N, D], with N and D at least 1.
-
-    Raises:
-        ValueError: if the two are not both [N, D], or one of the sizes is 0.
-    """
+    """Return (N, D) of matching embeddings [N, D], with N and D at least 1."""
     check_shape("image", image, N=None, D=None)
     size, width = image.shape
     if not size or not width:
@@ -34,33 +26,21 @@ def check_pairs(image: Tensor, text: Tensor) -> tuple[int, int]:
 
 
 def check_mask(name: str, mask: Tensor, **sizes: int | None) -> None:
-    """Raise unless `mask` is boolean and has the named sizes.
-
-    Raises:
-        ValueError: naming the argument and what was found and expected.
-    """
+    """Raise unless `mask` is boolean and has the named sizes."""
     check_shape(name, mask, **sizes)
     if mask.dtype is not torch.bool:
         raise ValueError(f"{name} has type {mask.dtype}, expected torch.bool (True = valid)")
 
 
 def check_scalar(name: str, tensor: Tensor) -> Tensor:
-    """Return a scalar of shape [] or [1] as [].
-
-    Raises:
-        ValueError: if it has more than one element or dimension.
-    """
+    """Return a scalar of shape [] or [1] as []."""
     if tuple(tensor.shape) not in ((), (1,)):
         raise ValueError(f"{name} has shape {list(tensor.shape)}, expected [] or [1]")
     return tensor.reshape(())
 
 
 def check_negatives(negative_text: Tensor, negative_mask: Tensor | None, size: int, width: int) -> Tensor:
-    """Return the mask [N, K] of negatives [N, K, D], K at least 1; without one, all are valid.
-
-    Raises:
-        ValueError: if a shape or the mask's type does not fit.
-    """
+    """Return the mask [N, K] of negatives [N, K, D], K at least 1; without one, all are valid."""
     check_shape("negative_text", negative_text, N=size, K=None, D=width)
     negatives = negative_text.shape[1]
     if not negatives:

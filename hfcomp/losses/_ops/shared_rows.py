@@ -66,9 +66,6 @@ def shared_rows(image_id: Tensor | None, text_id: Tensor | None, size: int | Non
         image_id: [N] long, equal for rows of one image, or None.
         text_id: [N] long, equal for rows of one caption, or None.
         size: N, None where it is not known.
-
-    Raises:
-        ValueError: if ids have another shape or type.
     """
     for name, ids in (("image_id", image_id), ("text_id", text_id)):
         if ids is not None:
@@ -78,22 +75,14 @@ def shared_rows(image_id: Tensor | None, text_id: Tensor | None, size: int | Non
 
 
 def check_ids(name: str, ids: Tensor, **sizes: int | None) -> None:
-    """Raise unless `ids` is long and has the named sizes.
-
-    Raises:
-        ValueError: naming the argument and what was found and expected.
-    """
+    """Raise unless `ids` is long and has the named sizes."""
     check_shape(name, ids, **sizes)
     if ids.dtype is not torch.long:
         raise ValueError(f"{name} has type {ids.dtype}, expected torch.long")
 
 
 def check_negative_ids(text_id: Tensor | None, negative_text_id: Tensor | None, **sizes: int | None) -> None:
-    """Raise unless ids of negative texts come with those of captions, are long and have the named sizes.
-
-    Raises:
-        ValueError: naming the argument and what was found and expected.
-    """
+    """Raise unless ids of negative texts come with those of captions, are long and have the named sizes."""
     if negative_text_id is None:
         return
     check_ids("negative_text_id", negative_text_id, **sizes)
@@ -103,12 +92,14 @@ def check_negative_ids(text_id: Tensor | None, negative_text_id: Tensor | None, 
 
 def ranks(ids: Tensor) -> Tensor:
     """Return a number below n for each of n ids [n], the same for equal ones, [n] int32."""
-    # 4 bytes to compare with each key in place of 8
+    # Searching and not `unique`, whose output has a size that the host would wait for. 4 bytes to compare with each
+    # key in place of 8.
     return torch.searchsorted(ids.sort().values, ids, out_int32=True)
 
 
 def joint_numbers(first: Tensor, second: Tensor) -> Tensor:
     """Return a number below n, equal where both numbers [n], which lie between 0 and n - 1, are."""
+    # long: the square of a large batch does not fit 32 bits.
     return ranks(first.long() * len(first) + second)
 
 
@@ -169,14 +160,13 @@ def negative_keys(mask: Tensor, text_id: Tensor | None, negative_text_id: Tensor
         mask: [N, K] bool, True = valid.
         text_id: [N] long, equal for equal captions, or None.
         negative_text_id: [N, K] long, of the same numbers, or None.
-
-    Raises:
-        ValueError: if ids have another shape or type, or those of captions are missing.
     """
     check_negative_ids(text_id, negative_text_id, N=len(mask), K=mask.shape[1])
     if text_id is None or negative_text_id is None:
         return NegativeKeys(mask, None, None)
     ordered = text_id.sort().values
+    # The place of each negative among the captions is its number if the caption there is equal; a negative behind the
+    # last caption is compared with that, in bounds.
     number = torch.searchsorted(ordered, negative_text_id.contiguous(), out_int32=True)
     equal = ordered[number.clamp(max=len(ordered) - 1)] == negative_text_id
     return NegativeKeys(mask, ranks(text_id), number.masked_fill(~equal, -1))
@@ -189,9 +179,6 @@ def doubled_texts(text_id: Tensor | None, negative_text_id: Tensor | None, valid
         text_id: [N] long or None.
         negative_text_id: [N] long or None, of the same numbers. None: a negative text equals no other.
         valid: [2N] bool; a masked text equals no other.
-
-    Raises:
-        ValueError: if ids have another shape or type, or those of captions are missing.
     """
     size = len(valid) // 2
     check_negative_ids(text_id, negative_text_id, N=size)
@@ -200,5 +187,6 @@ def doubled_texts(text_id: Tensor | None, negative_text_id: Tensor | None, valid
     if negative_text_id is None:
         valid, negative_text_id = valid & (torch.arange(2 * size, device=valid.device) < size), text_id
     numbers = ranks(torch.cat([text_id, negative_text_id]))
+    # Numbers of their own for masked texts, above all others, so they equal nothing.
     places = torch.arange(2 * size, dtype=numbers.dtype, device=numbers.device)
     return ranks(torch.where(valid, numbers, 2 * size + places))

@@ -16,26 +16,12 @@ MODULES = (
 
 
 def module_path(name: str) -> Path:
-    """The folder of a metric, for `evaluate.load`.
-
-    Args:
-        name: one of `MODULES`.
-
-    Returns:
-        The folder, with the module, its card and the page of its Space.
-
-    Raises:
-        ValueError: for an unknown name.
-    """
+    """The folder of a metric with its script, card and the page of its Space, for `evaluate.load`."""
     if name not in MODULES:
         raise ValueError(f"{name!r} is not a metric of hfcomp: expected one of {', '.join(MODULES)}.")
     return Path(__file__).resolve().parent / name
 
 
 def module_card(name: str) -> str:
-    """The text of a metric's card, without its front matter.
-
-    Args:
-        name: One of `MODULES`.
-    """
+    # Without the front matter, which is for the Hub.
     return (module_path(name) / "README.md").read_text(encoding="utf-8").split("---\n", 2)[2]

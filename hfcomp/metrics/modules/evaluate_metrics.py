@@ -12,11 +12,9 @@ import numpy as np
 from evaluate.naming import camelcase_to_snakecase
 
 from hfcomp.metrics import brittleness, group, hierarchy, keyword_ranking, two_positive
-from hfcomp.metrics.choice import TieRule, choose
+from hfcomp.metrics.choice import TieRule, choose, finite, padded, summary
 from hfcomp.metrics.modules import module_card
-from hfcomp.metrics.ragged import finite, padded
 from hfcomp.metrics.retrieval import rank_scores, recall_chance
-from hfcomp.metrics.summary import summary
 
 NUMBER = datasets.Value("float64")
 NUMBERS = datasets.List(NUMBER)
@@ -42,6 +40,8 @@ class CardMetric(evaluate.Metric):
             description=title.partition("\n\n")[2].strip(),
             inputs_description=(start + tables).strip(),
             citation=citation[1] if citation else "",
+            # `evaluate` stores inputs in an Arrow table of these types, so lists of different lengths are a column
+            # like any other.
             features=datasets.Features(self._columns()),
         )
 
@@ -138,6 +138,7 @@ class RecallAtK(CardMetric):
             positive[row, indices] = True
         outcome = rank_scores(values, positive, mask).within(k)
         chance = recall_chance(positive.sum(axis=1), mask.sum(axis=1), k)
+        # Fewer than k wrong keys: even the worst order has a right key among the first k.
         if (chance == 1).any():
             row = int(np.flatnonzero(chance == 1)[0])
             raise ValueError(f"query {row} has fewer than k={k} wrong keys, so every scorer is correct: lower k.")
@@ -193,6 +194,7 @@ class Hierarchy(CardMetric):
         levels = {len(row) for row in captions}
         if levels != {hierarchy.LEVELS}:
             raise ValueError(f"captions: rows of {sorted(levels)} captions, expected {hierarchy.LEVELS} in each.")
+        # Equal captions are one text: an image's own text must not tie with its copy in another row.
         identity = np.unique(np.asarray(captions), return_inverse=True)[1].reshape(-1, hierarchy.LEVELS)
         found = hierarchy.hierarchy(finite(image), finite(text), finite(root), identity, thresholds=thresholds)
         return {

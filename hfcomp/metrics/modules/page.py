@@ -14,12 +14,7 @@ from hfcomp.metrics.modules import module_card
 
 
 def page(module: Path, example: Mapping[str, Any]) -> Any:
-    """A Gradio interface to a metric; `launch()` serves it.
-
-    Args:
-        module: Script of the metric, named like it.
-        example: columns and options of a first computation, by name: there is a box for each.
-    """
+    """A Gradio interface to a metric; `launch()` serves it."""
     import evaluate
     import gradio
 

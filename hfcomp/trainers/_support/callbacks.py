@@ -22,20 +22,15 @@ LOW_FOR_ADAPTERS = 1e-5
 
 
 class LogitScaleClamp(TrainerCallback):
-    """Keeps the multiplier of the logits within [1, `maximum`] after each step, as CLIP's authors do with 100.
-
-    Args:
-        parameter: the logarithm of the multiplier, the model's `logit_scale`.
-        maximum: the largest multiplier.
-    """
+    """Keeps the multiplier of the logits within [1, `maximum`] after each step, as CLIP's authors do with 100."""
 
     def __init__(self, parameter: torch.nn.Parameter, maximum: float) -> None:
         self.parameter = parameter
         self.maximum = maximum
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Clamps in place, on the device."""
         with torch.no_grad():
+            # The parameter is the logarithm of the multiplier.
             self.parameter.clamp_(0, math.log(self.maximum))
 
 
@@ -48,7 +43,6 @@ class SizeAtStart(TrainerCallback):
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: Any = None, train_dataloader: Any = None, **kwargs: Any
     ) -> None:
-        """Prints the lines, on the main process."""
         if state.is_world_process_zero:
             tqdm.write(size_line(args, state.train_batch_size, train_dataloader))  # above the progress bar
             if is_sharded(model):
@@ -106,12 +100,12 @@ class SkipTrainedBatches(TrainerCallback):
     """
 
     def on_train_begin(self, args: Any, state: Any, control: Any, train_dataloader: Any = None, **kwargs: Any) -> None:
-        """Sets how many, before the first is read; 0 in a run that starts anew."""
         rows = getattr(train_dataloader, "dataset", None)
         if not isinstance(rows, StreamedRows):
             rows = getattr(rows, "dataset", None)  # a process's part
         if isinstance(rows, StreamedRows):
             steps = 0 if args.ignore_data_skip else state.global_step % state.max_steps
+            # 0 in a run that starts anew, also with a stream that an earlier training has read.
             rows.skip_batches = steps * args.gradient_accumulation_steps
 
 
@@ -119,7 +113,7 @@ class LogBeforeSave(TrainerCallback):
     """A line of the log at every checkpoint: what was counted since the last line would be lost to a resumed run."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Asks for the line; the Trainer logs before it saves."""
+        # The Trainer logs before it saves, so the line is in the checkpoint's history.
         control.should_log = control.should_log or control.should_save
 
     on_epoch_end = on_step_end
@@ -135,6 +129,7 @@ def default_callbacks(trainer: Any) -> Iterator[TrainerCallback]:
         yield trainer.weights
     if args.weight_average_decay is not None:
         yield WeightAverage(args.weight_average_decay, args.weight_average_start)
+    # The clamp acts on the optimizer's step, before the event that ends a step: the weight average has clamped scales.
     maximum = args.max_logit_scale
     if maximum is None:
         maximum = math.inf if model.config.model_type == "siglip" else 100.0

@@ -18,12 +18,10 @@ def is_asked_for(args: Any) -> bool:
 
 
 def check_loading(args: Any) -> None:
-    """Checks, before a model is loaded, that every process will load its weights.
-
-    Raises:
-        ValueError: when accelerate is to load them on the main process only.
-    """
+    """Checks, before a model is loaded, that every process will load its weights."""
     settings = args.fsdp_config if isinstance(args.fsdp_config, dict) else {}
+    # Before a model is loaded: with this setting transformers reads the file on one process of each machine, and
+    # leaves the weights of the others empty until they are sharded.
     asked = str(settings.get("cpu_ram_efficient_loading", os.environ.get("FSDP_CPU_RAM_EFFICIENT_LOADING", False)))
     if is_asked_for(args) and asked.lower() in ("true", "1", "yes", "on"):
         raise ValueError(
@@ -33,11 +31,7 @@ def check_loading(args: Any) -> None:
 
 
 def check_launcher(args: Any, accelerator: Any) -> None:
-    """Checks how processes were started.
-
-    Raises:
-        ValueError: for DeepSpeed, or processes that accelerate would not shard over without a word.
-    """
+    """Checks how processes were started."""
     if accelerator.distributed_type == DistributedType.DEEPSPEED:
         raise ValueError(
             "DeepSpeed is not supported: checkpoints would hold shards. Start with `accelerate launch --config_file "
@@ -52,11 +46,7 @@ def check_launcher(args: Any, accelerator: Any) -> None:
 
 
 def check_plugin(plugin: Any) -> None:
-    """Checks accelerate's settings of FSDP.
-
-    Raises:
-        ValueError: for one that is not supported.
-    """
+    """Checks accelerate's settings of FSDP."""
     reasons = {
         "fsdp_version=1": plugin.fsdp_version != 2 and "FSDP1 is deprecated. Set fsdp_version to 2",
         "fsdp_offload_params": "CPU" in type(plugin.cpu_offload).__name__
@@ -72,11 +62,7 @@ def check_plugin(plugin: Any) -> None:
 
 
 def check_run(args: Any, accelerator: Any) -> None:
-    """Checks the run's own settings beside FSDP.
-
-    Raises:
-        ValueError: for one that is not supported with it.
-    """
+    """Checks the run's own settings beside FSDP."""
     precision = accelerator.mixed_precision
     reasons = {
         f"mixed precision {precision}": precision not in ("no", "bf16")

@@ -21,7 +21,10 @@ def over_processes(local: Features, sizes: list[int]) -> Features:
     start = sum(sizes[: rank()])
     fields = dict(local)
     for name in _gathered_names(fields, ROW_NUMBERS):
+        # Processes number their own rows from 0; in the global batch they begin behind those of lower ranks. -1 is
+        # padding.
         fields[name] = torch.where(fields[name] >= 0, fields[name] + start, fields[name])
+    # One call for all tensors with a gradient, so that backward has its collectives in one order on every process.
     for how, collect in (((WITH_GRADIENT,), gather_with_grad), ((VALUES, ROW_NUMBERS), gather)):
         present = _gathered_names(fields, *how)
         fields |= zip(present, collect(*(fields[name] for name in present), sizes=sizes), strict=True)
@@ -29,17 +32,12 @@ def over_processes(local: Features, sizes: list[int]) -> Features:
 
 
 def first_rows(features: Features, keep: int, total: int) -> Features:
-    """The first `keep` of `total` rows, and as much of `rows` and of this process's tokens as is among them.
-
-    Args:
-        features: of the global batch.
-        keep: rows to keep; all when it is not positive.
-        total: rows of the global batch.
-    """
+    """The first `keep` of `total` rows (0: all), with what of `rows` and of this process's tokens is in them."""
     if keep <= 0:
         return features
     fields = dict(features)
     for name in _gathered_names(fields, WITH_GRADIENT, VALUES, ROW_NUMBERS):
+        # Some tensors have several entries per row.
         fields[name] = fields[name][: keep * (fields[name].shape[0] // total)]
     rows = slice(min(features.rows.start, keep), min(features.rows.stop, keep))
     if "tokens" in fields:

@@ -54,10 +54,8 @@ def trainer_card(
     """The card of a trainer's model.
 
     Args:
-        trainer: a `CompositionalTrainer`.
         base: what was fine-tuned, where the model does not say it.
         datasets: ids of the Hub of the training data, where the rows do not say it.
-        tags: further ones.
         extra: further metadata, such as `license` and `language`.
     """
     kind, source = type(trainer), _source(trainer, base, datasets)
@@ -104,6 +102,7 @@ def changed_values(args: Any) -> dict[str, Any]:
     for one in fields(args):
         value, default = getattr(args, one.name), field_default(one)
         value = value.value if isinstance(value, Enum) else value
+        # transformers fills empty fields in when a config is made: None becomes False, or an empty list.
         unset = value in (default, [], {}) or (default is None and value is False)
         if one.init and isinstance(value, PLAIN) and not (unset or is_secret(one.name)):
             found[one.name] = value
@@ -111,7 +110,6 @@ def changed_values(args: Any) -> dict[str, Any]:
 
 
 def as_list(given: str | Sequence[str] | None) -> list[str]:
-    """One text, several or none, as a list."""
     return [given] if isinstance(given, str) else list(given or ())
 
 
@@ -130,7 +128,6 @@ def _source(trainer: Any, base: str | None, datasets: Sequence[str]) -> _Source:
 
 
 def _provenance(trainer: Any, source: _Source) -> dict[str, str]:
-    """What was trained from what."""
     args, rows = trainer.args, getattr(trainer.train_dataset, "dataset", None)
     size, fingerprint = len(rows) if hasattr(rows, "__len__") else None, getattr(rows, "_fingerprint", None)
     data = {
@@ -162,6 +159,7 @@ def _snippet(trainer: Any, source: _Source, values: Mapping[str, Any]) -> str:
         names.setdefault(module, []).append(one.__name__)
     imports = [f"from {module} import {', '.join(sorted(own))}" for module, own in sorted(names.items())]
     rows, before = ROWS, [*imports, "", f"# {ROWS}: a datasets.Dataset with the columns of the objective"]
+    # Only with its commit would `load_dataset` give the same rows again.
     if source.data and source.commit:
         options = {"split": source.split, "revision": source.commit}
         given = "".join(f", {name}={json.dumps(value)}" for name, value in options.items() if value)

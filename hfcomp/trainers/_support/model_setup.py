@@ -20,11 +20,7 @@ logger = logging.get_logger(__name__)
 
 
 def check_processes(args: TrainingArguments) -> None:
-    """Refuses several GPUs in one process, and processes that accelerate counts as one.
-
-    Raises:
-        ValueError: with the command that uses them.
-    """
+    """Refuses several GPUs in one process, and processes that accelerate counts as one."""
     check_world_size(args.world_size)
     if args.n_gpu > 1:
         raise ValueError(
@@ -35,11 +31,7 @@ def check_processes(args: TrainingArguments) -> None:
 
 
 def check_trainable(backbone: nn.Module) -> None:
-    """Reports properties of a given model: half-precision weights, already frozen weights.
-
-    Raises:
-        ValueError: for float16 weights, and adapters without an effect.
-    """
+    """Reports properties of a given model: half-precision weights, already frozen weights."""
     check_adapter(backbone)
     halves = {p.dtype for p in backbone.parameters() if p.requires_grad and p.dtype in (torch.float16, torch.bfloat16)}
     if torch.float16 in halves:
@@ -56,7 +48,7 @@ def check_trainable(backbone: nn.Module) -> None:
 
 
 def align_special_tokens(config: Any, tokenizer: Any) -> None:
-    """On the Trainer's copy of the configuration: it would do so itself, and warn of a change that is never saved."""
+    # On the Trainer's copy of the configuration. It would do so itself, and warn of a change that is never saved.
     for name in ("eos_token_id", "bos_token_id", "pad_token_id"):
         setattr(config.get_text_config(), name, getattr(tokenizer, name))
 
@@ -73,12 +65,7 @@ def set_attention(backbone: nn.Module, implementation: str | None) -> None:
 
 
 def check_execution_fields(args: Any) -> None:
-    """Refuses values of `attn_implementation` and `pad_to_multiple_of`.
-
-    Raises:
-        ValueError: for an unknown backend, one that is not installed or computes in half precision alone, and for a
-            multiple below 1.
-    """
+    """Refuses values of `attn_implementation` and `pad_to_multiple_of`."""
     attention, multiple = args.attn_implementation, args.pad_to_multiple_of
     if attention is not None and attention not in ATTENTION:
         raise ValueError(f"attn_implementation={attention!r}: expected one of {', '.join(ATTENTION)}.")
@@ -102,13 +89,11 @@ def text_multiple(args: Any) -> int:
 
 
 def compile_towers(trainer: Any) -> None:
-    """Compiles the towers of a trainer's model in place, where its config has `torch_compile`.
-
-    transformers would compile the whole model, whose forward collects a batch's features: that breaks the graph, and
-    names weights `_orig_mod`. A tower is one graph, which is compiled anew when a size changes for the first time and
-    is then of any size; its weights keep their names. Towers do not share torch's limit of recompilations with those
-    of other models in the process, which an experiment has.
-    """
+    """Compiles the towers of a trainer's model in place, if its config has `torch_compile`."""
+    # transformers would compile the whole model, whose forward collects a batch's features: that breaks the graph, and
+    # names weights `_orig_mod`. A tower is one graph, which is compiled again when a size changes for the first time
+    # and then fits any size; its weights keep their names. isolate_recompiles, because the models of an experiment
+    # share a process, and with it torch's limit of recompilations.
     args, model = trainer.args, trainer.model
     if not args.torch_compile:
         return
@@ -133,11 +118,7 @@ DEFAULTS = {"lora_rank": 16, "lora_alpha": None, "lora_dropout": 0.0, "lora_targ
 
 
 def check_adapter_fields(args: Any) -> None:
-    """Refuses values of a config's fields for adapters.
-
-    Raises:
-        ValueError: for an unknown kind, values out of range, and fields that have no effect.
-    """
+    """Refuses values of a config's fields for adapters."""
     if args.peft not in (None, *KINDS):
         raise ValueError(f"peft={args.peft!r}: expected one of {', '.join(KINDS)}, or leave it out.")
     given = [name for name, default in DEFAULTS.items() if getattr(args, name) != default]
@@ -152,11 +133,7 @@ def check_adapter_fields(args: Any) -> None:
 
 
 def with_adapter(backbone: nn.Module, args: Any, peft_config: Any, required_features: Collection[str]) -> nn.Module:
-    """The model with the adapter of `args.peft` or `peft_config`; as it is where neither is set.
-
-    Raises:
-        ValueError: for both of them, a model that has an adapter already, or targets as in `hfcomp.modeling.adapters`.
-    """
+    """The model with the adapter of `args.peft` or `peft_config`; as it is where neither is set."""
     if args.peft is None and peft_config is None:
         return backbone
     if args.peft is not None and peft_config is not None:
@@ -167,6 +144,7 @@ def with_adapter(backbone: nn.Module, args: Any, peft_config: Any, required_feat
             "hfcomp.merge_adapter(adapter, folder)."
         )
     if peft_config is None:
+        # In a tower whose features the loss does not read, an adapter would never have a gradient.
         unused = [tower for tower, features in FEATURES.items() if not features & set(required_features)]
         peft_config = lora_config(
             backbone,
@@ -181,11 +159,7 @@ def with_adapter(backbone: nn.Module, args: Any, peft_config: Any, required_feat
 
 
 def check_used(frozen: Collection[str]) -> None:
-    """Refuses a new adapter of which the objective does not use a part.
-
-    Raises:
-        ValueError: naming the modules.
-    """
+    """Refuses a new adapter of which the objective does not use a part."""
     idle = sorted({name.partition(".lora_")[0].removeprefix("backbone.base_model.model.") for name in frozen})
     if idle:
         raise ValueError(

@@ -38,13 +38,7 @@ ORIGIN = ("_name_or_path", "transformers_version", "dtype", "base_model_name_or_
 
 
 class FrozenText:
-    """A model's text tower as it is now, whatever is trained later. It encodes in float32, without dropout.
-
-    Args:
-        backbone: a `PreTrainedModel` or `PeftModel` with `vision_model` and a text tower; its text side is
-            copied to the CPU.
-        processor: the model's processor.
-    """
+    """A model's text tower as it is now, whatever is trained later. It encodes in float32, without dropout."""
 
     def __init__(self, backbone: nn.Module, processor: Any) -> None:
         self.tokenizer = TextTokenizer.from_processor(processor, backbone.config)
@@ -55,7 +49,6 @@ class FrozenText:
         self.backbone = frozen.float().cpu().eval().requires_grad_(False)
 
     def to(self, device: torch.device | str) -> None:
-        """Moves the copy."""
         self.backbone.to(device)
 
     def encode(self, texts: list[str]) -> torch.Tensor:
@@ -63,6 +56,8 @@ class FrozenText:
         ids, _ = self.tokenizer(texts)
         device = next(self.backbone.parameters()).device
         padded = self.tokenizer.pad(ids, self.tokenizer.length(ids)).to(device)
+        # Training may run in autocast, which must not reach the reference: a file's features would depend on the
+        # precision of the run that made it.
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
             return encode_texts(self.backbone, padded)
 
@@ -71,11 +66,7 @@ class FrozenText:
         write_text(Path(folder) / PROBE_FILE, json.dumps(self.encode([PROBE])[0].tolist()))
 
     def check(self, folder: str | Path) -> None:
-        """Compares this copy with that of a checkpoint's run; one without a record passes.
-
-        Raises:
-            ValueError: when they are copies of different models.
-        """
+        """Compares this copy with that of a checkpoint's run; one without a record passes."""
         path = Path(folder) / PROBE_FILE
         if not path.is_file():
             return
@@ -129,10 +120,6 @@ class ReferenceText:
     is reused, for example by a resumed run.
 
     All processes have to make the same calls: they share the encoding, and one of each machine writes.
-
-    Args:
-        frozen: encodes the texts.
-        args: of the trainer; files are in `_reference_text` of its `output_dir`.
     """
 
     def __init__(self, frozen: FrozenText, args: CompositionalConfig) -> None:
@@ -142,17 +129,12 @@ class ReferenceText:
         self._names: WeakKeyDictionary[TrainingRows, str] = WeakKeyDictionary()
 
     def file_of(self, rows: TrainingRows) -> Path:
-        """The file of a data set, made now where a machine does not have it yet.
-
-        Raises:
-            ValueError: for texts that the collator would refuse, features that are not finite, or processes whose
-                data sets or models differ.
-            OSError: when a file cannot be written.
-        """
+        """The file of a data set, made now where a machine does not have it yet."""
         texts = None if rows in self._names else self._texts(rows)
         if texts is not None:
             self._names[rows] = self._name(texts)
         path = self.folder / f"{self._names[rows]}.npy"
+        # Machines may have different files, but all processes have to take the same way: encoding takes all of them.
         found = gather_objects((path.name, path.is_file()))
         if len({name for name, _ in found}) > 1:
             raise ValueError(
@@ -215,6 +197,7 @@ class ReferenceText:
                 batches = [order[at : at + together] for at in range(0, len(order), together)]
                 found = np.concatenate([self._encode([part[place] for place in batch]) for batch in batches])
                 bar.update(len(part))
+                # Back in the order of the dataset.
                 yield found[np.argsort(order)]
         finally:
             self.frozen.to("cpu")
@@ -223,8 +206,10 @@ class ReferenceText:
     def _encode(self, texts: list[str]) -> NDArray[np.float32]:
         """Features of one batch on all processes, each of which encodes an equal part; the last is filled up."""
         size = -(-len(texts) // world_size())
+        # The last text fills up the last processes: parts of one size need no exchange of sizes.
         own = [texts[min(place, len(texts) - 1)] for place in range(rank() * size, (rank() + 1) * size)]
         (features,) = gather(self.frozen.encode(own), sizes=[size] * world_size())
+        # An empty text is a masked negative.
         exists = torch.tensor([[bool(text)] for text in texts], device=features.device)
         features = features[: len(texts)] * exists
         if not torch.isfinite(features).all():
@@ -233,12 +218,7 @@ class ReferenceText:
 
 
 class WithReferenceText:
-    """A collator that adds the reference features of the rows, `[B, D]` and `[B, K, D]`.
-
-    Args:
-        collator: returns `row`, each row's index in the data set.
-        path: of the data set's file; it is opened in the process that collates.
-    """
+    """A collator that adds the reference features of the rows, `[B, D]` and `[B, K, D]`."""
 
     def __init__(self, collator: Any, path: Path) -> None:
         self.collator = collator
@@ -246,10 +226,10 @@ class WithReferenceText:
         self._table: NDArray[np.float32] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
+        # A worker opens the file itself: pickling a memory map would send the whole array.
         return {**self.__dict__, "_table": None}
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """A batch of `len(rows)` rows."""
         batch = self.collator(rows)
         if "row" not in batch:  # the trainer refuses it
             return batch

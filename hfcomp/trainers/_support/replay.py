@@ -32,13 +32,7 @@ COLUMNS = ("image", "caption")
 
 
 def check_replay(dataset: Any, args: Any) -> None:
-    """Checks a replay set before a model is loaded.
-
-    Raises:
-        ValueError: for a set without a fraction or the reverse, a missing column, a row without caption or image, or
-            fewer images than a batch needs.
-        TypeError: for anything but a `datasets.Dataset`.
-    """
+    """Checks a replay set before a model is loaded."""
     if dataset is None and not args.replay_fraction:
         return
     if dataset is None:
@@ -82,6 +76,7 @@ def add_replay(rows: Any, dataset: Any, args: Any) -> Any:
         replay = DrawnCaptions(replay, seed=seed)
     if not isinstance(rows, StreamedRows):
         return ReplayedRows(rows, replay, num_negatives=args.num_negatives)
+    # The rows of a task in memory get their crops later, together with the replay rows; a stream draws as it reads.
     if args.random_crop < 1:
         replay = DrawnCrops(replay, seed=seed, smallest=args.random_crop)
     number = replay_rows(args, args.per_device_train_batch_size)
@@ -99,12 +94,7 @@ def find_replay(rows: Any) -> ReplayedRows | None:
 
 
 def replay_rows(args: Any, batch_size: int) -> int:
-    """Number of replay rows in a global batch.
-
-    Args:
-        args: Config of the trainer.
-        batch_size: Rows of the task on each process.
-    """
+    """Number of replay rows in a global batch that has `batch_size` rows of the task on each process."""
     return count_replay_rows(args.replay_fraction, batch_size * args.world_size, args.world_size)
 
 
@@ -133,6 +123,7 @@ def named_rows(trainer: Any, rows: list[int]) -> dict[str, list[int]]:
     if not trainer.args.replay_fraction:
         return {"rows": rows}
     both = find_replay(trainer.train_dataset)
+    # Replay rows are numbered behind all rows of the task.
     first = STREAMED if both is None else len(both)
     return {
         "rows": [row for row in rows if row < first],

@@ -23,12 +23,7 @@ STREAMED_ROWS_LOOKED_AT = 10_000
 
 
 def report_rows(rows: Any, trainer_class: Any, args: Any, required: tuple[str, ...]) -> None:
-    """Logs how many rows lack negatives, and how many share an image; of a stream nothing is known.
-
-    Raises:
-        ValueError: for a set without any negative image if the objective needs them, an `image_id` that is neither
-            text nor whole number, or one that all rows have.
-    """
+    """Logs how many rows lack negatives, and how many share an image; of a stream nothing is known."""
     columns = columns_of(required)
     if NEGATIVE_IMAGE in columns:
         line = missing_negative_images(rows, trainer_class, args)
@@ -57,11 +52,7 @@ def report_rows(rows: Any, trainer_class: Any, args: Any, required: tuple[str, .
 
 
 def missing_negative_images(rows: Any, trainer_class: Any, args: Any) -> str | None:
-    """A line about rows that lack a negative image; nothing where none lacks it, or a stream's are not known yet.
-
-    Raises:
-        ValueError: when no row has one, the objective is another without them, and its config does not allow it.
-    """
+    """A line about rows that lack a negative image; nothing where none lacks it, or a stream's are not known yet."""
     if isinstance(rows, TrainingRows):
         number, found = len(rows), rows.number_of_entries(NEGATIVE_IMAGE)
     elif isinstance(rows, Dataset):
@@ -89,14 +80,11 @@ def check_streamed_rows(
     """Looks at what a stream's rows had, which is not known before they are read; called with each line of the log.
 
     Warns at the first line if no row had a negative image, or if all rows of each batch showed one image.
-
-    Raises:
-        ValueError: when the objective needs negative images, and neither `STREAMED_ROWS_LOOKED_AT` rows nor all rows
-            of the training had one.
     """
     if not isinstance(rows, StreamedRows):
         return
     lines = [*(one for one in history if "images_encoded" in one), line]
+    # As many pairs as a batch has in all: every row is excluded as a negative of every other.
     pairs = rows.batch_size * (rows.batch_size - 1)
     if len(lines) == 1 and pairs and line.get("same_image_pairs") == pairs:
         logger.warning(
@@ -123,9 +111,6 @@ def check_image_ids(inputs: dict[str, Any], rows: Any, required: tuple[str, ...]
 
     A collator that leaves it out would train on false negatives, and one that gives it in some batches only would let
     processes wait for each other.
-
-    Raises:
-        ValueError: for one without the other, naming what to call.
     """
     if rows is None or not _masks_images(required):
         return
@@ -145,11 +130,7 @@ def check_image_ids(inputs: dict[str, Any], rows: Any, required: tuple[str, ...]
 
 
 def check_text_ids(inputs: dict[str, Any], required: tuple[str, ...]) -> None:
-    """Checks that a batch says which texts are equal, which a user's collator may leave out.
-
-    Raises:
-        ValueError: for a missing key, naming what to call.
-    """
+    """Checks that a batch says which texts are equal, which a user's collator may leave out."""
     negatives = "negative_text_embeds" in required and "negative_text_id" not in inputs
     if not _masks_images(required) or ("text_id" in inputs and not negatives):
         return
@@ -165,11 +146,7 @@ def check_text_ids(inputs: dict[str, Any], required: tuple[str, ...]) -> None:
 
 
 def check_boxes(inputs: dict[str, Any], random_crop: float) -> None:
-    """Checks that the pixels of a training batch come with boxes, which a user's collator may have left out.
-
-    Raises:
-        ValueError: for whole images.
-    """
+    """Checks that the pixels of a training batch come with boxes, which a user's collator may have left out."""
     if getattr(inputs.get("pixels"), "boxes", None) is None:
         raise ValueError(
             f"random_crop={random_crop}, but the collator returned pixels without boxes: no image would be cropped. "

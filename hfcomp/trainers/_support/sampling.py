@@ -40,11 +40,7 @@ class EpochSampling:
 
 
 def sample_epochs(trainer: Any, rows: Any) -> EpochSampling:
-    """The order that a config asks for: by strategy, without duplicates, as the objective has it, with replay rows.
-
-    Raises:
-        ValueError: for settings that exclude each other, or rows of which no batch can be made.
-    """
+    """The order that a config asks for: by strategy, without duplicates, as the objective has it, with replay rows."""
     args, seed = trainer.args, seed_of_order(trainer.args)
     plain = _plain_order(trainer, rows)
     apart = _without_duplicates(trainer, plain, rows) if args.no_duplicates else None
@@ -80,7 +76,6 @@ def _plain_order(trainer: Any, rows: Any) -> Sampler:
 
 
 def _without_duplicates(trainer: Any, order: Any, rows: Any) -> NoDuplicatesOrder:
-    """Batches without equal texts and images."""
     args = trainer.args
     if not trainer.contrasted_columns:
         raise ValueError(f"no_duplicates=True: {type(trainer).__name__} contrasts no rows. Leave it out.")
@@ -94,6 +89,7 @@ def _without_duplicates(trainer: Any, order: Any, rows: Any) -> NoDuplicatesOrde
         rows.column("negative_captions") if reads else None,
     )
     apart = NoDuplicatesOrder(with_epochs(order, seed), keys, batch_size=batch, seed=seed)
+    # Planned now, before training starts, to warn of what the first epoch leaves out; the epoch takes this plan over.
     apart.plan(0)
     if apart.left_out:
         logger.warning(
@@ -105,7 +101,6 @@ def _without_duplicates(trainer: Any, order: Any, rows: Any) -> NoDuplicatesOrde
 
 
 def _order_by_length(trainer: Any, rows: Any) -> LengthGroupedOrder:
-    """Rows of like length in a batch."""
     args, config = trainer.args, trainer.model.config
     tokenizer = TextTokenizer.from_processor(trainer.processing_class, config)
     if tokenizer.pad_to_full:

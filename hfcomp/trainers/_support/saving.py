@@ -95,6 +95,7 @@ class SavingTrainer(AdaptedTrainer):
         """
         if not self.is_world_process_zero():
             return
+        # The arguments are transformers' own, which `push_to_hub` passes on; each has its place in our card or none.
         data, further = [*as_list(dataset_tags), *as_list(dataset)], [*as_list(tags), *as_list(tasks)]
         facts = {"language": language, "license": license}
         card = trainer_card(self, base=finetuned_from, datasets=data, tags=further, **facts)
@@ -112,9 +113,6 @@ class HubPushes(TrainerCallback):
     """Pushes model and checkpoint of a training with `push_to_hub=True`, as its `hub_strategy` says.
 
     As transformers does it, but without `training_args.bin`, and with the objective's state and a card of the method.
-
-    Args:
-        trainer: the trainer, whose config is the one that the user gave.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -129,7 +127,6 @@ class HubPushes(TrainerCallback):
         self._uploads.wait_until_done()
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Starts the uploads; training goes on meanwhile."""
         trainer = self._trainer
         if self._strategy == HubStrategy.END:
             return
@@ -138,6 +135,7 @@ class HubPushes(TrainerCallback):
         if not state.is_world_process_zero or (not self._uploads.is_done() and not args.hub_always_push):
             return
         trainer.callback_handler.on_push_begin(args, state, control)
+        # The upload reads output_dir, which has no model until the end of the training.
         if not trainer.weights.is_sharded:
             trainer.save_model(_internal_call=True)
         by_steps = args.save_strategy == SaveStrategy.STEPS
@@ -151,7 +149,6 @@ class HubPushes(TrainerCallback):
         self._uploads = PushInProgress(jobs)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Waits for the last upload."""
         self.wait()
 
     def _start_upload(self, folder: str | Path, message: str, **how: Any) -> Any:

@@ -32,11 +32,7 @@ OWN_STATE = "objective_state."
 
 
 def make_weights(trainer: Any) -> PlainWeights:
-    """What reads and writes a trainer's weights; called once its accelerator is there.
-
-    Raises:
-        ValueError: for a launcher or settings that FSDP2 is not supported with.
-    """
+    """What reads and writes a trainer's weights; called once its accelerator is there."""
     args, accelerator = trainer.args, trainer.accelerator
     check_launcher(args, accelerator)
     if is_asked_for(args) and accelerator.state.distributed_type == DistributedType.MULTI_CPU:
@@ -45,11 +41,7 @@ def make_weights(trainer: Any) -> PlainWeights:
 
 
 class PlainWeights:
-    """Weights that every process has as a whole: transformers saves and loads the optimizer's state.
-
-    Args:
-        trainer: a `CompositionalTrainer`.
-    """
+    """Weights that every process has as a whole: transformers saves and loads the optimizer's state."""
 
     is_sharded = False
 
@@ -57,11 +49,9 @@ class PlainWeights:
         self.trainer = trainer
 
     def whole_model(self, *, kept: bool = True) -> DualEncoder:
-        """As `CompositionalTrainer.whole_model`."""
         return self.trainer.model
 
     def load(self, folder: str | Path) -> None:
-        """Loads the weights of a checkpoint."""
         self.trainer.model.load_pretrained(folder)
 
     def prepare(self, optimizer: torch.optim.Optimizer) -> None:
@@ -77,9 +67,6 @@ class ShardedWeights(PlainWeights, TrainerCallback):
     The layers of the towers are units, gathered whole when their forward runs; what is outside of them belongs to
     the `DualEncoder`, whose forward contains every call of the towers. Scalars and the objective's state stay whole
     on every process.
-
-    Raises:
-        ValueError: for settings that FSDP2 is not supported with.
     """
 
     is_sharded = True
@@ -134,11 +121,10 @@ class ShardedWeights(PlainWeights, TrainerCallback):
             )
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Frees the weights that a forward without backward leaves whole."""
+        # Backward frees the weights that a forward gathers. An evaluation has none, and would leave them whole.
         reshard(self.trainer.model)
 
     def on_predict(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
-        """As after an evaluation."""
         reshard(self.trainer.model)
 
     def whole_model(self, *, kept: bool = True) -> DualEncoder:
@@ -157,7 +143,6 @@ class ShardedWeights(PlainWeights, TrainerCallback):
         return whole
 
     def load(self, folder: str | Path) -> None:
-        """Loads the weights of a checkpoint; every process keeps its part of them."""
         model, whole = self.trainer.model, self.whole_model()
         whole.load_pretrained(folder)
         if whole is model:
@@ -184,6 +169,7 @@ class ShardedWeights(PlainWeights, TrainerCallback):
         paths = [folder / name for name in (OPTIMIZER_NAME, SCHEDULER_NAME)]
         if not all(path.is_file() for path in paths):
             return
+        # mmap: each process reads its own part of a state that Adam makes twice as large as the model.
         optimizer, scheduler = (torch.load(path, map_location="cpu", weights_only=True, mmap=True) for path in paths)
         self._optimizer.load(self.trainer.optimizer, self.trainer.model, optimizer)
         self.trainer.lr_scheduler.load_state_dict(self._optimizer.spread(scheduler))
@@ -203,11 +189,7 @@ class SplitOptimizer:
 
     Args:
         optimizer: as the Trainer makes it, before weights are sharded.
-        model: whose parameters it has.
         whole: the parameters that will not be sharded.
-
-    Raises:
-        ValueError: for an optimiser whose state is not as large as its parameters.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, model: nn.Module, whole: Iterable[nn.Parameter]) -> None:
@@ -219,6 +201,7 @@ class SplitOptimizer:
             )
         names = {id(parameter): name for name, parameter in model.named_parameters()}
         kept = {id(parameter) for parameter in whole}
+        # The groups as they are saved: those of one process, before the whole parameters are taken out.
         self.groups = [[names[id(one)] for one in group["params"]] for group in optimizer.param_groups]
         self.origins = [*range(len(self.groups))]
         for index, group in enumerate(list(optimizer.param_groups)):
@@ -245,11 +228,7 @@ class SplitOptimizer:
         return {"state": state, "param_groups": groups}
 
     def load(self, optimizer: Any, model: nn.Module, stored: dict[str, Any]) -> None:
-        """Loads what [`whole_state`] returned, or an optimiser's state that was saved without FSDP.
-
-        Raises:
-            ValueError: when it is of other parameters.
-        """
+        """Loads what [`whole_state`] returned, or an optimiser's state that was saved without FSDP."""
         sizes = [len(group["params"]) for group in stored["param_groups"]]
         if sizes != [len(names) for names in self.groups]:
             raise ValueError(
@@ -258,6 +237,8 @@ class SplitOptimizer:
             )
         names = {id(parameter): name for name, parameter in model.named_parameters()}
         every = [name for group in self.groups for name in group]
+        # A file numbers parameters in the order of one process's groups. Here whole ones have moved to groups of their
+        # own, so they are found by name.
         numbers = dict(zip(every, (n for group in stored["param_groups"] for n in group["params"]), strict=True))
         state, groups, count = {}, [], 0
         for group, origin in zip(optimizer.param_groups, self.origins, strict=True):
@@ -297,5 +278,6 @@ def _whole(value: Any, kept: bool) -> Any:
 
 
 def _part(value: Any, parameter: nn.Parameter) -> Any:
+    # Averages of gradients are split like their parameter; step counts are scalars and stay whole.
     same = isinstance(value, torch.Tensor) and value.shape == parameter.shape
     return part_like(value, parameter) if same else value

@@ -62,6 +62,7 @@ class StepLog:
         """Keeps a step's loss and rows, adds its metrics, and remembers values that are the same on every process."""
         for name, value in metrics.items():
             value = torch.as_tensor(value)
+            # NaN is a step with nothing to measure: added as 0 and not counted, without asking the device which it is.
             measured = ~value.isnan()
             self._sums[name] = self._sums.get(name, 0) + value.masked_fill(~measured, 0)
             self._steps_of[name] = self._steps_of.get(name, 0) + measured
@@ -83,6 +84,7 @@ class StepLog:
         values = [self._sums[name] / self._steps_of[name].clamp(min=1) for name in names]
         values += [self._counts[name] for name in counted] + [self._steps_of[name] for name in names]
         exact = torch.float32 if device.type == "mps" else torch.float64  # Apple's GPUs have no float64
+        # All in one tensor: one collective and one wait for the device per line of the log.
         stacked = torch.stack([torch.as_tensor(value, dtype=exact, device=device) for value in values])
         found = sum_over_processes(stacked).tolist()
         summed = dict(zip([*names, *counted], found, strict=False))
@@ -117,6 +119,7 @@ class StepLog:
         if all(finite):
             return None
         first = finite.index(False)
+        # The loss is that of the global batch, so every process comes to this collective or none does.
         rows = self._recent[first][1]
         (everywhere,) = gather(rows, sizes=gather_sizes(len(rows), rows.device))
         return len(finite) - 1 - first, float(losses[first]), everywhere.tolist()
@@ -173,7 +176,6 @@ class ChangedWeights:
         return sum(share * size for share, size in zip(shares, sizes, strict=True)) / sum(sizes)
 
     def warn(self, share: float, learning_rate: float) -> None:
-        """Warns of a run that has moved hardly any weight."""
         if self._start and share < HARDLY_ANY:
             logger.warning(
                 f"Training has changed {share:.2%} of the trained weights: the model is almost unchanged. An fp32 "

@@ -32,11 +32,7 @@ LOADER_SETTINGS = (
 
 
 class AdaptedTrainer(Trainer):
-    """transformers' Trainer with hooks in place of the private methods that read and write a checkpoint.
-
-    transformers offers none: it would load weights by the names of a plain model, and save a sharded run in files that
-    only the same number of processes can read.
-    """
+    """transformers' Trainer with hooks in place of the private methods that read and write a checkpoint."""
 
     weights: Any
     """Reads and writes weights and the optimizer's state: a `PlainWeights`."""
@@ -45,13 +41,18 @@ class AdaptedTrainer(Trainer):
         """Loads what a resumed run needs before its first step, except for optimizer and scheduler."""
         self.weights.load(folder)
 
+    # Private, since transformers has no hook for it. It would read the files of a plain model into a `DualEncoder`,
+    # whose weights have other names, and knows nothing of the objective's state.
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         self.load_checkpoint(Path(resume_from_checkpoint))
 
+    # Private for the same reason.
     def _load_best_model(self) -> None:
         logger.info(f"Loading the best model, {self.state.best_model_checkpoint} ({self.state.best_metric}).")
         self.weights.load(self.state.best_model_checkpoint)
 
+    # Private, since transformers has no hook for it. It would save a sharded run's state in files that only the same
+    # number of processes can read.
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         if self.weights.is_sharded:
             self.weights.save_optimizer(Path(output_dir))
@@ -82,15 +83,14 @@ def prepared_loader(
     """The part of a data loader's batches that belongs to this process, with the config's workers.
 
     Args:
-        trainer: the trainer.
         rows: a dataset; a stream has no sampler and yields whole batches only.
         batch_size: rows on each process.
-        collate: makes a batch of rows.
         sampler: order of the rows; by default their own.
         is_training: leaves out a last, smaller batch if the config says so, and gives each worker its own seed.
     """
     args = trainer.args
     settings = {name: getattr(args, f"dataloader_{name}") for name in LOADER_SETTINGS if _has_setting(args, name)}
+    # A stream orders its rows and drops incomplete batches itself.
     if not isinstance(rows, IterableDataset):
         settings |= {"sampler": sampler, "drop_last": is_training and args.dataloader_drop_last}
         if is_training:

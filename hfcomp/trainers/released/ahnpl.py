@@ -93,22 +93,17 @@ class AHNPLReleasedTrainer(ThresholdTrainer):
 
 
 class ThresholdReset(TrainerCallback):
-    """Sets thresholds to 0 at the beginning of every epoch, but not when resuming within one.
-
-    Args:
-        threshold: the trainer's thresholds.
-    """
+    """Sets thresholds to 0 at the beginning of every epoch, but not when resuming within one."""
 
     def __init__(self, threshold: RunningThreshold) -> None:
         self.threshold = threshold
         self.midway = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Looks where a resumed run was stopped: the Trainer begins its epoch a second time."""
+        # The Trainer begins the epoch of a resumed run a second time.
         self.midway = state.epoch is not None and state.epoch % 1 != 0
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Sets the thresholds on each process."""
         if not self.midway:
             self.threshold.update(torch.zeros_like(self.threshold()))
         self.midway = False
