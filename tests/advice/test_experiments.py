@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from hfcomp import run_folders
+from hfcomp.analysis.tradeoff import whole_parts
 from hfcomp.experiments.controls import INFO_NCE_FORMS, control_arms, declare_info_nce, same_batch
 from hfcomp.experiments.guard import without
 from hfcomp.experiments.prepare import prepare_concepts
@@ -14,7 +15,6 @@ from hfcomp.experiments.pushing import RunPush
 from hfcomp.experiments.recipe_files import find_plan
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import open_session
-from hfcomp.experiments.studies.tradeoff import whole_parts
 from hfcomp.statistics import Outcomes
 from tests import tiny
 from tests.advice.messages import ROOT
@@ -234,8 +234,8 @@ def test_embeddings_of_rows_that_are_not_held_out(advice, train_begins, splits, 
     train_begins(*words, "--evaluation", "sandbox", "--evaluation_items", "2")
 
 
-@pytest.mark.follows(FILES, "set num_train_epochs and leave max_steps out.")
-@pytest.mark.follows("hfcomp/experiments/studies/tradeoff.py", "Lower batch_size or checkpoints_per_epoch.")
+@pytest.mark.follows("hfcomp/analysis/tradeoff.py", "set num_train_epochs and leave max_steps out.")
+@pytest.mark.follows("hfcomp/analysis/tradeoff.py", "Lower batch_size or checkpoints_per_epoch.")
 def test_a_study_of_concepts(advice, train_begins, tmp_path):
     mine = changed(tmp_path, "hard_negatives", "tradeoff", concepts={"color": [1]})
     words = ["hard_negatives", *SMALL[:4], "--dataset_rows", "16", "--report", mine, "--batch_size"]
@@ -246,7 +246,7 @@ def test_a_study_of_concepts(advice, train_begins, tmp_path):
     assert len(whole_parts(tiny.pairs(16), 8, 2, print)) == 16
 
 
-@pytest.mark.follows(FILES, "Use --{OPTIONS[kind]} {path}.")
+@pytest.mark.follows(FILES, "Use --{kind.option} {path}.")
 @pytest.mark.follows(FILES, "is not searched: the best of several seeds is luck. Compare seeds with --report.")
 @pytest.mark.follows(PLANS, "products: {name} has a range of its own. Leave one of the two out.")
 @pytest.mark.follows(PLANS, "only_in_search: {name} is searched. Leave one of the two out.")

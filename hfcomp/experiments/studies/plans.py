@@ -1,9 +1,9 @@
-"""What a sweep, a study of concepts and a search are over: the models of their YAML files."""
+"""What a sweep and a search are over: the models of their YAML files."""
 
 from __future__ import annotations
 
 from math import prod
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
@@ -12,10 +12,8 @@ from hfcomp.merging.choice import TOLERANCE
 from hfcomp.reading import nearest
 from hfcomp.schemas import Strict, plain_name
 
-ACCURACY, RETRIEVAL = "accuracy", "retrieval"
 NAMES_WITH_FIELDS = "names, each with a mapping of fields, as clean: {}"
 VARIANTS_OR_BASE = "a list of variants or base"
-LINE = "{benchmark: ..., metric: ...}"
 INTERVAL = "a number, as in {low: 1e-5, high: 1e-2}, with log: true or int: true where wanted, or {choices: [...]}"
 
 
@@ -42,7 +40,6 @@ Names = Annotated[list[str], Field(min_length=1)]
 Fields = Annotated[dict[str, Any], BeforeValidator(_nothing_is_empty)]
 Number = Annotated[float, BeforeValidator(_number)]
 Choice = Annotated[Any, AfterValidator(_check_choice)]
-Numbers = Annotated[list[PositiveInt], Field(min_length=1), AfterValidator(lambda numbers: sorted(set(numbers)))]
 
 
 def _check_names(place: str, names: list[str], known: list[str]) -> None:
@@ -178,43 +175,6 @@ class SweepPlan(Strict):
                 start = f"starts from {after[name]}, expected one that starts from the base"
                 raise ValueError(f"embeddings: variants: {name} {start}.")
         return self
-
-
-class LineName(NamedTuple):
-    """Which outcomes of an evaluation are meant."""
-
-    benchmark: str
-    metric: str
-
-
-class TradeoffPlan(Strict):
-    """What a study of concepts is over: of each concept its numbers of hard negatives, rising.
-
-    `accuracy` stands for the concept, and its subset of the concept's name is read; `retrieval` stands for general
-    abilities, and all of its subsets are read; `visual` is the concept seen from the images (Eq. 2); `further` are
-    other benchmarks with accuracy's metric.
-    """
-
-    model_config = ConfigDict(validate_by_name=True)
-
-    concepts: dict[Name, Numbers] = Field(
-        min_length=1, description="names with numbers of negatives, as object: [1, 2, 3]"
-    )
-    per_epoch: PositiveInt = Field(default=10, validation_alias="checkpoints_per_epoch")
-    accuracy: LineName = Field(description=LINE)
-    retrieval: LineName = Field(description=LINE)
-    visual: LineName | None = Field(default=None, description=LINE)
-    further: list[str] = Field(default=[], description="a list of benchmarks")
-
-    def lines(self) -> dict[str, LineName]:
-        """The lines of the tables, by what they stand for."""
-        found = {ACCURACY: self.accuracy, RETRIEVAL: self.retrieval}
-        found |= {"visual": self.visual} if self.visual else {}
-        return found | {name: LineName(name, self.accuracy.metric) for name in self.further}
-
-    def runs(self, concept: str) -> list[str]:
-        """The runs of a concept, in the order of the tables."""
-        return ["plain", *(f"HN{number}" for number in self.concepts[concept])]
 
 
 class Interval(Strict):
