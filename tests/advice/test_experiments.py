@@ -8,7 +8,7 @@ import yaml
 
 from hfcomp import run_folders
 from hfcomp.analysis.tradeoff import whole_parts
-from hfcomp.experiments.controls import INFO_NCE_FORMS, control_arms, declare_info_nce, same_batch
+from hfcomp.experiments.controls import control_arms, same_batch
 from hfcomp.experiments.guard import without
 from hfcomp.experiments.prepare import prepare_concepts
 from hfcomp.experiments.pushing import RunPush
@@ -16,6 +16,7 @@ from hfcomp.experiments.recipe_files import find_plan
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import open_session
 from hfcomp.statistics import Outcomes
+from hfcomp.trainers.hooks import INFO_NCE_FORMS, declare_info_nce
 from tests import tiny
 from tests.advice.messages import ROOT
 from tests.evaluation.evaluations import crepe
@@ -168,14 +169,12 @@ def test_fewer_rows_than_a_batch(advice, train_begins, splits):
     train_begins(*words, "--batch_size", "17")
 
 
-@pytest.mark.follows(
-    "hfcomp/experiments/controls.py", "Beside the class call hfcomp.experiments.controls.declare_info_nce("
-)
+@pytest.mark.follows("hfcomp/experiments/controls.py", "Beside the class call hfcomp.trainers.hooks.declare_info_nce(")
 def test_an_objective_of_ones_own(advice, monkeypatch):
     mine = method(SilentCement)
     advice.of(same_batch, mine)
     assert [arm.name for arm in control_arms(["plain"], mine, asked=True, log=print)] == ["plain"]
-    monkeypatch.setattr("hfcomp.experiments.controls.INFO_NCE_FORMS", dict(INFO_NCE_FORMS))
+    monkeypatch.setitem(INFO_NCE_FORMS, SilentCement, None)  # removed again
     declare_info_nce(SilentCement, margin="none")
     assert [arm.name for arm in control_arms(["same-batch"], mine, asked=True, log=print)] == ["same-batch"]
 
