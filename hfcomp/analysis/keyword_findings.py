@@ -41,64 +41,39 @@ LineNames = Mapping[str, tuple[str, str]]
 
 @dataclass(frozen=True)
 class ConceptResults:
-    """What came of a concept.
-
-    Attributes:
-        lines: of `summarize`, by what they stand for, whose models and contrasts are of points; one that was not
-            scored for this concept is absent.
-        numbers: of hard negatives, rising.
-        every: steps between checkpoints.
-        per_epoch: steps of an epoch.
-        last: the last step.
-    """
-
+    # from `summarize`, by what they stand for; their models and contrasts are points. Lines that were not
+    # scored for this concept are absent
     lines: dict[str, dict[str, Any]]
-    numbers: Sequence[int]
-    every: int
-    per_epoch: int
-    last: int
+    numbers: Sequence[int]  # of hard negatives, ascending
+    every: int  # steps between checkpoints
+    per_epoch: int  # steps
+    last: int  # step
 
     @property
     def epochs(self) -> range:
-        """The steps at which epochs end."""
         return range(self.per_epoch, self.last + 1, self.per_epoch)
 
     def final(self, run: str) -> Point:
-        """A run's last model; the base is its own."""
         return run, BASE_STEP if run == BASE else self.last
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A statement of the paper and what the study says of it.
-
-    Attributes:
-        concept: that it is of.
-        statement: in words.
-        paper: the paper's numbers, in points.
-        value: the difference here, with its interval `low` to `high`, 0 to 1.
-        low: lower end.
-        high: upper end.
-        verdict: `SHOWN` where the whole interval is on the statement's side of its threshold, `OPPOSITE` where it is
-            on the other, else `OPEN`.
-    """
+    """A statement of the paper and what the study says of it."""
 
     concept: str
     statement: str
-    paper: str
-    value: float
+    paper: str  # the paper's numbers, in points
+    value: float  # the difference here, 0 to 1
     low: float
     high: float
+    # SHOWN if the whole interval is on the statement's side of its threshold, OPPOSITE if it is on the other,
+    # else OPEN
     verdict: str
 
 
 def check_lines(outcomes: Mapping[str, Outcomes | pd.DataFrame], lines: LineNames) -> None:
-    """Checks that the lines of a study are scored, which the outcomes of the base by concept say before any training.
-
-    Raises:
-        ValueError: when a concept has no accuracy or retrieval, or no concept has another line, naming those that
-            there are.
-    """
+    """Checks that every line of a study is scored, by the outcomes of the base: before anything is trained."""
     found = {concept: Outcomes.of(table) for concept, table in outcomes.items()}
     scored = {concept: {one.name for one in _measures(own, concept, lines)} for concept, own in found.items()}
     for name, (benchmark, metric) in lines.items():
@@ -227,8 +202,6 @@ VERDICTS = {
 
 @dataclass(frozen=True)
 class StudyResults:
-    """The lines of a study of concepts by concept, the differences of the last models, and the paper's findings."""
-
     names: LineNames
     concepts: dict[str, ConceptResults]
     differences: list[dict[str, Any]]
@@ -284,11 +257,6 @@ def summarize_study(
     checkpoints: int,
     further: Sequence[str] = (),
 ) -> StudyResults:
-    """The numbers of a study.
-
-    Raises:
-        ValueError: as `check_lines`.
-    """
     check_lines(outcomes, names)
     concepts = {
         concept: summarize_concept(table, concept, names, numbers=numbers[concept], checkpoints=checkpoints)
@@ -299,7 +267,6 @@ def summarize_study(
 
 
 def concept_contents(results: ConceptResults) -> dict[str, Any]:
-    """What `tradeoff.json` says of a concept."""
     lines = {
         name: [
             {"run": run, "step": step, "epochs": step / results.per_epoch, **{key: found[key] for key in NUMBER}}
@@ -311,7 +278,6 @@ def concept_contents(results: ConceptResults) -> dict[str, Any]:
 
 
 def verdict_lines(findings: Sequence[Finding]) -> Iterator[Lines]:
-    """The statements by verdict, with the difference here and the paper's."""
     for verdict, words in VERDICTS.items():
         texts = []
         for one in (one for one in findings if one.verdict == verdict):
@@ -321,7 +287,6 @@ def verdict_lines(findings: Sequence[Finding]) -> Iterator[Lines]:
 
 
 def checkpoint_table(concept: str, results: ConceptResults) -> Table:
-    """Every point of the figure."""
     accuracy, retrieval = (results.lines[name]["models"] for name in (ACCURACY, RETRIEVAL))
     rows = []
     for (run, step), found in accuracy.items():

@@ -36,19 +36,7 @@ def lines_by_level(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Ma
 
 
 def draw_levels(path: str | Path, lines: Sequence[Mapping[str, Any]]) -> Path:
-    """Draws the accuracy of every model on every level with its interval of 95 %, chance dotted.
-
-    Args:
-        path: of the PNG, replaced.
-        lines: as `lines_by_level` takes them; each benchmark and metric is a panel.
-
-    Returns:
-        `path`.
-
-    Raises:
-        ImportError: without matplotlib.
-        ValueError: when no line is of a level.
-    """
+    """Draws the accuracy of every model on every level with its interval of 95 %, chance dotted."""
     panels = lines_by_level(lines)
     if not panels:
         raise ValueError(

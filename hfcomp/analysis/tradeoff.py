@@ -166,6 +166,7 @@ def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: dict[str
     plan = tradeoff.plan
     parts = {number: tradeoff.parts[concept, number] for number in plan.concepts[concept]}
     first, most = parts[min(parts)], parts[max(parts)]
+    # loaded for the run with the most negatives: all runs of a concept train on the same rows
     rows, replay = load_rows(most, session, evaluate[concept].images, part=concept)
     size = most.experiment.batch_size * int(most.trainer_arguments.get("gradient_accumulation_steps") or 1)
     rows = whole_parts(rows, size, plan.per_epoch, lambda note: session.log(f"{concept}: {note}"))
@@ -180,6 +181,7 @@ def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: dict[str
 
 
 def _scoring(tradeoff: Tradeoff, concept: str, evaluate: dict[str, Evaluator], *, brief: bool) -> Scoring:
+    # between ends of epochs only what Fig. 4 shows is scored
     scored = evaluate[concept].select_benchmarks(_main(tradeoff)) if brief else evaluate[concept]
     recipe = tradeoff.recipe
     return evaluation_scoring(recipe.experiment, scored, recipe.column_names, concept=concept)
