@@ -104,6 +104,7 @@ def _draw(
     columns = maps.columns
     height = np.clip(PANEL_WIDTH * image.height / image.width, *PANEL_HEIGHTS) + TITLE_HEIGHT
     figure.set_size_inches(columns * PANEL_WIDTH, len(phrases) * height + BELOW_HEIGHT)
+    # a row per phrase, and a thin last one for the color bars
     grid = figure.add_gridspec(len(phrases) + 1, columns, height_ratios=[*[height] * len(phrases), BAR_HEIGHT])
     scales = _scales(maps)
     for row, phrase in enumerate(phrases):
@@ -120,10 +121,12 @@ def _draw(
 
 
 def _scales(maps: Maps) -> tuple[tuple[float, float], tuple[float, float]]:
+    # one scale for all maps, so that colors compare between phrases and models
     every = np.concatenate([values.ravel() for values, _ in maps.values.values()])
     low, span = float(every.min()), max(float(np.ptp(every)), 1e-6)
     most = 0.0 if maps.change is None else float(np.abs(maps.change[0]).max())
     most = max(most, SMALLEST_CHANGE * span)
+    # symmetric, so that no change has the middle color
     return (low, low + span), (-most, most)
 
 
@@ -139,6 +142,7 @@ def _draw_row(
     _draw_image(axes[0], image, f"“{' '.join(phrase.split())}”", pale=0.0)
     for place, (name, one) in zip(axes[1:], found.items(), strict=False):
         values, box = maps.values[name]
+        # the best token by cosine is also the one with the most attention: a softmax keeps the order
         best = best_token(one.tokens[row])
         numbers = f"pooled {one.pooled[row]:.3f}, best token {one.tokens[row][best]:.3f}"
         numbers += ", cut" if one.truncated[row] else ""

@@ -138,6 +138,7 @@ def compare_attention(
     for name, place in places.items():
         embedder = open_embedder(place, device=device)
         cosines[name] = token_cosines(embedder, pixels, phrases)
+        # one model in memory at a time
         embedder.release()
     return AttentionResults(places, cosines, phrases, str(image), pixels, temperature)
 

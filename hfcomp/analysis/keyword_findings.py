@@ -78,6 +78,7 @@ def check_lines(outcomes: Mapping[str, Outcomes | pd.DataFrame], lines: LineName
     scored = {concept: {one.name for one in _measures(own, concept, lines)} for concept, own in found.items()}
     for name, (benchmark, metric) in lines.items():
         missing = [concept for concept in outcomes if name not in scored[concept]]
+        # accuracy and retrieval are needed for every concept, any other line for one at least
         if missing and (name in NEEDED or len(missing) == len(outcomes)):
             known = sorted({(one[0], one[2]) for concept in missing for one in found[concept].aspects})
             listed = "; ".join(f"{benchmark}, {metric}" for benchmark, metric in known)
@@ -91,6 +92,7 @@ def summarize_concept(
     """The lines of a concept at every step, and the differences that the findings and the report are of."""
     outcomes = Outcomes.of(outcomes)
     steps = sorted(set(outcomes.table["step"].tolist()) - {BASE_STEP})
+    # checkpoints are equally far apart, so the first one is an interval from the start
     every, last, measures = steps[0], steps[-1], _measures(outcomes, concept, lines)
     base, plain, hard = (BASE, BASE_STEP), (PLAIN, last), [(f"HN{number}", last) for number in numbers]
     early, first_epoch = ((hard[0][0], step) for step in (every, every * checkpoints))
@@ -149,6 +151,7 @@ def concept_findings(concept: str, results: ConceptResults, further: Sequence[st
     gains = PLAIN_GAINS.get(concept, "-")
     yield test(RETRIEVAL, "plain training finds more images", RETRIEVAL_GAINS.get(concept, "-"), trained, base)
     plain, bound = "plain training helps", None
+    # the paper gains 1 to 4 points here, so the statement is an upper bound
     if concept == "location":
         plain, bound = "plain training hardly helps (at most 5 points, our bound)", LOCATION_GAIN
     yield test(ACCURACY, plain, gains, trained, base, most=bound)
@@ -217,6 +220,7 @@ class StudyResults:
             minus = {change["run"]: {change["reference"]: change} for change in changes}
             models = results.lines[name]["models"]
             for epoch, step in enumerate(results.epochs, start=1):
+                # the base has one point, which stands in every epoch
                 points = {run: models.get((run, BASE_STEP if run == BASE else step)) for run in self._runs()}
                 differences = minus if step == results.last else {}
                 yield self._line(name, concept, f"epoch {epoch}", points) | {"differences": differences}

@@ -61,6 +61,7 @@ def _panel(title: str, parts: Mapping[str, Mapping[str, Any]]) -> Plot:
 
 def _split_level(metric: str) -> tuple[str | None, str]:
     """The level before a metric's name, and the name without it."""
+    # only metrics of `LevelChoice`, such as 'level 1 image choice of 2', begin with a level
     before = _LEVEL.match(metric)
     if before is None or not metric[before.end() :].startswith(" image "):
         return None, metric

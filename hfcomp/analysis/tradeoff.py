@@ -151,6 +151,7 @@ def run_tradeoff(tradeoff: Tradeoff, kind: type[Study] = Study) -> Path:
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, {count} runs over checkpoints")
     prepare_base(recipe.experiment)
     evaluate = prepare_concepts(recipe.experiment, tuple(plan.concepts), main=_main(tradeoff), log=session.log)
+    # what recipes say is checked before minutes of loading, the rows themselves after it
     check_rows((method_arm(part, None) for part in tradeoff.parts.values()), session)
     arms = [arm for concept in plan.concepts for arm in _arms(tradeoff, concept, session, evaluate)]
     check_rows(arms, session)
@@ -195,6 +196,7 @@ def _main(tradeoff: Tradeoff) -> tuple[str, str]:
 def _of_base(tradeoff: Tradeoff, study: Study, evaluate: dict[str, Evaluator]) -> dict[str, pd.DataFrame]:
     place = study.models[BASE]
     scoring = {concept: _scoring(tradeoff, concept, evaluate, brief=False) for concept in tradeoff.plan.concepts}
+    # stored as a checkpoint of the run `base` at step 0
     found = {name: study.score(place, one, f"{name}/{BASE}/{BASE_STEP}") for name, one in scoring.items()}
     return {concept: table.assign(arm=BASE, step=BASE_STEP) for concept, table in found.items()}
 

@@ -54,10 +54,9 @@ SPELLINGS = {
 
 
 def main(name: str, arguments: Sequence[str] | None = None) -> None:
-    """Runs a recipe, or with `--report` one of its sweeps or studies, or with `--search` a search for its values.
+    """Runs a recipe, or with `--report` or `--search` one of its studies.
 
     The recipe is that of the name unless `--config` names another; the arguments are by default those of the process.
-    Ends in one line for a mistake of the user's.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not sys.stderr.isatty():  # in a file they are no bars but lines

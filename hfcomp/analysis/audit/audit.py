@@ -119,6 +119,7 @@ def _pair_checks(data: AuditSet, options: AuditOptions, source: CaptionSource | 
     from hfcomp.negatives.filters import GrammarFilter
 
     model = GrammarFilter(options.language_model, device=options.device)
+    # a loss is a negative log likelihood per token, so the higher number is the likelier text
     losses = np.split(-model.losses([*data.pairs["caption"], *data.pairs["negative"]]), 2)
     return [*checks, likelihood_check(data, (losses[0], losses[1]), without_local_paths(model.name))]
 

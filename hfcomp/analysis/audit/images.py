@@ -68,6 +68,7 @@ def _copies(
     first: dict[int, int] = {}
     shown = []
     for place in np.flatnonzero(same):
+        # the first row of a group is the partner of all its others
         row, known = rows[place], first.get(groups[place])
         if known is not None:
             words = f"rows {known} and {row} have equal pixels and different ids"
@@ -113,6 +114,7 @@ def overlap(
         table.append([benchmark.title, f"{int(own_rows.sum()):,}", f"{one.shown:,} of {one.scored:,}", unsure])
         words += [Example(rows[int(one.rows[0])], note=one.examples[0], images=("image",))] if len(one.rows) else []
         notes += [f"{benchmark.name}: {said}" for said in (one.remark(), one.doubt()) if said]
+    # rows without an image can show none: the percentage is of the others
     return _overlap_check(found[data.has_image], table, [*_missing(data), *notes], words[:examples])
 
 

@@ -99,6 +99,7 @@ def model_checks(data: AuditSet, options: AuditOptions, *, progress: bool = Fals
     embedder = open_embedder(options.model, cache=cache, batch_size=options.batch_size, device=options.device)
     shown = without_damaged(data, progress=progress) if options.skip_damaged else data
     try:
+        # texts are never damaged: their probe takes the whole set
         found = [
             embedding_probe(data, embedder, options.seed, progress=progress),
             image_probe(shown, embedder, options.seed, progress=progress),
@@ -175,6 +176,7 @@ def true_negatives(
     # the cosine with a missing image is NaN
     there = np.flatnonzero(np.isfinite(own))
     change = (other - own)[there]
+    # strongest preferences first, equal ones in the set's order
     worst = there[np.argsort(-change, kind="stable")][: min(examples, int((change > margin).sum()))]
     shown = [_example(data, place, float(other[place] - own[place])) for place in worst.tolist()]
     facts: dict[str, Any] = {

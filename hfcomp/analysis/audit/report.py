@@ -104,6 +104,7 @@ def _pictures(audit: Audit, example: Example) -> Iterator[tuple[str, Thumbnail |
         for column in example.images:
             where, cell = f"column '{column}', row {row}", audit.data.images[column][row]
             try:
+                # a benchmark may score a part of an image: the page shows what was scored
                 image = decode_image(getattr(cell, "cell", cell), where=where)
                 yield where, thumbnail(image.crop(cell.box) if hasattr(cell, "box") else image, SIDE)
             except (ValueError, OSError) as error:

@@ -25,6 +25,7 @@ Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 def rule_scores(pairs: pd.DataFrame, bigrams: Mapping[str, Scores]) -> dict[str, Scores]:
     """The scores of every blind rule, by the name of its check."""
+    # other rules of `hfcomp evaluate --blind` are not checks of an audit
     names = {"shorter": "shorter", "full stop": "full_stop"}
     own = {
         names[rule]: (score(pairs["caption"].tolist()), score(pairs["negative"].tolist()))
@@ -79,6 +80,7 @@ def _by_kind(data: AuditSet, checks: Sequence[Check], signs: Mapping[str, NDArra
         own = (data.pairs["kind"] == kind).to_numpy()
         cells = []
         for check in checks:
+            # the way round of the whole set: the better way of each kind would flatter small kinds
             better = signs[check.name][own] * (-1 if check.facts["reversed"] else 1)
             cells.append(f"{50 + 50 * float(better.mean()):.1f}")
         rows.append([kind, f"{int(own.sum()):,}", *cells])

@@ -113,6 +113,7 @@ def apply_marks(
     split = options.split.partition("[")[0]
     build = run_stages(
         dataset,
+        # other marks are other settings of the stage, so they never resume this build
         [Stage(WHAT, _without_rows, {"dropped": dropped})],
         output,
         features=output_features(dataset, {}),

@@ -158,6 +158,7 @@ def gallery_page(
     notes: Sequence[str],
 ) -> str:
     """The text of the page, the same for the same rows, scores and options."""
+    # pages are passed on: they name no folders of this machine
     place = without_local_paths(name)
     rows = [
         {**record, "id": own_id, **images, "scores": [one.rows[place] for one in models] or None}

@@ -71,6 +71,7 @@ def read_set(name: str, options: DataOptions, sandbox_rows: int | None = None) -
 
 
 def is_sandbox(name: str) -> bool:
+    # a file or folder of this name goes first
     return name == SANDBOX and not os.path.exists(name)
 
 

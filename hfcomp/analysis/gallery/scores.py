@@ -77,6 +77,7 @@ def _score(
         return indexed_cosines(images.vectors, images.index[owners], encoded.vectors, encoded.index)
 
     backbone = embedder.backbone
+    # SigLIP has one, CLIP has none
     bias = getattr(backbone, "logit_bias", None)
     return ModelScores(
         name,

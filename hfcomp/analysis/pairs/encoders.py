@@ -165,6 +165,7 @@ class BertScore:
         self.layer = next(one for one in (layer, own_layer, layers) if one is not None)
         if self.layer > layers:
             raise ValueError(f"text_layer: found {self.layer}, but {place} has the layers 0 to {layers}.")
+        # a baseline belongs to one layer
         self.baseline = own_baseline if self.layer == own_layer else None
         if baseline is not None:
             self.baseline = read_baseline(baseline, self.layer)
@@ -251,6 +252,7 @@ def read_baseline(path: str | Path, layer: int) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
+    # NaN is not below 1 either, and a baseline of 1 would divide by 0
     if not value < 1:
         raise ValueError(f"{path}, LAYER {layer}: found the F {text!r}, expected a number below 1.")
     return value

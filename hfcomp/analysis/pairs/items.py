@@ -108,6 +108,7 @@ def _configurations(path: str) -> list[str]:
         return [one.name for one in configurations(folder)]
     if is_sandbox(path):
         return []
+    # asking takes seconds: only for what may be a Hub id, or for a folder with a card
     if not (folder / "README.md").is_file() and (folder.exists() or not may_be_hub_id(path)):
         return []
     try:
@@ -205,6 +206,7 @@ def _rate(pairs: PairSet, ratings: ConcretenessRatings | None) -> None:
     else:
         source = "negative_rated_words" if pairs.has("negative_rated_words") else "negative_keywords"
         words = items[NEGATIVE_FACTS[source]].fillna("")
+        # each word is looked up once
         found = {word: ratings.lookup(word) if word else None for word in words.unique()}
         items["concreteness"] = words.map(found).astype("float64")
         missing = Counter(words[items["concreteness"].isna()])
@@ -230,6 +232,7 @@ def image_features(pairs: PairSet) -> list[str]:
             continue
         if not isinstance(pairs.dataset.features[column], Image):
             kind = pairs.dataset.features[column]
+            # a column without any value has no type
             if str(getattr(kind, "dtype", "")) == "null":
                 continue
             raise ValueError(f"{pairs.source}, column {column!r}: found {kind}, expected images.")

@@ -142,6 +142,7 @@ class Summary:
                 if (name, column) in means
             }
             found.append(self._line(quantity, model, sets, differences.get(column, []), quantity in PAPER_ROWS))
+            # in Table 1 the median stands below the mean
             if quantity is PAPER_ROWS[0]:
                 found += self._median_line()
         return [*found, *self._unique_line()]

@@ -82,7 +82,6 @@ class Variant(Strict):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Of its trainer's config."""
         return dict(self.model_extra or {})
 
 
@@ -136,7 +135,6 @@ class SweepPlan(Strict):
 
     @property
     def first(self) -> tuple[str, int]:
-        """The first setting and the first seed."""
         return next(iter(self.settings)), self.seeds[0]
 
     def for_recipe(self, objective: str) -> Self:
@@ -146,7 +144,6 @@ class SweepPlan(Strict):
         return self.model_copy(update={"variants": variants})
 
     def facts(self) -> dict[str, Any]:
-        """What `sweep.json` says of it."""
         chosen = {"objectives": "objective", "controls": "control", "after": "after"}
         return {
             **{"settings": list(self.settings), "seeds": self.seeds, "variants": list(self.variants)},
@@ -202,7 +199,6 @@ class Interval(Strict):
         return [int(end) if self.whole else end for end in (self.low, self.high)]
 
     def suggest(self, trial: Any, name: str) -> Any:
-        """The value of an Optuna trial."""
         return (trial.suggest_int if self.whole else trial.suggest_float)(name, *self.ends(), log=self.log)
 
     def __contains__(self, value: Any) -> bool:
@@ -220,14 +216,13 @@ class Choices(Strict):
     choices: Annotated[list[Choice], Field(min_length=2), AfterValidator(distinct)]
 
     def ends(self) -> list[Any]:
-        """All of them."""
         return self.choices
 
     def suggest(self, trial: Any, name: str) -> Any:
-        """The value of an Optuna trial."""
         return trial.suggest_categorical(name, self.choices)
 
     def __contains__(self, value: Any) -> bool:
+        # with the type: True equals 1 in Python, and a switch is not a number here
         return (type(value), value) in [(type(one), one) for one in self.choices]
 
     def __str__(self) -> str:
@@ -274,16 +269,15 @@ class SearchPlan(Strict):
 
     @property
     def measure(self) -> str:
-        """What a model is judged by."""
         return self.maximize or self.minimize or ""
 
     @property
     def direction(self) -> str:
-        """`maximize` or `minimize`."""
         return "minimize" if self.maximize is None else "maximize"
 
     def ends(self) -> list[dict[str, Any]]:
         """For each field its ends, and each choice, the other fields being at their first end."""
+        # one field at a time: trying every combination of ends would grow exponentially
         first = {name: space.ends()[0] for name, space in self.ranges.items()}
         others = [{**first, name: end} for name, space in self.ranges.items() for end in space.ends()[1:]]
         return [first, *others]
