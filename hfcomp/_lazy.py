@@ -15,16 +15,11 @@ def attach(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[], 
     """`__all__`, `__getattr__` and `__dir__` of a package whose `__init__.pyi` imports its public names.
 
     Args:
-        package: its `__name__`; the stub has lines such as `from hfcomp.losses.dcl import dcl_loss as dcl_loss` only.
+        package: its `__name__`; the stub has only lines such as `from hfcomp.data.columns import COLUMNS as COLUMNS`,
+            or `from hfcomp.losses import *` for all public names of another package with a stub.
     """
     module = sys.modules[package]
-    stub = Path(str(module.__file__)).with_suffix(".pyi").read_text(encoding="utf-8")
-    home = {
-        alias.asname or alias.name: node.module
-        for node in ast.parse(stub).body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
+    home = _homes(Path(str(module.__file__)))
 
     def get(name: str) -> Any:
         if name in home:
@@ -36,3 +31,16 @@ def attach(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[], 
         raise AttributeError(f"module {package!r} has no attribute {name!r}.{hint}")
 
     return sorted(home), get, lambda: sorted({*vars(module), *home})
+
+
+def _homes(file: Path) -> dict[str, str]:
+    """The module of each public name that the stub beside a package's `__init__.py` imports."""
+    homes = {}
+    for node in ast.parse(file.with_suffix(".pyi").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                if alias.name == "*":
+                    homes |= _homes(file.parent.joinpath(*node.module.split(".")[1:], "__init__.py"))
+                else:
+                    homes[alias.asname or alias.name] = node.module
+    return homes

@@ -21,6 +21,7 @@ import transformers
 
 from tests import numerics, tiny
 from tests.figures import no_figures
+from tests.foreign import install as install  # a fixture
 
 # one, as workers of pytest-xdist share the cores; `make test-numerics` chooses others
 THREADS = int(os.environ.get("HFCOMP_TEST_THREADS", "1"))

@@ -23,6 +23,8 @@ HEADINGS = [
 ]
 # documented with the paper's form, whose page says where they differ
 RELEASED = {"AHNPLReleasedTrainer", "ClearGlassReleasedTrainer"}
+# no objectives, but what several of them share
+PARENTS = {"CompositionalTrainer", "DrawnBatchTrainer", "GroupedTrainer", "ThresholdTrainer"}
 
 
 def part(page: Path, heading: str) -> str:
@@ -40,7 +42,7 @@ def table(text: str) -> list[list[str]]:
 
 
 def test_every_trainer_has_a_page():
-    trainers = {name for name in hfcomp.__all__ if name.endswith("Trainer")} - {"CompositionalTrainer"}
+    trainers = {name for name in hfcomp.__all__ if name.endswith("Trainer")} - PARENTS
     text = "".join(page.read_text() for page in PAGES)
     assert {trainer_of(page).__name__ for page in PAGES} | RELEASED == trainers
     assert all(name in text for name in RELEASED)

@@ -1,11 +1,14 @@
 """The package as a whole: a cheap import, lazy public names, one version."""
 
+import ast
 import dataclasses
 import importlib
 import importlib.metadata
 import inspect
 import json
+import os
 import pydoc
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +47,36 @@ def test_import_loads_no_heavy_package(imports):
 
 PACKAGES = ("hfcomp", *(f"hfcomp.{name}" for name in ("data", "evaluation", "losses", "negatives", "trainers")))
 PUBLIC = [(package, name) for package in PACKAGES for name in importlib.import_module(package).__all__]
+
+
+@pytest.mark.parametrize("package", ["losses", "trainers"])
+def test_stubs_have_what_the_api_page_lists(package):
+    """HFCOMP_WRITE_STUBS=1 writes them, so that nobody has to."""
+    folder = ROOT / "hfcomp" / package
+    homes = {
+        node.name: ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in sorted(folder.rglob("*.py"))
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
+    page = (ROOT / "docs/api.md").read_text()
+    names = sorted(
+        re.findall(rf"^::: hfcomp\.{package}\.(\w+)$", page, re.MULTILINE), key=lambda name: (homes[name], name)
+    )
+    text = "".join(f"from {homes[name]} import {name} as {name}\n" for name in names)
+    stub = folder / "__init__.pyi"
+    if os.environ.get("HFCOMP_WRITE_STUBS"):
+        stub.write_text(text)
+    assert stub.read_text() == text
+
+
+def test_an_objective_is_three_files_of_the_library():
+    """Its loss, its trainer and what cards say of it; docs/api.md, from which stubs are written, is none of these."""
+    files = {path for path in (ROOT / "hfcomp").rglob("*.*") if path.suffix in (".py", ".yaml")}
+    named = {
+        str(path.relative_to(ROOT)) for path in files if re.search("DCLTrainer|DCLConfig|dcl_loss", path.read_text())
+    }
+    assert named == {"hfcomp/losses/dcl.py", "hfcomp/trainers/dcl.py", "hfcomp/reporting/cards/methods.yaml"}
 
 
 @pytest.mark.parametrize(("package", "name"), PUBLIC)

@@ -25,19 +25,12 @@ NEAR = 0.005
 
 @dataclass(frozen=True)
 class TokenCosines:
-    """How one model relates an image to n phrases.
+    """How one model relates an image to n phrases."""
 
-    Attributes:
-        pooled: `[n]`, cosine of the pooled image with each phrase.
-        tokens: `[n, rows, columns]`, cosine of each image token with each phrase.
-        box: the part of the image that the grid of tokens covers; beyond 0 to 1 where the model pads.
-        truncated: whether each phrase was longer than the text tower.
-    """
-
-    pooled: NDArray[np.float64]
-    tokens: NDArray[np.float64]
-    box: Box
-    truncated: list[bool]
+    pooled: NDArray[np.float64]  # `[n]`, cosine of the pooled image with each phrase
+    tokens: NDArray[np.float64]  # `[n, rows, columns]`, cosine of each image token with each phrase
+    box: Box  # the part of the image under the grid of tokens; beyond 0 to 1 if the model pads
+    truncated: list[bool]  # whether each phrase was longer than the text tower
 
 
 def token_cosines(embedder: Embedder, image: Image.Image, phrases: Sequence[str]) -> TokenCosines:
@@ -47,7 +40,6 @@ def token_cosines(embedder: Embedder, image: Image.Image, phrases: Sequence[str]
     text tower alone; all are L2-normalised, as in C2LIP's released code.
 
     Args:
-        embedder: of the model, which is put into eval mode.
         image: RGB, as `decode_image` returns it, at least 16 pixels wide and high.
         phrases: at least one.
 
@@ -85,14 +77,12 @@ def token_cosines(embedder: Embedder, image: Image.Image, phrases: Sequence[str]
 
 
 def check_phrases(phrases: Sequence[str]) -> None:
-    """Raises ValueError for an empty phrase, or none at all."""
     blank = [phrase for phrase in phrases if not phrase.strip()]
     if blank or not phrases:
         raise ValueError(f"phrases: found {blank[0]!r}, expected words." if blank else "phrases: found none.")
 
 
 def check_temperature(temperature: float) -> None:
-    """Raises ValueError for a temperature that is not a finite number above 0."""
     if not 0 < temperature < math.inf:
         raise ValueError(f"temperature: found {temperature:g}, expected a finite number above 0.")
 
@@ -109,13 +99,11 @@ def attention(cosines: NDArray[np.float64], temperature: float = 1.0) -> NDArray
     Returns:
         `[..., rows, columns]`, 0 to `rows * columns`, with mean 1 over each grid.
 
-    Raises:
-        ValueError: for another temperature.
-
     Source:
         C2LIP (arXiv 2603.25722), Eq. 6: `attn`, which the paper does not write out.
     """
     check_temperature(temperature)
+    # the largest cosine is subtracted first: exp(1 / temperature) overflows at a small temperature
     weights = np.exp((cosines - cosines.max(axis=(-2, -1), keepdims=True)) / temperature)
     return weights / weights.mean(axis=(-2, -1), keepdims=True)
 
@@ -133,6 +121,7 @@ def evenness(attended: NDArray[np.float64]) -> NDArray[np.float64]:
     if count == 1:
         return np.ones(attended.shape[:-2])
     shares = attended / count
+    # 0 log 0 counts as 0
     logarithms = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
     return -(shares * logarithms).sum(axis=(-2, -1)) / math.log(count)
 
@@ -153,8 +142,6 @@ def difference(
     Args:
         first: `[..., rows, columns]`, constant within each cell.
         first_box: what it covers.
-        second: likewise, of as many maps.
-        second_box: what it covers.
 
     Returns:
         `[..., rows, columns]` and the box that it covers.
@@ -164,6 +151,7 @@ def difference(
     maps = ((first, first_box), (second, second_box))
     rows = round((bottom - top) / min((box[3] - box[1]) / values.shape[-2] for values, box in maps))
     columns = round((right - left) / min((box[2] - box[0]) / values.shape[-1] for values, box in maps))
+    # cells are rectangles, so a mean over an area takes one matrix per axis
     on_shared = [
         _means(rows, (top, bottom), values.shape[-2], box[1::2])
         @ values
@@ -192,6 +180,7 @@ def seen_box(transform: PixelTransform, size: tuple[int, int]) -> Box:
     if min(size) < SMALLEST_SIDE:
         raise ValueError(f"the image is {width} x {height} pixels. Expected at least {SMALLEST_SIDE} either way.")
     ramps = np.full((height, width, 3), 255, dtype=np.uint8)
+    # red is the place across, green the place down, and full blue tells the image from padding
     ramps[..., 0] = np.round(255 * (np.arange(width) + 0.5) / width)
     ramps[..., 1] = np.round(255 * (np.arange(height)[:, None] + 0.5) / height)
     across, down, full = transform([Image.fromarray(ramps)], where=["the image"])[0].double().numpy()
@@ -222,4 +211,5 @@ def _means(
     edges, own_edges = np.linspace(*span, cells + 1)[:, None], np.linspace(*own_span, own_cells + 1)[None]
     overlap = np.minimum(edges[1:], own_edges[:, 1:]) - np.maximum(edges[:-1], own_edges[:, :-1])
     overlap = overlap.clip(min=0)
+    # divided by what the map covers: a cell that sticks out of it is not pulled towards 0
     return overlap / overlap.sum(1, keepdims=True)

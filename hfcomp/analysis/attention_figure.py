@@ -33,28 +33,20 @@ TEXT = {"fontsize": 8.5, "loc": "left", "parse_math": False}  # a phrase may hav
 
 @dataclass(frozen=True)
 class Maps:
-    """What is drawn, for n phrases.
+    """What is drawn, for n phrases."""
 
-    Attributes:
-        values: by model, `[n, rows, columns]` with the box of the image that it covers.
-        change: the second model's minus the first's with its box; `None` for one model.
-    """
-
+    # by model, `[n, rows, columns]` with the box of the image that it covers
     values: dict[str, tuple[NDArray[np.float64], Box]]
+    # the second model's minus the first's, with its box; None for one model
     change: tuple[NDArray[np.float64], Box] | None
 
     @property
     def columns(self) -> int:
-        """Panels side by side, with the image."""
         return 1 + len(self.values) + (self.change is not None)
 
 
 def attention_maps(found: Mapping[str, TokenCosines], *, quantity: str, temperature: float) -> Maps:
-    """The maps of one or two models, and how they differ.
-
-    Raises:
-        ValueError: for more than two models, another quantity, or a temperature that is not above 0.
-    """
+    """The maps of one or two models, and how they differ."""
     if quantity not in QUANTITIES or not 1 <= len(found) <= 2:
         raise ValueError(f"found {quantity!r} of {len(found)} models, expected one of {QUANTITIES} of 1 or 2.")
     values = {
@@ -80,19 +72,10 @@ def draw_attention(
     another, symmetric around 0. The best token of each map has a white frame.
 
     Args:
-        path: of the PNG, replaced.
         image: RGB, upright.
-        phrases: as many as `found` has maps of each model.
         found: by model, one or two.
         quantity: what colours show: "attention", as a multiple of its mean, or "cosine".
         temperature: of the attention.
-
-    Returns:
-        `path`.
-
-    Raises:
-        ImportError: without matplotlib.
-        ValueError: as `attention_maps` does.
     """
     maps = attention_maps(found, quantity=quantity, temperature=temperature)
     check_matplotlib(path)
@@ -121,6 +104,7 @@ def _draw(
     columns = maps.columns
     height = np.clip(PANEL_WIDTH * image.height / image.width, *PANEL_HEIGHTS) + TITLE_HEIGHT
     figure.set_size_inches(columns * PANEL_WIDTH, len(phrases) * height + BELOW_HEIGHT)
+    # a row per phrase, and a thin last one for the color bars
     grid = figure.add_gridspec(len(phrases) + 1, columns, height_ratios=[*[height] * len(phrases), BAR_HEIGHT])
     scales = _scales(maps)
     for row, phrase in enumerate(phrases):
@@ -137,11 +121,12 @@ def _draw(
 
 
 def _scales(maps: Maps) -> tuple[tuple[float, float], tuple[float, float]]:
-    """The ends of the colours of all maps and of all differences."""
+    # one scale for all maps, so that colors compare between phrases and models
     every = np.concatenate([values.ravel() for values, _ in maps.values.values()])
     low, span = float(every.min()), max(float(np.ptp(every)), 1e-6)
     most = 0.0 if maps.change is None else float(np.abs(maps.change[0]).max())
     most = max(most, SMALLEST_CHANGE * span)
+    # symmetric, so that no change has the middle color
     return (low, low + span), (-most, most)
 
 
@@ -157,6 +142,7 @@ def _draw_row(
     _draw_image(axes[0], image, f"“{' '.join(phrase.split())}”", pale=0.0)
     for place, (name, one) in zip(axes[1:], found.items(), strict=False):
         values, box = maps.values[name]
+        # the best token by cosine is also the one with the most attention: a softmax keeps the order
         best = best_token(one.tokens[row])
         numbers = f"pooled {one.pooled[row]:.3f}, best token {one.tokens[row][best]:.3f}"
         numbers += ", cut" if one.truncated[row] else ""

@@ -32,26 +32,16 @@ HEADER = ["phrase", "model", "pooled\ncosine", "best\ntoken", "its row,\ncolumn"
 
 @dataclass(frozen=True)
 class AttentionResults:
-    """Where one or two models attend for phrases; see `compare_attention`.
+    """Where one or two models attend for phrases; see `compare_attention`."""
 
-    Attributes:
-        models: name to Hub id or folder.
-        cosines: of each model.
-        phrases: as many as the cosines have maps.
-        source: of the image: path or URL.
-        image: RGB, upright.
-        temperature: of the attention.
-    """
-
-    models: Mapping[str, str]
+    models: Mapping[str, str]  # Hub id or folder by name
     cosines: Mapping[str, TokenCosines]
-    phrases: Sequence[str]
-    source: str
-    image: Image.Image
+    phrases: Sequence[str]  # as many as the cosines have maps
+    source: str  # path or URL of the image
+    image: Image.Image  # RGB, upright
     temperature: float
 
     def report(self) -> Report:
-        """The numbers of each phrase and model."""
         rows = [
             [phrase, name, *_numbers(one, row, self.temperature)]
             for row, phrase in enumerate(self.phrases)
@@ -148,6 +138,7 @@ def compare_attention(
     for name, place in places.items():
         embedder = open_embedder(place, device=device)
         cosines[name] = token_cosines(embedder, pixels, phrases)
+        # one model in memory at a time
         embedder.release()
     return AttentionResults(places, cosines, phrases, str(image), pixels, temperature)
 

@@ -26,9 +26,6 @@ def joint_embeddings(image: NDArray[np.floating], text: NDArray[np.floating]) ->
 
     Returns:
         `[n, D]`; zeros where a product is zero.
-
-    Raises:
-        ValueError: for shapes that differ.
     """
     if image.ndim != 2 or image.shape != text.shape:
         raise ValueError(f"image {image.shape} and text {text.shape}: expected [n, D] for both.")
@@ -44,15 +41,13 @@ def principal_plane(vectors: NDArray[np.floating]) -> tuple[NDArray[np.float64],
     Returns:
         `[n, 2]` coordinates around their mean, each axis oriented so that its largest weight is positive; and `[2]`,
         the fraction of the variance that each axis explains, 0 to 1.
-
-    Raises:
-        ValueError: for fewer vectors or dimensions.
     """
     if vectors.ndim != 2 or min(vectors.shape) < 2:
         raise ValueError(f"vectors {vectors.shape}: expected [n, D] with n and D of at least 2.")
     centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
     _, size, axes = np.linalg.svd(centred, full_matrices=False)
     axes = axes[:2]
+    # the sign of a principal axis is arbitrary: without a rule pictures would flip from machine to machine
     axes = axes * np.sign(axes[np.arange(2), np.abs(axes).argmax(axis=1)])[:, None]
     total = float((size**2).sum())
     return centred @ axes.T, size[:2] ** 2 / total if total else np.zeros(2)
@@ -69,9 +64,6 @@ def nearest_own_centroid(vectors: NDArray[np.floating], group: Sequence[str]) ->
 
     Returns:
         `[n]`, by cosine and strictly: of equal vectors, none is.
-
-    Raises:
-        ValueError: for a single group, or a group of one.
     """
     names, number, size = np.unique(np.asarray(group, dtype=object), return_inverse=True, return_counts=True)
     if len(names) < 2 or min(size) < 2:
@@ -79,10 +71,12 @@ def nearest_own_centroid(vectors: NDArray[np.floating], group: Sequence[str]) ->
             f"group: found {len(names)} groups, the smallest of {min(size, default=0)}; expected at least two of two."
         )
     vectors = vectors.astype(np.float64)
+    # sums stand for means, whose direction they have; cosines see nothing else
     total = np.zeros((len(names), vectors.shape[1]))
     np.add.at(total, number, vectors)
     unit, rows = _unit(vectors), np.arange(len(vectors))
     cosine = unit @ _unit(total).T
+    # without the vector itself, which would pull its group's mean towards it
     own = (unit * _unit(total[number] - vectors)).sum(axis=1)
     cosine[rows, number] = -np.inf
     return own > cosine.max(axis=1) + _ROUNDING
@@ -100,16 +94,7 @@ def draw_groups(path: str | Path, found: Mapping[str, NDArray[np.floating]], gro
     a panel is the fraction of pairs that are nearest to their own group's mean, in all dimensions.
 
     Args:
-        path: of the PNG, replaced.
         found: by model, `[n, D]` of `joint_embeddings`, of the same pairs.
-        group: `[n]`, of each pair.
-
-    Returns:
-        `path`.
-
-    Raises:
-        ImportError: without matplotlib.
-        ValueError: for no model, lengths that differ, or as `nearest_own_centroid` does.
     """
     lengths = {name: len(vectors) for name, vectors in found.items()}
     if not lengths or set(lengths.values()) != {len(group)}:

@@ -41,68 +41,44 @@ LineNames = Mapping[str, tuple[str, str]]
 
 @dataclass(frozen=True)
 class ConceptResults:
-    """What came of a concept.
-
-    Attributes:
-        lines: of `summarize`, by what they stand for, whose models and contrasts are of points; one that was not
-            scored for this concept is absent.
-        numbers: of hard negatives, rising.
-        every: steps between checkpoints.
-        per_epoch: steps of an epoch.
-        last: the last step.
-    """
-
+    # from `summarize`, by what they stand for; their models and contrasts are points. Lines that were not
+    # scored for this concept are absent
     lines: dict[str, dict[str, Any]]
-    numbers: Sequence[int]
-    every: int
-    per_epoch: int
-    last: int
+    numbers: Sequence[int]  # of hard negatives, ascending
+    every: int  # steps between checkpoints
+    per_epoch: int  # steps
+    last: int  # step
 
     @property
     def epochs(self) -> range:
-        """The steps at which epochs end."""
         return range(self.per_epoch, self.last + 1, self.per_epoch)
 
     def final(self, run: str) -> Point:
-        """A run's last model; the base is its own."""
         return run, BASE_STEP if run == BASE else self.last
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A statement of the paper and what the study says of it.
-
-    Attributes:
-        concept: that it is of.
-        statement: in words.
-        paper: the paper's numbers, in points.
-        value: the difference here, with its interval `low` to `high`, 0 to 1.
-        low: lower end.
-        high: upper end.
-        verdict: `SHOWN` where the whole interval is on the statement's side of its threshold, `OPPOSITE` where it is
-            on the other, else `OPEN`.
-    """
+    """A statement of the paper and what the study says of it."""
 
     concept: str
     statement: str
-    paper: str
-    value: float
+    paper: str  # the paper's numbers, in points
+    value: float  # the difference here, 0 to 1
     low: float
     high: float
+    # SHOWN if the whole interval is on the statement's side of its threshold, OPPOSITE if it is on the other,
+    # else OPEN
     verdict: str
 
 
 def check_lines(outcomes: Mapping[str, Outcomes | pd.DataFrame], lines: LineNames) -> None:
-    """Checks that the lines of a study are scored, which the outcomes of the base by concept say before any training.
-
-    Raises:
-        ValueError: when a concept has no accuracy or retrieval, or no concept has another line, naming those that
-            there are.
-    """
+    """Checks that every line of a study is scored, by the outcomes of the base: before anything is trained."""
     found = {concept: Outcomes.of(table) for concept, table in outcomes.items()}
     scored = {concept: {one.name for one in _measures(own, concept, lines)} for concept, own in found.items()}
     for name, (benchmark, metric) in lines.items():
         missing = [concept for concept in outcomes if name not in scored[concept]]
+        # accuracy and retrieval are needed for every concept, any other line for one at least
         if missing and (name in NEEDED or len(missing) == len(outcomes)):
             known = sorted({(one[0], one[2]) for concept in missing for one in found[concept].aspects})
             listed = "; ".join(f"{benchmark}, {metric}" for benchmark, metric in known)
@@ -116,6 +92,7 @@ def summarize_concept(
     """The lines of a concept at every step, and the differences that the findings and the report are of."""
     outcomes = Outcomes.of(outcomes)
     steps = sorted(set(outcomes.table["step"].tolist()) - {BASE_STEP})
+    # checkpoints are equally far apart, so the first one is an interval from the start
     every, last, measures = steps[0], steps[-1], _measures(outcomes, concept, lines)
     base, plain, hard = (BASE, BASE_STEP), (PLAIN, last), [(f"HN{number}", last) for number in numbers]
     early, first_epoch = ((hard[0][0], step) for step in (every, every * checkpoints))
@@ -174,6 +151,7 @@ def concept_findings(concept: str, results: ConceptResults, further: Sequence[st
     gains = PLAIN_GAINS.get(concept, "-")
     yield test(RETRIEVAL, "plain training finds more images", RETRIEVAL_GAINS.get(concept, "-"), trained, base)
     plain, bound = "plain training helps", None
+    # the paper gains 1 to 4 points here, so the statement is an upper bound
     if concept == "location":
         plain, bound = "plain training hardly helps (at most 5 points, our bound)", LOCATION_GAIN
     yield test(ACCURACY, plain, gains, trained, base, most=bound)
@@ -227,8 +205,6 @@ VERDICTS = {
 
 @dataclass(frozen=True)
 class StudyResults:
-    """The lines of a study of concepts by concept, the differences of the last models, and the paper's findings."""
-
     names: LineNames
     concepts: dict[str, ConceptResults]
     differences: list[dict[str, Any]]
@@ -244,6 +220,7 @@ class StudyResults:
             minus = {change["run"]: {change["reference"]: change} for change in changes}
             models = results.lines[name]["models"]
             for epoch, step in enumerate(results.epochs, start=1):
+                # the base has one point, which stands in every epoch
                 points = {run: models.get((run, BASE_STEP if run == BASE else step)) for run in self._runs()}
                 differences = minus if step == results.last else {}
                 yield self._line(name, concept, f"epoch {epoch}", points) | {"differences": differences}
@@ -284,11 +261,6 @@ def summarize_study(
     checkpoints: int,
     further: Sequence[str] = (),
 ) -> StudyResults:
-    """The numbers of a study.
-
-    Raises:
-        ValueError: as `check_lines`.
-    """
     check_lines(outcomes, names)
     concepts = {
         concept: summarize_concept(table, concept, names, numbers=numbers[concept], checkpoints=checkpoints)
@@ -299,7 +271,6 @@ def summarize_study(
 
 
 def concept_contents(results: ConceptResults) -> dict[str, Any]:
-    """What `tradeoff.json` says of a concept."""
     lines = {
         name: [
             {"run": run, "step": step, "epochs": step / results.per_epoch, **{key: found[key] for key in NUMBER}}
@@ -311,7 +282,6 @@ def concept_contents(results: ConceptResults) -> dict[str, Any]:
 
 
 def verdict_lines(findings: Sequence[Finding]) -> Iterator[Lines]:
-    """The statements by verdict, with the difference here and the paper's."""
     for verdict, words in VERDICTS.items():
         texts = []
         for one in (one for one in findings if one.verdict == verdict):
@@ -321,7 +291,6 @@ def verdict_lines(findings: Sequence[Finding]) -> Iterator[Lines]:
 
 
 def checkpoint_table(concept: str, results: ConceptResults) -> Table:
-    """Every point of the figure."""
     accuracy, retrieval = (results.lines[name]["models"] for name in (ACCURACY, RETRIEVAL))
     rows = []
     for (run, step), found in accuracy.items():

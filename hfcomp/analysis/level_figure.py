@@ -36,19 +36,7 @@ def lines_by_level(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Ma
 
 
 def draw_levels(path: str | Path, lines: Sequence[Mapping[str, Any]]) -> Path:
-    """Draws the accuracy of every model on every level with its interval of 95 %, chance dotted.
-
-    Args:
-        path: of the PNG, replaced.
-        lines: as `lines_by_level` takes them; each benchmark and metric is a panel.
-
-    Returns:
-        `path`.
-
-    Raises:
-        ImportError: without matplotlib.
-        ValueError: when no line is of a level.
-    """
+    """Draws the accuracy of every model on every level with its interval of 95 %, chance dotted."""
     panels = lines_by_level(lines)
     if not panels:
         raise ValueError(
@@ -73,6 +61,7 @@ def _panel(title: str, parts: Mapping[str, Mapping[str, Any]]) -> Plot:
 
 def _split_level(metric: str) -> tuple[str | None, str]:
     """The level before a metric's name, and the name without it."""
+    # only metrics of `LevelChoice`, such as 'level 1 image choice of 2', begin with a level
     before = _LEVEL.match(metric)
     if before is None or not metric[before.end() :].startswith(" image "):
         return None, metric

@@ -37,17 +37,12 @@ LEVELS_FIGURE, GROUPS_FIGURE = "levels.png", "groups.png"
 
 @dataclass(frozen=True)
 class LevelResults:
-    """Scores by level, and the positions of groups in the joint spaces.
-
-    Attributes:
-        results: as of `hfcomp.evaluate`.
-        joint: by model, `[n, D]` of `joint_embeddings`; empty where the data has no groups of captions.
-        groups: `[n]`, of each pair.
-    """
+    """Scores by level, and the positions of groups in the joint spaces."""
 
     results: EvaluationResults
+    # by model, `[n, D]` of `joint_embeddings`; empty if the data has no groups of captions
     joint: Mapping[str, NDArray[np.floating]]
-    groups: Sequence[str]
+    groups: Sequence[str]  # `[n]`, of each pair
 
     def save(self, folder: Path, log: Callable[[str], None] = print) -> None:
         """Writes tables and outcomes as `hfcomp evaluate` does, `levels.png` and `groups.png`.
@@ -55,7 +50,6 @@ class LevelResults:
         A figure without numbers is not drawn, and one of an earlier run is removed.
 
         Args:
-            folder: that receives them.
             log: receives a figure's path, or why it is missing: without matplotlib, the numbers are kept.
         """
         write_evaluation(folder, self.results)
@@ -63,6 +57,7 @@ class LevelResults:
             (LEVELS_FIGURE, lines_by_level(self.results.lines), lambda path: draw_levels(path, self.results.lines)),
             (GROUPS_FIGURE, self.joint, lambda path: draw_groups(path, self.joint, self.groups)),
         ):
+            # a figure of an earlier run may show what this one has no numbers for
             (folder / name).unlink(missing_ok=True)
             try:
                 if filled:
@@ -91,14 +86,7 @@ def evaluate_levels(
         data: the benchmark's folder.
         rows: that many, sampled with the seed; by default all, of the sandbox `LEVEL_ROWS`.
         candidates: numbers of images to choose from, or "all".
-        seed: of all draws.
         groups: how many of them, the largest.
-        batch_size: images or texts at a time.
-        device: by default a GPU where there is one.
-
-    Raises:
-        ValueError: for settings or data that do not fit, a benchmark that is unavailable, or a model that is not a
-            supported dual encoder.
     """
     for name, value, least in (("rows", rows, 2), ("groups", groups, 2), ("batch_size", batch_size, 1)):
         if value is not None and value < least:
@@ -106,6 +94,7 @@ def evaluate_levels(
     models = named_models(models)
     chosen = BENCHMARKS[benchmark or (SANDBOX_LEVELS if data is None else MAGIC).name]
     items = _load(chosen, data, rows, seed)
+    # captions are the most specific level of all
     texts = (("caption",) if _has_captions(items) else ()) + LEVELS
     chosen = replace(chosen, protocol=LevelChoice(texts, tuple(dict.fromkeys(candidates)), seed))
     return _score(models, chosen, validate(chosen, items), groups, batch_size=batch_size, device=device)
@@ -140,7 +129,6 @@ def _score(
 
 
 def _load(benchmark: Benchmark, folder: Path | None, rows: int | None, seed: int) -> BenchmarkData:
-    """All items, or a sample of them."""
     if benchmark is SANDBOX_LEVELS:
         if folder is not None:
             raise ValueError(f"data: {benchmark.name} is synthetic and has no folder. Leave out one of the two.")

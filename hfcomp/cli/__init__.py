@@ -9,8 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import entry_points
-from types import ModuleType
+from typing import Protocol, runtime_checkable
+
+from hfcomp.errors import FLAG, one_line_errors
+from hfcomp.plugins import find_plugins, load_plugin
 
 COMMANDS = {
     "train": "hfcomp.cli.train",
@@ -35,7 +37,17 @@ COMMANDS = {
 }
 """The module of each command of this library, in the order of the help. A table and not entry points: those of a
 checkout change only when it is installed again."""
-GROUP = "hfcomp.commands"
+ENTRY_POINTS = "hfcomp.commands"
+
+
+@runtime_checkable
+class Command(Protocol):
+    """A module that is a command."""
+
+    USAGE: str
+    SUMMARY: str
+
+    def main(self, arguments: Sequence[str]) -> None: ...
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -44,40 +56,41 @@ def main(arguments: Sequence[str] | None = None) -> None:
     A mistake of the user's ends in one line and status 1; `--traceback`, or HFCOMP_TRACEBACK=1, shows where it arose.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if not words or words[0] in ("-h", "--help"):
-        print(usage())
-        return
-    if words[0] == "--version":
+    name, *rest = words or ["--help"]
+    if name == "--version":
         from hfcomp import __version__
 
         print(__version__)
         return
-    name, *rest = words
-    if name not in COMMANDS and name not in (others := installed_commands()):
-        from hfcomp.reading import nearest
-
-        hint = f"{nearest(name, [*COMMANDS, *others])} `hfcomp --help` lists the commands."
-        raise SystemExit(f"error: unknown command {name!r}.{hint}")
-    from hfcomp.errors import FLAG, one_line_errors
-
     with one_line_errors(traceback_wanted=FLAG in rest):
-        _module(name).main([word for word in rest if word != FLAG])
+        if name in ("-h", "--help"):
+            print(usage())
+        else:
+            find_command(name).main([word for word in rest if word != FLAG])
 
 
 def usage() -> str:
     """What there is, in the words of the commands."""
     parts = ["usage: hfcomp COMMAND ...\n"]
-    for name in [*COMMANDS, *installed_commands()]:
-        module = _module(name)
-        parts.append(f"  hfcomp {name} {module.USAGE}\n      {module.SUMMARY}")
+    for name in [*COMMANDS, *find_plugins(ENTRY_POINTS, COMMANDS)]:
+        command = find_command(name)
+        parts.append(f"  hfcomp {name} {command.USAGE}\n      {command.SUMMARY}")
     parts.append("\n`hfcomp COMMAND --help` says more; --traceback shows where an error arose.")
     return "\n".join(parts)
 
 
-def installed_commands() -> dict[str, str]:
-    """The modules of the commands that other packages add; a name of this library's stays its own."""
-    return {point.name: point.value for point in entry_points(group=GROUP) if point.name not in COMMANDS}
+def find_command(name: str) -> Command:
+    """Imports a command: one of ours, or else of an installed package.
 
+    Raises:
+        ValueError: for an unknown name, or a package whose command cannot be imported.
+    """
+    if name in COMMANDS:
+        return import_module(COMMANDS[name])
+    others = find_plugins(ENTRY_POINTS, COMMANDS)
+    if name in others:
+        return load_plugin(others[name], Command)
+    from hfcomp.reading import nearest
 
-def _module(name: str) -> ModuleType:
-    return import_module(COMMANDS.get(name) or installed_commands()[name])
+    hint = f"{nearest(name, [*COMMANDS, *others])} `hfcomp --help` lists the commands."
+    raise ValueError(f"unknown command {name!r}.{hint}")

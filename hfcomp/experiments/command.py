@@ -20,11 +20,9 @@ from hfcomp.errors import FLAG, one_line_errors
 from hfcomp.experiments.dry_run import DryRun
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.program import run
+from hfcomp.experiments.recipe_files import studies
 from hfcomp.experiments.recipes import Recipe, read_file, read_recipe, split_options
-from hfcomp.experiments.studies.plan_files import Search, Sweep, Tradeoff, read_plan
-from hfcomp.experiments.studies.search import run_search
-from hfcomp.experiments.studies.sweep import run_sweep
-from hfcomp.experiments.studies.tradeoff import run_tradeoff
+from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.experiments.study import Study
 from hfcomp.trainers.config import CompositionalConfig, field_default
 
@@ -56,10 +54,9 @@ SPELLINGS = {
 
 
 def main(name: str, arguments: Sequence[str] | None = None) -> None:
-    """Runs a recipe, or with `--report` one of its sweeps or studies, or with `--search` a search for its values.
+    """Runs a recipe, or with `--report` or `--search` one of its studies.
 
     The recipe is that of the name unless `--config` names another; the arguments are by default those of the process.
-    Ends in one line for a mistake of the user's.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not sys.stderr.isatty():  # in a file they are no bars but lines
@@ -77,7 +74,7 @@ def main(name: str, arguments: Sequence[str] | None = None) -> None:
         plan = read_plan(name, words)
         if options.dry_run and (changes := _without_half(plan.recipe)):
             plan = read_plan(name, words + changes)
-        {Sweep: run_sweep, Tradeoff: run_tradeoff, Search: run_search}[type(plan)](plan, kind)
+        next(study.run for study in studies().values() if isinstance(plan, study.plan))(plan, kind)
 
 
 def _without_half(recipe: Recipe) -> list[str]:

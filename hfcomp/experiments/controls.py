@@ -7,10 +7,9 @@ them is the method on the sandbox's rows with human ratings.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import torch
 from datasets import Dataset, IterableDataset
@@ -24,61 +23,19 @@ from hfcomp.data.replay import count_replay_rows
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.experiment_config import HUMAN, SAME_BATCH, STATIC_MARGIN
 from hfcomp.experiments.recipes import Recipe
-from hfcomp.trainers.ahnpl import AHNPLTrainer
-from hfcomp.trainers.c2lip import C2LIPTrainer
-from hfcomp.trainers.ce_clip import CEClipTrainer
 from hfcomp.trainers.cement import RATED_MARGINS, CementConfig, CementTrainer, margin_function
-from hfcomp.trainers.clear_glass import ClearGlassTrainer
 from hfcomp.trainers.cost import StageSummary
-from hfcomp.trainers.dcl import DCLTrainer
 from hfcomp.trainers.grouped import GroupedTrainer
+from hfcomp.trainers.hooks import INFO_NCE_FORMS
+from hfcomp.trainers.hooks import declare_info_nce as declare_info_nce  # where objectives of others import it from
 from hfcomp.trainers.info_nce import InfoNCETrainer
-from hfcomp.trainers.released.ahnpl import AHNPLReleasedTrainer
-from hfcomp.trainers.released.clear_glass import ClearGlassReleasedTrainer
-from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
 from hfcomp.trainers.stages import stage_config, world_size_at_launch
-from hfcomp.trainers.triplet_clip import TripletClipTrainer
 
 # Arguments that InfoNCE on the positives alone would refuse, or that bring it more than those.
 NEGATIVE_ARGUMENTS = ("num_negatives", "max_concepts", "draw_negatives", "num_neighbours")
 COLUMNS = ("negative_captions", "negative_concreteness")
 """That the rows of a margin by ratings need."""
 Log = Callable[[str], None]
-
-
-class InfoNCEForm(NamedTuple):
-    """A trainer and its arguments that make an objective plain InfoNCE on the same batch."""
-
-    trainer_class: type  # the objective's own class, or another where no setting of it is InfoNCE
-    arguments: Mapping[str, Any]  # switch margins and further terms off; none where the objective is InfoNCE
-
-
-INFO_NCE_FORMS: dict[type, InfoNCEForm] = {}
-"""By the objective's class. A subclass has an entry of its own: it may have terms that its parent's does not know."""
-
-
-def declare_info_nce(objective: type, *, by: type | None = None, **arguments: Any) -> None:
-    """Says how an objective becomes InfoNCE, for the control `same-batch`; call it in the module of your trainer.
-
-    Args:
-        objective: a subclass of `CompositionalTrainer`.
-        by: another trainer that is InfoNCE on the same batch; by default the objective itself.
-        arguments: config fields that switch its margins and further terms off, such as `margin="none"`.
-    """
-    INFO_NCE_FORMS[objective] = InfoNCEForm(by or objective, arguments)
-
-
-declare_info_nce(AHNPLTrainer, multimodal_weight=0.0, positive_margin_weight=0.0, negative_margin_weight=0.0)
-declare_info_nce(AHNPLReleasedTrainer, multimodal_weight=0.0, margin_weight=0.0)
-declare_info_nce(C2LIPTrainer, concept_weight=0.0, cross_attended_weight=0.0)
-declare_info_nce(CEClipTrainer, rank_weight=0.0, intra_modal_weight=0.0)
-declare_info_nce(CementTrainer, margin="none")
-declare_info_nce(ClearGlassTrainer, grouping="none")
-declare_info_nce(ClearGlassReleasedTrainer, grouping="none")
-declare_info_nce(DCLTrainer, by=InfoNCETrainer, sigmoid=False)
-declare_info_nce(InfoNCETrainer)
-declare_info_nce(ReplacedNegativesTrainer, by=InfoNCETrainer, sigmoid=False)
-declare_info_nce(TripletClipTrainer, by=CementTrainer, margin="none")  # InfoNCE over the doubled batch
 
 
 class NotApplicable(ValueError):
@@ -105,8 +62,8 @@ def same_batch(method: Arm) -> Arm:
     form = INFO_NCE_FORMS.get(objective)
     if form is None:
         raise Undeclared(
-            f"{objective.__name__} does not say how it becomes InfoNCE. Beside the class call hfcomp.experiments."
-            f"controls.declare_info_nce({objective.__name__}, ...) with the arguments that switch its margins "
+            f"{objective.__name__} does not say how it becomes InfoNCE. Beside the class call hfcomp.trainers."
+            f"hooks.declare_info_nce({objective.__name__}, ...) with the arguments that switch its margins "
             "and further terms off, or leave same-batch out of --controls."
         )
     if form.trainer_class is objective and not form.arguments:

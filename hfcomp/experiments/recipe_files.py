@@ -1,21 +1,53 @@
-"""Locates the YAML files of recipes and plans. Loads no library: a wrong name is reported at once."""
+"""Locates the YAML files of recipes and studies. A wrong name of a recipe is reported before a library is loaded."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
 
+from hfcomp.plugins import load_plugins
 from hfcomp.reading import may_be_hub_id, nearest, shipped_folder
 
-SWEEP, STUDY, SEARCH = "sweep", "study", "search"
+ENTRY_POINTS = "hfcomp.studies"
+STUDIES = {
+    "variants": "hfcomp.experiments.studies.sweep:SWEEP",
+    "accuracy": "hfcomp.analysis.tradeoff:TRADEOFF",
+    "ranges": "hfcomp.experiments.studies.search:SEARCH",
+}
+"""The `StudyKind`s of this library by their keys. A table, as that of the commands in `hfcomp.cli`."""
 
 
-PLAN_KEYS = {"variants": SWEEP, "accuracy": STUDY, "ranges": SEARCH}  # each in files of that kind alone
+@dataclass(frozen=True)
+class StudyKind:
+    """A kind of study: several runs beside those of a recipe, as a YAML file says.
+
+    Attributes:
+        key: Key that only files of this kind have. Its entry point has the same name.
+        noun: Name of the kind in messages.
+        option: Option that names a file of this kind on the command line, `report` or `search`.
+        plan: Class of what a file says. `plan.read(source, path, values)` makes one from the recipe (a `RecipeFile`),
+            and from the path and the values of the file; its `recipe` is what all runs share.
+        run: Runs a plan with `Study`, or for a dry run with `DryRun`, and returns the folder.
+    """
+
+    key: str
+    noun: str
+    option: str
+    plan: type[Any]
+    run: Callable[[Any, Any], Path]
 
 
-OPTIONS = {SWEEP: "report", STUDY: "report", SEARCH: "search"}
+@cache
+def studies() -> dict[str, StudyKind]:
+    """All kinds of study by key: ours, then those of installed packages."""
+    ours = {key: resolve_name(place) for key, place in STUDIES.items()}
+    return ours | load_plugins(ENTRY_POINTS, StudyKind, ours, lambda kind: kind.key)
 
 
 def recipes_folder() -> Path:
@@ -49,17 +81,17 @@ def find_plan(recipe: str, name: str, option: str) -> Path:
     if Path(name).is_file():
         return Path(name)
     folder = Path(recipe).parent if Path(recipe).is_file() else recipes_folder() / recipe.partition("/")[0]
-    plans = [path for path in sorted(folder.glob("*.yaml")) if OPTIONS.get(plan_of(top_level_keys(path))) == option]
-    known = {path.stem: path for path in plans}
+    kinds = {path: study_kind(top_level_keys(path)) for path in sorted(folder.glob("*.yaml"))}
+    known = {path.stem: path for path, kind in kinds.items() if kind and kind.option == option}
     if (stem := name.removesuffix(".yaml")) in known:
         return known[stem]
     listed = f"Known: {', '.join(known)}." if known else "It has none."
     raise FileNotFoundError(f"{name}: no such {option} of {recipe}.{nearest(name, known)} {listed} Or pass a file.")
 
 
-def plan_of(keys: Collection[str]) -> str:
-    """The kind of plan that a file with these keys is, or an empty string."""
-    return next((kind for key, kind in PLAN_KEYS.items() if key in keys), "")
+def study_kind(keys: Collection[str]) -> StudyKind | None:
+    """The kind of study that a file with these keys is of."""
+    return next((kind for key, kind in studies().items() if key in keys), None)
 
 
 def top_level_keys(path: Path) -> set[str]:

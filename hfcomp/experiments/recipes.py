@@ -21,7 +21,7 @@ from pydantic import AfterValidator, Field
 from hfcomp.data.known_names import parse_column_names
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.experiments.origin import Origin, read_origin, train_command
-from hfcomp.experiments.recipe_files import OPTIONS, find_recipe, plan_of, top_level_keys
+from hfcomp.experiments.recipe_files import find_recipe, study_kind, top_level_keys
 from hfcomp.reading import nearest, parse_json, read_yaml
 from hfcomp.schemas import convert, members, parse
 
@@ -306,9 +306,9 @@ def read_file(name: str, options: Namespace) -> tuple[Path, dict[str, Any], type
     if options.objective is not None:
         values["objective"] = options.objective
     if not isinstance(values.get("objective"), str):
-        plan = plan_of(values)
+        study = study_kind(values)
         alike = (f" {key!r} is unknown.{near}" for key in values if (near := nearest(str(key), ["objective"])))
-        hint = f" It is a {plan}: --{OPTIONS[plan]} {path.stem}." if plan else next(alike, "")
+        hint = f" It is a {study.noun}: --{study.option} {path.stem}." if study else next(alike, "")
         raise ValueError(f"{path}: has no 'objective' (module:class of a trainer).{hint}")
     where = path if options.objective is None else "command line"
     return path, values, trainer_class(values["objective"], f"{where}: ")

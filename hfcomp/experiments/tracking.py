@@ -47,6 +47,7 @@ def example_pairs(arm: Arm) -> bytes:
 
 def track_results(recipe: Recipe, folder: Path, figure: Path, lines: Sequence[Line]) -> None:
     """Sends the figure, which is absent without matplotlib, and the table of results as the group's run `results`."""
+    # an arm that is never trained: its config says which trackers there are
     arm = method_arm(recipe, None, name=RESULTS)
     names = stage_config(arm.trainer_class, folder, arm.arguments, arm.batch_size).report_to
     if not names:
@@ -57,7 +58,7 @@ def track_results(recipe: Recipe, folder: Path, figure: Path, lines: Sequence[Li
 
 
 def results_table(lines: Sequence[Line]) -> tuple[list[str], list[list]]:
-    """Header and rows of the results: a row for each line and model, with its interval."""
+    """Header and rows: one row per line and model, with its interval."""
     header = [*KEYS, "aspect", "model", "value", "low", "high", "chance"]
     rows = []
     for line in lines:

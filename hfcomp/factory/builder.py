@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import entry_points
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from hfcomp.factory.options import BuildOptions
+from hfcomp.plugins import load_plugins
 from hfcomp.reading import nearest
 
 if TYPE_CHECKING:
@@ -134,23 +134,9 @@ class Builder:
 
 @cache
 def builders() -> dict[str, Builder]:
-    """All builders by the kind that they make: ours, then those of installed packages.
-
-    Raises:
-        ValueError: for an entry point that is not a builder, or a name that is taken.
-    """
-    found = {name: resolve_name(place) for name, place in KINDS.items()}
-    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name):
-        place = f"the entry point {point.name} = {point.value} of the group {ENTRY_POINTS}"
-        builder = point.load()
-        if not isinstance(builder, Builder):
-            raise ValueError(f"{place} is not a hfcomp.factory.builder.Builder.")
-        if point.name in found or point.name != builder.options.what:
-            raise ValueError(
-                f"{place}: expected the name {builder.options.what!r} of its options, other than {', '.join(found)}."
-            )
-        found[point.name] = builder
-    return found
+    """All builders by the kind that they make: ours, then those of installed packages."""
+    ours = {name: resolve_name(place) for name, place in KINDS.items()}
+    return ours | load_plugins(ENTRY_POINTS, Builder, ours, lambda builder: builder.options.what)
 
 
 def find_builder(what: str) -> Builder:

@@ -17,6 +17,7 @@ from hfcomp.losses import LearnedMargin, RunningThreshold, ahnpl_loss, perturb_i
 from hfcomp.modeling import Features
 from hfcomp.trainers._support.reference_text import FrozenText, ReferenceText, WithReferenceText
 from hfcomp.trainers.config import CompositionalConfig, option, setting
+from hfcomp.trainers.hooks import declare_info_nce
 from hfcomp.trainers.thresholds import ThresholdTrainer
 
 logger = logging.get_logger(__name__)
@@ -191,3 +192,6 @@ def _warn_of_floor(start: float, floor: float) -> None:
         f"no gradient and stays constant at {floor:g}. This happens for {share:.0%} of samples; set margin_start, or "
         "another margin_seed, to train it."
     )
+
+
+declare_info_nce(AHNPLTrainer, multimodal_weight=0.0, positive_margin_weight=0.0, negative_margin_weight=0.0)

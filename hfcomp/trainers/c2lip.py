@@ -19,6 +19,7 @@ from hfcomp.losses import (
 )
 from hfcomp.trainers.base import CompositionalTrainer
 from hfcomp.trainers.config import CompositionalConfig, option, setting
+from hfcomp.trainers.hooks import declare_info_nce
 from hfcomp.trainers.info_nce import has_sigmoid_loss
 
 CONCEPT_SOURCES = ("phrase", "tokens")
@@ -169,3 +170,6 @@ def _check_concept_columns(found: set[str], needed: tuple[str, ...]) -> None:
         f"set has: {', '.join(map(repr, sorted(found)))}. {advice}, or rename with "
         f"column_names={{{missing[0]!r}: '<its name in your data set>'}}."
     )
+
+
+declare_info_nce(C2LIPTrainer, concept_weight=0.0, cross_attended_weight=0.0)

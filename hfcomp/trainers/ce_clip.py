@@ -10,6 +10,7 @@ from torch import nn
 from hfcomp.data.columns import NEGATIVE_KINDS
 from hfcomp.losses import RunningThreshold, ce_clip_loss
 from hfcomp.trainers.config import CompositionalConfig, option, setting
+from hfcomp.trainers.hooks import declare_info_nce
 from hfcomp.trainers.thresholds import ThresholdTrainer
 
 SCRIPT = "the released script"
@@ -72,3 +73,6 @@ class CEClipTrainer(ThresholdTrainer):
             rows=f.rows,
         )
         return self.reduce_loss(loss, metrics, f, return_outputs)
+
+
+declare_info_nce(CEClipTrainer, rank_weight=0.0, intra_modal_weight=0.0)

@@ -13,6 +13,7 @@ from torch import nn
 from hfcomp.losses import cement_loss, fermi_dirac_margin, inverse_margin, static_margin
 from hfcomp.trainers.base import CompositionalTrainer
 from hfcomp.trainers.config import CompositionalConfig, option
+from hfcomp.trainers.hooks import declare_info_nce
 
 MARGINS = ("adaptive", "static", "inverse", "none")
 RATED_MARGINS = ("adaptive", "inverse")  # depend on the ratings of rows
@@ -116,3 +117,6 @@ def margin_function(args: CementConfig) -> Callable[[torch.Tensor], torch.Tensor
         "static": partial(static_margin, value=args.static_margin),
         "none": partial(static_margin, value=0.0),
     }[args.margin]
+
+
+declare_info_nce(CementTrainer, margin="none")

@@ -13,6 +13,7 @@ from hfcomp.losses import centroid_group_loss, info_nce_loss, pairwise_group_los
 from hfcomp.modeling import Features
 from hfcomp.trainers.config import option, setting
 from hfcomp.trainers.grouped import GroupedConfig, GroupedTrainer
+from hfcomp.trainers.hooks import declare_info_nce
 
 GROUPINGS = ("pairwise", "centroid", "none")
 
@@ -122,3 +123,6 @@ def _of_pairs(f: Features, is_pair: torch.Tensor) -> tuple[torch.Tensor, dict[st
         text_id=text_id,
         rows=rows,
     )
+
+
+declare_info_nce(ClearGlassTrainer, grouping="none")

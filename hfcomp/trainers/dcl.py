@@ -10,6 +10,8 @@ from torch import nn
 from hfcomp.losses import dcl_loss
 from hfcomp.trainers.base import CompositionalTrainer
 from hfcomp.trainers.config import NEGCLIP, CompositionalConfig, setting
+from hfcomp.trainers.hooks import declare_info_nce
+from hfcomp.trainers.info_nce import InfoNCETrainer
 
 
 @dataclass
@@ -51,3 +53,6 @@ class DCLTrainer(CompositionalTrainer):
             rows=f.rows,
         )
         return self.reduce_loss(loss, metrics, f, return_outputs)
+
+
+declare_info_nce(DCLTrainer, by=InfoNCETrainer, sigmoid=False)

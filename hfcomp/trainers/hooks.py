@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,6 +40,28 @@ logger = logging.get_logger(__name__)
 
 # Fields of a config that say how many entries of a row are read, and the features made of these.
 COUNTED_FEATURES = {"num_negatives": "negative_text_embeds", "max_concepts": "concept_embeds"}
+
+
+class InfoNCEForm(NamedTuple):
+    """A trainer and its arguments that make an objective plain InfoNCE on the same batch."""
+
+    trainer_class: type  # the objective's own class, or another where no setting of it is InfoNCE
+    arguments: Mapping[str, Any]  # switch margins and further terms off; none where the objective is InfoNCE
+
+
+INFO_NCE_FORMS: dict[type, InfoNCEForm] = {}
+"""By the objective's class. A subclass has an entry of its own: it may have terms that its parent's does not know."""
+
+
+def declare_info_nce(objective: type, *, by: type | None = None, **arguments: Any) -> None:
+    """Says how an objective becomes InfoNCE, for the control `same-batch`; call it in the module of your trainer.
+
+    Args:
+        objective: a subclass of `CompositionalTrainer`.
+        by: another trainer that is InfoNCE on the same batch; by default the objective itself.
+        arguments: config fields that switch its margins and further terms off, such as `margin="none"`.
+    """
+    INFO_NCE_FORMS[objective] = InfoNCEForm(by or objective, arguments)
 
 
 def embedding_metrics(prediction: Any) -> dict[str, float]:

@@ -10,6 +10,7 @@ from torch import nn
 from hfcomp.losses import info_nce_loss, sigmoid_loss
 from hfcomp.trainers.config import NEGCLIP, option, setting
 from hfcomp.trainers.drawn_batch import DrawnBatchConfig, DrawnBatchTrainer
+from hfcomp.trainers.hooks import declare_info_nce
 
 
 @dataclass
@@ -87,3 +88,6 @@ def has_sigmoid_loss(asked: bool | None, backbone: nn.Module) -> bool:
     if asked and not hasattr(backbone, "logit_bias"):
         raise ValueError("sigmoid=True needs a model with a logit_bias, such as SigLIP. Leave it out for CLIP.")
     return hasattr(backbone, "logit_bias") if asked is None else asked
+
+
+declare_info_nce(InfoNCETrainer)

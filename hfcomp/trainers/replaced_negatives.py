@@ -16,6 +16,8 @@ from hfcomp.modeling import Features
 from hfcomp.trainers._support.transformers_internals import train_batch_size
 from hfcomp.trainers.base import CompositionalTrainer
 from hfcomp.trainers.config import CompositionalConfig, option, setting
+from hfcomp.trainers.hooks import declare_info_nce
+from hfcomp.trainers.info_nce import InfoNCETrainer
 
 TRAINING, EVALUATION = 0, 1
 
@@ -144,3 +146,6 @@ class BatchInStep(TrainerCallback):
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.number += 1
+
+
+declare_info_nce(ReplacedNegativesTrainer, by=InfoNCETrainer, sigmoid=False)

@@ -9,7 +9,9 @@ from torch import nn
 
 from hfcomp.losses import triplet_clip_loss
 from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.config import NEGCLIP, CompositionalConfig, option, setting
+from hfcomp.trainers.hooks import declare_info_nce
 
 
 @dataclass
@@ -70,3 +72,6 @@ class TripletClipTrainer(CompositionalTrainer):
             rows=f.rows,
         )
         return self.reduce_loss(loss, metrics, f, return_outputs)
+
+
+declare_info_nce(TripletClipTrainer, by=CementTrainer, margin="none")  # InfoNCE over the doubled batch

@@ -7,15 +7,16 @@ import pytest
 import yaml
 
 from hfcomp import run_folders
-from hfcomp.experiments.controls import INFO_NCE_FORMS, control_arms, declare_info_nce, same_batch
+from hfcomp.analysis.tradeoff import whole_parts
+from hfcomp.experiments.controls import control_arms, same_batch
 from hfcomp.experiments.guard import without
 from hfcomp.experiments.prepare import prepare_concepts
 from hfcomp.experiments.pushing import RunPush
 from hfcomp.experiments.recipe_files import find_plan
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import open_session
-from hfcomp.experiments.studies.tradeoff import whole_parts
 from hfcomp.statistics import Outcomes
+from hfcomp.trainers.hooks import INFO_NCE_FORMS, declare_info_nce
 from tests import tiny
 from tests.advice.messages import ROOT
 from tests.evaluation.evaluations import crepe
@@ -168,14 +169,12 @@ def test_fewer_rows_than_a_batch(advice, train_begins, splits):
     train_begins(*words, "--batch_size", "17")
 
 
-@pytest.mark.follows(
-    "hfcomp/experiments/controls.py", "Beside the class call hfcomp.experiments.controls.declare_info_nce("
-)
+@pytest.mark.follows("hfcomp/experiments/controls.py", "Beside the class call hfcomp.trainers.hooks.declare_info_nce(")
 def test_an_objective_of_ones_own(advice, monkeypatch):
     mine = method(SilentCement)
     advice.of(same_batch, mine)
     assert [arm.name for arm in control_arms(["plain"], mine, asked=True, log=print)] == ["plain"]
-    monkeypatch.setattr("hfcomp.experiments.controls.INFO_NCE_FORMS", dict(INFO_NCE_FORMS))
+    monkeypatch.setitem(INFO_NCE_FORMS, SilentCement, None)  # removed again
     declare_info_nce(SilentCement, margin="none")
     assert [arm.name for arm in control_arms(["same-batch"], mine, asked=True, log=print)] == ["same-batch"]
 
@@ -234,8 +233,8 @@ def test_embeddings_of_rows_that_are_not_held_out(advice, train_begins, splits, 
     train_begins(*words, "--evaluation", "sandbox", "--evaluation_items", "2")
 
 
-@pytest.mark.follows(FILES, "set num_train_epochs and leave max_steps out.")
-@pytest.mark.follows("hfcomp/experiments/studies/tradeoff.py", "Lower batch_size or checkpoints_per_epoch.")
+@pytest.mark.follows("hfcomp/analysis/tradeoff.py", "set num_train_epochs and leave max_steps out.")
+@pytest.mark.follows("hfcomp/analysis/tradeoff.py", "Lower batch_size or checkpoints_per_epoch.")
 def test_a_study_of_concepts(advice, train_begins, tmp_path):
     mine = changed(tmp_path, "hard_negatives", "tradeoff", concepts={"color": [1]})
     words = ["hard_negatives", *SMALL[:4], "--dataset_rows", "16", "--report", mine, "--batch_size"]
@@ -246,7 +245,7 @@ def test_a_study_of_concepts(advice, train_begins, tmp_path):
     assert len(whole_parts(tiny.pairs(16), 8, 2, print)) == 16
 
 
-@pytest.mark.follows(FILES, "Use --{OPTIONS[kind]} {path}.")
+@pytest.mark.follows(FILES, "Use --{kind.option} {path}.")
 @pytest.mark.follows(FILES, "is not searched: the best of several seeds is luck. Compare seeds with --report.")
 @pytest.mark.follows(PLANS, "products: {name} has a range of its own. Leave one of the two out.")
 @pytest.mark.follows(PLANS, "only_in_search: {name} is searched. Leave one of the two out.")

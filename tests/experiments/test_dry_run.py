@@ -77,7 +77,7 @@ def test_it_counts_the_points_of_the_forgetting_guard(studies, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "option", "plan", "runs"),
-    [("slipform", "--report", "margins", 2 * 3 * 5), ("clear_glass", "--search", "sandbox_search", 20)],
+    [("slipform", "--report", "margins", 3 * 3 * 5), ("clear_glass", "--search", "sandbox_search", 20)],
 )
 def test_plans_time_each_kind_of_run_once(method, option, plan, runs, studies, tmp_path, monkeypatch):
     timed, time = [], DryRun._time

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,30 +10,10 @@ from datasets import Dataset
 
 from hfcomp import cli
 from hfcomp.data.loading import load_training_set
-from hfcomp.factory.builder import ENTRY_POINTS, builders, find_builder
+from hfcomp.factory.builder import ENTRY_POINTS, find_builder
 from hfcomp.factory.magic.options import MAGIC
 
 PAGE = Path(__file__).parents[2] / "docs/adding_a_builder.md"
-
-
-@pytest.fixture
-def install(tmp_path, monkeypatch):
-    """Puts a package with an entry point where Python finds it."""
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "site")])
-    before = {*sys.modules}
-
-    def install(name: str, place: str, text: str) -> None:
-        folder = tmp_path / "site" / "loud-1.0.dist-info"
-        folder.mkdir(parents=True)
-        (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: loud\nVersion: 1.0\n")
-        (folder / "entry_points.txt").write_text(f"[{ENTRY_POINTS}]\n{name} = {place}\n")
-        (tmp_path / "site" / f"{place.partition(':')[0]}.py").write_text(text)
-        builders.cache_clear()
-
-    yield install
-    builders.cache_clear()
-    for name in {*sys.modules} - before:
-        del sys.modules[name]
 
 
 @pytest.fixture
@@ -51,7 +30,7 @@ def test_the_kind_of_the_page_is_built_from_the_command_line_in_one_file(install
     (code,), (toml,) = page_blocks("python"), page_blocks("text")
     assert len(code.splitlines()) <= 50
     name, place = re.search(r'^(\w+) = "(.*)"$', toml, flags=re.MULTILINE).groups()
-    install(name, place, code)
+    install({"loud": code}, {ENTRY_POINTS: {name: place}})
     folder = tmp_path / "out"
     with pytest.raises(SystemExit):
         cli.main(["build", name, "--help"])
@@ -65,28 +44,6 @@ def test_the_kind_of_the_page_is_built_from_the_command_line_in_one_file(install
     prepared = find_builder(name).dataset_class()(cache_dir=str(tmp_path / "cache"), data_dir=str(folder))
     prepared.download_and_prepare()
     assert prepared.as_dataset("train")["loud"][:] == ["A DOG?", "TWO CATS?"]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("other", "THING = 3", "other = loud:THING .* is not a hfcomp.factory.builder.Builder"),
-        (
-            "magic",
-            "from hfcomp.factory.magic.options import MAGIC as THING",
-            "expected the name 'magic' .* other than",
-        ),
-        (
-            "mine",
-            "from hfcomp.factory.magic.options import MAGIC as THING",
-            "expected the name 'magic' of its options",
-        ),
-    ],
-)
-def test_an_entry_point_that_is_no_builder_or_has_a_taken_name_is_named(install, name, content, message):
-    install(name, "loud:THING", content)
-    with pytest.raises(ValueError, match=message):
-        builders()
 
 
 def test_a_kind_that_nobody_makes_is_named_with_the_nearest():

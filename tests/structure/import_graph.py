@@ -26,10 +26,12 @@ def import_graph(root: Path = ROOT) -> nx.DiGraph:
     """Returns the graph of the files below `root`, named by their paths from there."""
     paths = sorted(path for folder in FOLDERS for path in (root / folder).rglob("*.py"))
     places = {_module(path.relative_to(root)): str(path.relative_to(root)) for path in paths}
-    for stub in root.glob("hfcomp/**/__init__.pyi"):
+    for stub in sorted(root.glob("hfcomp/**/__init__.pyi"), key=lambda path: -len(path.parts)):  # inner ones first
         package = _module(stub.relative_to(root))
         for module, name in _imports(stub):
-            places.setdefault(f"{package}.{name}", places[module])
+            inner = root.joinpath(*module.split("."), "__init__.pyi")
+            for each in [each for _, each in _imports(inner)] if name == "*" else [name]:
+                places.setdefault(f"{package}.{each}", places.get(f"{module}.{each}") or places[module])
     graph = nx.DiGraph()
     graph.add_nodes_from(places.values())
     for path in paths:

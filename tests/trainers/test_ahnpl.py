@@ -12,12 +12,12 @@ from safetensors.torch import load_file
 from transformers import AutoModel, CLIPModel
 
 from hfcomp.data.columns import KIND_IDS
-from hfcomp.experiments.controls import INFO_NCE_FORMS
 from hfcomp.losses import adaptive_threshold, ahnpl_loss, info_nce_loss, multimodal_hard_negative_loss, perturb_image
 from hfcomp.modeling import OBJECTIVE_STATE_FILE, encode_texts
 from hfcomp.trainers._support.reference_text import FOLDER, PROBE_FILE, WithReferenceText
 from hfcomp.trainers.ahnpl import AHNPLConfig, AHNPLTrainer, start_of_margin
 from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.trainers.hooks import INFO_NCE_FORMS
 from tests import tolerances
 from tests.trainers.runs import (
     arguments,

@@ -10,10 +10,10 @@ from safetensors.torch import load_file
 from transformers import CLIPModel, TrainerCallback
 
 from hfcomp.data.columns import KIND_IDS
-from hfcomp.experiments.controls import INFO_NCE_FORMS
 from hfcomp.losses import info_nce_loss
 from hfcomp.losses.ahnpl_released import ahnpl_released_loss, logit_threshold
 from hfcomp.modeling import OBJECTIVE_STATE_FILE
+from hfcomp.trainers.hooks import INFO_NCE_FORMS
 from hfcomp.trainers.released.ahnpl import AHNPLReleasedConfig, AHNPLReleasedTrainer
 from tests import tolerances
 from tests.trainers.runs import arguments, assert_same_weights, batch_of, build, history, loss_and_gradients, weights

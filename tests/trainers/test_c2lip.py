@@ -13,7 +13,6 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModel, AutoProcessor
 
 from hfcomp.data.collators import CompositionalCollator
-from hfcomp.experiments.controls import INFO_NCE_FORMS
 from hfcomp.losses import (
     concept_info_nce_loss,
     concept_loss,
@@ -24,6 +23,7 @@ from hfcomp.losses import (
 )
 from hfcomp.modeling import OBJECTIVE_STATE_FILE
 from hfcomp.trainers.c2lip import C2LIPConfig, C2LIPTrainer
+from hfcomp.trainers.hooks import INFO_NCE_FORMS
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tolerances
 from tests.trainers import runs

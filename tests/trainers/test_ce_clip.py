@@ -10,10 +10,10 @@ from safetensors.torch import load_file
 from transformers import CLIPModel
 
 from hfcomp.data.columns import KIND_IDS
-from hfcomp.experiments.controls import INFO_NCE_FORMS
 from hfcomp.losses import adaptive_threshold, ce_clip_loss, info_nce_loss
 from hfcomp.modeling import OBJECTIVE_STATE_FILE
 from hfcomp.trainers.ce_clip import CEClipConfig, CEClipTrainer
+from hfcomp.trainers.hooks import INFO_NCE_FORMS
 from tests import tolerances
 from tests.trainers.runs import arguments, assert_same_weights, batch_of, build, history, loss_and_gradients, weights
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from transformers import CLIPModel
 
-from hfcomp.experiments.controls import INFO_NCE_FORMS
 from hfcomp.losses import info_nce_loss, replaced_negative_loss
 from hfcomp.trainers.dcl import DCLTrainer
+from hfcomp.trainers.hooks import INFO_NCE_FORMS
 from hfcomp.trainers.replaced_negatives import ReplacedNegativesConfig, ReplacedNegativesTrainer
 from tests.trainers.runs import assert_same_weights, batch_of, build, history, loss_and_gradients, weights
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from transformers import CLIPModel
 
-from hfcomp.experiments.controls import INFO_NCE_FORMS
 from hfcomp.losses import info_nce_loss, triplet_clip_loss
 from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.hooks import INFO_NCE_FORMS
 from hfcomp.trainers.triplet_clip import TripletClipTrainer
 from tests.trainers.runs import (
     arguments,

@@ -41,30 +41,19 @@ OWN_CAPTIONS = "the set's own captions of other images"
 
 @dataclass(frozen=True)
 class Audit:
-    """What was found.
-
-    Attributes:
-        data: the set.
-        checks: by name, in the order of `CHECKS`.
-        options: how it was made.
-    """
-
     data: AuditSet
-    checks: Mapping[str, Check]
+    checks: Mapping[str, Check]  # by name, in the order of `CHECKS`
     options: AuditOptions
 
     def failures(self, limits: Sequence[Limit]) -> list[str]:
-        """Why limits fail, in words."""
         return [reason for limit in limits if (reason := limit.reason(self.checks))]
 
     @property
     def notes(self) -> list[str]:
-        """What a reader has to know, images that cannot be read included."""
         facts = self.checks["duplicate_images"].facts
         return [*self.data.notes, *([UNREADABLE.format(**facts)] if facts.get("unreadable") else [])]
 
     def to_json(self, name: str, limits: Sequence[Limit]) -> dict[str, Any]:
-        """The content of `audit.json`; `name` is that of the set."""
         data = self.data
         return {
             "schema_version": 1,
@@ -93,17 +82,12 @@ def audit(name: str, options: AuditOptions, *, hashes: Path | None = None, progr
 
     Args:
         name: of the data, see `read_audit_set`.
-        options: how it is read and checked.
         hashes: folder of image hashes; by default `$HF_HOME/hfcomp/image_hashes`.
-        progress: whether to show bars.
-
-    Raises:
-        ValueError: for data or a model that cannot be used.
-        OSError: for a file that cannot be read.
     """
     with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
         data = read_audit_set(name, options)
         source = _caption_source(data, options)
+        # COCO's captions, found by default, count bigrams; only captions that were named also extend those of an image
         further = None if source is None or options.captions is None else source.by_image()
         number, how = options.examples, {"folder": hashes, "progress": progress}
         found = [
@@ -135,6 +119,7 @@ def _pair_checks(data: AuditSet, options: AuditOptions, source: CaptionSource | 
     from hfcomp.negatives.filters import GrammarFilter
 
     model = GrammarFilter(options.language_model, device=options.device)
+    # a loss is a negative log likelihood per token, so the higher number is the likelier text
     losses = np.split(-model.losses([*data.pairs["caption"], *data.pairs["negative"]]), 2)
     return [*checks, likelihood_check(data, (losses[0], losses[1]), without_local_paths(model.name))]
 
@@ -155,6 +140,7 @@ def _bigrams(data: AuditSet, options: AuditOptions, source: CaptionSource | None
     if source is None:
         return own_bigram_scores(data, options.seed), OWN_CAPTIONS
     texts = [*data.texts["text"], *data.pairs["negative"]]
+    # captions of the set's own images would make its texts likelier, negatives copied from them too
     model, counts = source.model_without(set(data.image_ids), texts)
     place = without_local_paths(source.place)
     if model is None:

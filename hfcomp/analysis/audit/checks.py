@@ -41,57 +41,32 @@ CHECKS = {
 
 @dataclass(frozen=True)
 class Example:
-    """A row to look at.
-
-    Attributes:
-        row: of the data set.
-        text: its caption.
-        other: its negative, or the text that it is compared with.
-        note: in words.
-        images: columns of images to show, of this row.
-        other_row: a second row whose image is shown.
-    """
+    """A row of the dataset to look at."""
 
     row: int
-    text: str = ""
-    other: str = ""
+    text: str = ""  # the caption
+    other: str = ""  # its negative, or the text that it is compared with
     note: str = ""
-    images: tuple[str, ...] = ()
-    other_row: int | None = None
+    images: tuple[str, ...] = ()  # columns of images to show, of this row
+    other_row: int | None = None  # a second row whose image is shown
 
 
 @dataclass(frozen=True)
 class Check:
-    """What a check found.
-
-    Attributes:
-        name: one of `CHECKS`.
-        value: percent; `None` where it could not be checked.
-        of: how many pairs, captions, images or rows that is of.
-        reason: why it was not checked, or what a reader has to know of the number.
-        low: of the image-clustered 95 % interval; NaN without one.
-        high: likewise.
-        chance: what chance gives on average, where pairs are decided and a tie counts half; NaN elsewhere.
-        chance_high: what chance exceeds in 5 % of cases at most; a limit fails above it alone.
-        facts: further numbers.
-        tables: for the page.
-        examples: for the page.
-    """
-
-    name: str
-    value: float | None
-    of: int = 0
-    reason: str = ""
-    low: float = float("nan")
+    name: str  # one of `CHECKS`
+    value: float | None  # percent; None if it could not be checked
+    of: int = 0  # number of pairs, captions, images or rows behind the percentage
+    reason: str = ""  # why it was not checked, or a note on the number
+    low: float = float("nan")  # image-clustered 95% interval; NaN without one
     high: float = float("nan")
+    # what chance gives on average if pairs are decided and a tie counts half; NaN otherwise
     chance: float = float("nan")
-    chance_high: float = float("nan")
+    chance_high: float = float("nan")  # what chance exceeds in at most 5% of cases; a limit fails only above it
     facts: Mapping[str, Any] = field(default_factory=dict)
     tables: Sequence[Table] = ()
     examples: Sequence[Example] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Its entry in `audit.json`."""
         examples = [{key: value for key, value in vars(one).items() if value} for one in self.examples]
         number = {"value": self.value, "low": self.low, "high": self.high, "of": self.of}
         number |= {"chance": self.chance, "chance_high": self.chance_high}
@@ -103,7 +78,6 @@ class Check:
 
 
 def unchecked(name: str, reason: str) -> Check:
-    """A check that could not be made."""
     return Check(name, None, reason=reason)
 
 
@@ -117,11 +91,8 @@ def share(
     """A check whose number is the share of items with a flag, or the mean of values from 0 to 1.
 
     Args:
-        name: of the check.
         values: `[n]` bool, or from 0 to 1.
         images: `[n]`, what intervals resample.
-        bootstrap: of all images; without it there is no interval.
-        more: further attributes.
     """
     if not len(values):
         return unchecked(name, more.get("reason") or "there is nothing to check")
@@ -140,15 +111,10 @@ REVERSED = "reversed: the negative scores higher."
 
 
 class Chance(NamedTuple):
-    """Percent of pairs that a scorer decides correctly where captions and negatives do not differ.
-
-    Attributes:
-        mean: of the draws.
-        high: at least 95 % of the draws are not above it.
-    """
+    """Percent of pairs that a scorer decides correctly if captions and negatives do not differ."""
 
     mean: float
-    high: float
+    high: float  # at least 95% of the draws are not above it
 
 
 def signs_of(captions: NDArray[Any], negatives: NDArray[Any]) -> NDArray[np.float64]:
@@ -172,14 +138,12 @@ def decided(
     The facts `right` and `wrong` count the scorer as it is, whichever way round gives the number.
 
     Args:
-        name: of the check.
         signs: `[n]` of `signs_of`.
         images: `[n]`, what intervals resample and chance swaps.
         bootstrap: of all images; without it there is no interval.
         chance: by default that of this scorer.
         either_way: whether the scorer's reverse counts where it decides more: always wrong gives the answer away too.
         reason: what a reader has to know of the number.
-        more: further attributes.
     """
     # a rule that is mostly wrong gives the answer away too: whoever knows it says the opposite
     is_reversed = either_way and bool(signs.sum() < 0)
@@ -207,6 +171,8 @@ def by_chance(
         either_way: whether a scorer's reverse counts where it decides more.
         seed: of the flips.
     """
+    # One coin per image: its pairs are not independent, so their signs flip together. The coins are drawn in blocks,
+    # since all draws at once would not fit the memory for a large set.
     _, sums, _ = per_image(signs, images, "signs")
     generator, rows = np.random.default_rng(seed), max(1, CELLS // len(sums))
     totals = np.concatenate(
@@ -224,25 +190,22 @@ def _chance(values: NDArray[np.float64]) -> Chance:
     return Chance(float(values.mean()), float(np.quantile(values, LEVEL, method="higher")))
 
 
+# A check's number and its chance are computed in different ways: equal ones may differ by rounding.
 ROUNDING = 1e-9
 _RULE = re.compile(r"\s*(\w+)\s*>\s*(\d+(?:\.\d+)?)\s*%?\s*")
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A rule of `--fail_if`.
-
-    Attributes:
-        name: of a check.
-        most: the largest number that passes, in percent.
-    """
+    """A rule of `--fail_if`."""
 
     name: str
-    most: float
+    most: float  # the largest percentage that passes
 
     def reason(self, checks: Mapping[str, Check]) -> str | None:
         """Why it fails, `None` where it passes; a check that was not made fails."""
         check = checks[self.name]
+        # a CI job must not pass because a package or the data is missing
         if check.value is None:
             return f"{self.name} was not checked: {check.reason}"
         # a limit below what chance reaches on so few pairs would fail clean sets
@@ -260,11 +223,7 @@ class Limit:
 
 
 def parse_limits(texts: Iterable[str]) -> list[Limit]:
-    """Rules such as `blind>60`.
-
-    Raises:
-        ValueError: for another form, or an unknown name, with the nearest one.
-    """
+    """Rules such as `blind>60`."""
     found = []
     for text in texts:
         match = _RULE.fullmatch(text)

@@ -31,6 +31,7 @@ def duplicate_images(
     data: AuditSet, examples: int = 0, *, folder: Path | None = None, progress: bool = False
 ) -> Check:
     """Images that are a copy of an image with another id: equal pixels, or alike as the overlap guard has it."""
+    # rows of one id should show one image anyway: one of them is compared with the other ids
     rows = data.first_rows
     if not rows:
         return unchecked("duplicate_images", NO_IMAGES)
@@ -56,7 +57,6 @@ def duplicate_images(
 
 
 def _missing(data: AuditSet) -> list[str]:
-    """A sentence with the number of rows that are not compared."""
     number = int((~data.has_image).sum())
     return [f"{number:,} of {len(data):,} rows have no image and are not compared"] if number else []
 
@@ -68,6 +68,7 @@ def _copies(
     first: dict[int, int] = {}
     shown = []
     for place in np.flatnonzero(same):
+        # the first row of a group is the partner of all its others
         row, known = rows[place], first.get(groups[place])
         if known is not None:
             words = f"rows {known} and {row} have equal pixels and different ids"
@@ -86,14 +87,11 @@ def overlap(
     folder: Path | None = None,
     progress: bool = False,
 ) -> Check:
-    """Rows that show an image which a benchmark scores, each benchmark by itself.
-
-    Raises:
-        ValueError: for an unknown benchmark, or data that is not as expected.
-    """
+    """Rows that show an image which a benchmark scores, each benchmark by itself."""
     own = data.loaded.benchmark.name if data.loaded is not None else ""
     folders = Folders(data_dir)
     chosen = find_benchmarks(names) if names else [one for one in benchmarks().values() if folders.of(one.name)]
+    # a benchmark that is audited would find its own images
     chosen = [one for one in chosen if one.name != own]
     if not data.first_rows:
         return unchecked("overlap", NO_IMAGES)
@@ -116,6 +114,7 @@ def overlap(
         table.append([benchmark.title, f"{int(own_rows.sum()):,}", f"{one.shown:,} of {one.scored:,}", unsure])
         words += [Example(rows[int(one.rows[0])], note=one.examples[0], images=("image",))] if len(one.rows) else []
         notes += [f"{benchmark.name}: {said}" for said in (one.remark(), one.doubt()) if said]
+    # rows without an image can show none: the percentage is of the others
     return _overlap_check(found[data.has_image], table, [*_missing(data), *notes], words[:examples])
 
 
@@ -138,6 +137,7 @@ def _image_rows(data: AuditSet) -> tuple[list[int], Dataset]:
     cells = [_cell(cell) for _, cell in each_cell(_whole_images(data), rows)]
     sources = [None if data.sources is None else data.sources[row] for row in rows]
     if data.loaded is not None:
+        # a benchmark knows where its images come from, by which the guard recognizes other copies of them
         (scored,) = [one for one in scored_images(data.loaded) if one.name == data.loaded.benchmark.title]
         by_id = dict(zip(map(str, scored.ids or ()), scored.sources or (), strict=False))
         sources = [by_id.get(data.image_ids[row]) for row in rows]
@@ -155,5 +155,4 @@ def _whole_images(data: AuditSet) -> Sequence[Any]:
 
 
 def _cell(cell: Any) -> Any:
-    """A cell as a column of images stores it."""
     return None if is_missing(cell) else {"bytes": None, "path": str(cell)} if isinstance(cell, str | Path) else cell

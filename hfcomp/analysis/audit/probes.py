@@ -50,12 +50,8 @@ def probe(name: str, features: Any, images: Sequence[str], data: AuditSet, seed:
     """Pairs that a probe trained on other images, or its reverse, decides; a tie counts half.
 
     Args:
-        name: of the check.
         features: `[2 n, D]`, of the n true ones, then of the n negatives; may be sparse.
         images: `[n]`, of each pair; all pairs of an image are in one fold.
-        data: the set, for the interval.
-        seed: of the folds.
-        note: what a reader has to know of the number.
     """
     number = len(images)
     if len(set(images)) < FEWEST:
@@ -72,6 +68,7 @@ def probe(name: str, features: Any, images: Sequence[str], data: AuditSet, seed:
         model.fit(features[np.flatnonzero(~out)], labels[~out])
         scores[out] = model.decision_function(features[np.flatnonzero(out)])
     signs = signs_of(scores[:number], scores[number:])
+    # rows without a pair can be probed by their images, but the bootstrap draws images of pairs only
     bootstrap = data.bootstrap if set(images) <= set(data.pairs["image_id"]) else None
     return decided(name, signs, images, bootstrap, either_way=True, facts={"folds": FOLDS}, reason=note)
 
@@ -94,11 +91,7 @@ NO_NEGATIVE_IMAGES = "the set has no negative images"
 
 
 def model_checks(data: AuditSet, options: AuditOptions, *, progress: bool = False) -> list[Check]:
-    """The checks of `NAMES`; without a model they are not made.
-
-    Raises:
-        ValueError: for a model that does not load or is not a supported dual encoder.
-    """
+    """The checks of `NAMES`; without a model they are not made."""
     if options.model is None:
         reasons = {"image_probe": NO_MODEL if set(IMAGES) <= data.images.keys() else NO_NEGATIVE_IMAGES}
         return [unchecked(name, reasons.get(name, NO_MODEL if len(data.pairs) else NO_PAIRS)) for name in NAMES]
@@ -106,6 +99,7 @@ def model_checks(data: AuditSet, options: AuditOptions, *, progress: bool = Fals
     embedder = open_embedder(options.model, cache=cache, batch_size=options.batch_size, device=options.device)
     shown = without_damaged(data, progress=progress) if options.skip_damaged else data
     try:
+        # texts are never damaged: their probe takes the whole set
         found = [
             embedding_probe(data, embedder, options.seed, progress=progress),
             image_probe(shown, embedder, options.seed, progress=progress),
@@ -133,18 +127,17 @@ def without_damaged(data: AuditSet, *, progress: bool = False) -> AuditSet:
 
 
 def embedding_probe(data: AuditSet, embedder: Embedder, seed: int = 0, *, progress: bool = False) -> Check:
-    """Pairs that a probe of text embeddings decides."""
     if not len(data.pairs):
         return unchecked("embedding_probe", NO_PAIRS)
     if not _has_sklearn():
         return unchecked("embedding_probe", NO_SKLEARN)
+    # both sides in one call: equal texts are encoded once
     found = embedder.index_texts([*data.pairs["caption"], *data.pairs["negative"]], progress=progress)
     features = embedding_features(found.take(slice(None)))
     return probe("embedding_probe", features, data.pairs["image_id"].tolist(), data, seed)
 
 
 def image_probe(data: AuditSet, embedder: Embedder, seed: int = 0, *, progress: bool = False) -> Check:
-    """Pairs of image and negative image that a probe of image embeddings decides."""
     if not set(IMAGES) <= data.images.keys():
         return unchecked("image_probe", NO_NEGATIVE_IMAGES)
     if not _has_sklearn():
@@ -180,8 +173,10 @@ def true_negatives(
         indexed_cosines(images.vectors, images.index[rows], texts.vectors, part)
         for part in (texts.index[: len(rows)], texts.index[len(rows) :])
     )
+    # the cosine with a missing image is NaN
     there = np.flatnonzero(np.isfinite(own))
     change = (other - own)[there]
+    # strongest preferences first, equal ones in the set's order
     worst = there[np.argsort(-change, kind="stable")][: min(examples, int((change > margin).sum()))]
     shown = [_example(data, place, float(other[place] - own[place])) for place in worst.tolist()]
     facts: dict[str, Any] = {

@@ -80,7 +80,6 @@ def photographs(has_column: bool, ids: Sequence[str | None], given: int) -> list
 
 
 def absent(rows: Sequence[int], what: str, example: str = "") -> list[str]:
-    """Rows that lack something, counted, with the first of them."""
     return [f"{_rows(len(rows))} {what}; the first: row {rows[0]}{example}"] if len(rows) else []
 
 
@@ -94,29 +93,16 @@ MOST_KINDS = 12
 
 @dataclass(frozen=True, eq=False)
 class AuditSet:
-    """What is audited.
-
-    Attributes:
-        name: a benchmark, a path or an id.
-        pairs: a row for each negative caption: `row`, `place` in its list, `image_id`, `kind`, `caption`, `negative`.
-        texts: a row for each true caption: `row`, `image_id`, `text`.
-        images: cells of image columns, by row.
-        image_ids: of each row, as `photograph_ids` has them; rows without one are images of their own.
-        has_image: `[rows]` bool, whether there is something to decode.
-        sources: of each row, where the set says it.
-        loaded: the benchmark, where it is one.
-        notes: what a reader has to know.
-    """
-
-    name: str
+    name: str  # benchmark, path or id
+    # a row per negative caption: `row`, `place` in its list, `image_id`, `kind`, `caption`, `negative`
     pairs: pd.DataFrame
-    texts: pd.DataFrame
-    images: Mapping[str, Sequence[Any]]
-    image_ids: Sequence[str]
-    has_image: NDArray[np.bool_]
-    sources: Sequence[Any] | None = None
-    loaded: Loaded | None = None
-    notes: list[str] = field(default_factory=list)
+    texts: pd.DataFrame  # a row per true caption: `row`, `image_id`, `text`
+    images: Mapping[str, Sequence[Any]]  # cells of image columns, by row
+    image_ids: Sequence[str]  # by row, from `photograph_ids`; a row without one is an image of its own
+    has_image: NDArray[np.bool_]  # `[rows]`, whether there is something to decode
+    sources: Sequence[Any] | None = None  # by row, if the set names them
+    loaded: Loaded | None = None  # the benchmark, if the set is one
+    notes: list[str] = field(default_factory=list)  # what a reader of the numbers has to know
 
     def __len__(self) -> int:
         return len(self.image_ids)
@@ -147,17 +133,14 @@ def read_audit_set(name: str, options: AuditOptions) -> AuditSet:
     Args:
         name: of a benchmark (`hfcomp evaluate --list`, or `package.module:NAME`), a file, a folder, a Hub id, or
             `sandbox`.
-        options: how it is read.
-
-    Raises:
-        ValueError: for a name of several benchmarks, data that is unavailable, or a set without captions.
-        FileNotFoundError: for a path where nothing is.
     """
+    # a file or folder goes before a benchmark of the same name
     if not Path(name).exists() and name != SANDBOX and (name in benchmarks() or ":" in name or _is_group(name)):
         found = find_benchmarks([name])
         if len(found) > 1:
             raise ValueError(f"{name} stands for {', '.join(one.name for one in found)}. Audit one of them.")
         try:
+            # texts are worth an audit without the images, which may be gigabytes
             loaded = load_benchmark(found[0], Folders(options.data_dir, texts_suffice=True))
         except Unavailable as error:
             how = error.how_to_fix or found[0].obtain
@@ -194,11 +177,7 @@ def audit_set(
     loaded: Loaded | None = None,
     notes: Sequence[str] = (),
 ) -> AuditSet:
-    """Rows under the contract's names as tables of pairs and texts.
-
-    Raises:
-        ValueError: for a set without rows.
-    """
+    """Rows under the contract's names as tables of pairs and texts."""
     if not len(rows):
         raise ValueError(f"{name} has no rows.")
     column = {key: rows[key][:] for key in rows.column_names if key not in IMAGES and key != "mask"}

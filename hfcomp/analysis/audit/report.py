@@ -23,7 +23,6 @@ LEGEND = (
 
 
 def audit_report(audit: Audit, name: str, limits: Sequence[Limit]) -> Report:
-    """What the terminal shows; `name` is that of the set."""
     verdict = [f"failed: {reason}" for reason in audit.failures(limits)]
     unmade = [f"{check.name}: {check.reason}" for check in audit.checks.values() if check.value is None]
     sections = [Section("", [summary_table(audit, limits)]), Section("Not checked", [Lines(unmade)])]
@@ -31,7 +30,6 @@ def audit_report(audit: Audit, name: str, limits: Sequence[Limit]) -> Report:
 
 
 def size(audit: Audit) -> str:
-    """How much there is, in words."""
     data = audit.data
     images = f"{len(data.first_rows):,} images" if data.first_rows else "no images"
     return f"{len(data):,} rows, {len(data.texts):,} captions, {len(data.pairs):,} negatives, {images}."
@@ -106,6 +104,7 @@ def _pictures(audit: Audit, example: Example) -> Iterator[tuple[str, Thumbnail |
         for column in example.images:
             where, cell = f"column '{column}', row {row}", audit.data.images[column][row]
             try:
+                # a benchmark may score a part of an image: the page shows what was scored
                 image = decode_image(getattr(cell, "cell", cell), where=where)
                 yield where, thumbnail(image.crop(cell.box) if hasattr(cell, "box") else image, SIDE)
             except (ValueError, OSError) as error:

@@ -24,12 +24,8 @@ Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def rule_scores(pairs: pd.DataFrame, bigrams: Mapping[str, Scores]) -> dict[str, Scores]:
-    """The scores of every blind rule, by the name of its check.
-
-    Args:
-        pairs: of `AuditSet`.
-        bigrams: those of `bigram_scores` or `own_bigram_scores`.
-    """
+    """The scores of every blind rule, by the name of its check."""
+    # other rules of `hfcomp evaluate --blind` are not checks of an audit
     names = {"shorter": "shorter", "full stop": "full_stop"}
     own = {
         names[rule]: (score(pairs["caption"].tolist()), score(pairs["negative"].tolist()))
@@ -40,13 +36,7 @@ def rule_scores(pairs: pd.DataFrame, bigrams: Mapping[str, Scores]) -> dict[str,
 
 
 def rule_checks(data: AuditSet, scores: Mapping[str, Scores], note: str) -> list[Check]:
-    """`blind`, and a check for each rule: pairs that it, or its reverse, decides; a tie counts half.
-
-    Args:
-        data: the set.
-        scores: of `rule_scores`.
-        note: what the bigram model was counted on.
-    """
+    """`blind`, and a check for each rule: pairs that it, or its reverse, decides; a tie counts half."""
     if not len(data.pairs):
         return [unchecked(name, NO_PAIRS) for name in ("blind", "shorter", "full_stop", "bigram", "bigram_sentence")]
     signs = {name: signs_of(*own) for name, own in scores.items()}
@@ -90,6 +80,7 @@ def _by_kind(data: AuditSet, checks: Sequence[Check], signs: Mapping[str, NDArra
         own = (data.pairs["kind"] == kind).to_numpy()
         cells = []
         for check in checks:
+            # the way round of the whole set: the better way of each kind would flatter small kinds
             better = signs[check.name][own] * (-1 if check.facts["reversed"] else 1)
             cells.append(f"{50 + 50 * float(better.mean()):.1f}")
         rows.append([kind, f"{int(own.sum()):,}", *cells])
@@ -97,7 +88,6 @@ def _by_kind(data: AuditSet, checks: Sequence[Check], signs: Mapping[str, NDArra
 
 
 def bigram_scores(pairs: pd.DataFrame, model: BigramModel) -> dict[str, Scores]:
-    """The scores of pairs under a model of other captions."""
     captions, negatives = (model.scores(pairs[column].tolist()) for column in ("caption", "negative"))
     return {
         "bigram": (captions.per_word, negatives.per_word),
@@ -123,6 +113,7 @@ def own_bigram_scores(data: AuditSet, seed: int) -> dict[str, Scores]:
 
 def folds(images: Sequence[str], seed: int) -> dict[str, int]:
     """The fold of each image: all texts of one are in one fold."""
+    # sorted before they are shuffled, so folds depend on the seed and not on the order of rows
     names = sorted(set(images))
     order = np.random.default_rng(seed).permutation(len(names))
     return {names[place]: number % FOLDS for number, place in enumerate(order.tolist())}
@@ -131,6 +122,7 @@ def folds(images: Sequence[str], seed: int) -> dict[str, int]:
 def likelihood_check(data: AuditSet, scores: Scores, model: str) -> Check:
     """Whether captions are likelier than their negatives; a tie counts half."""
     change = scores[0] - scores[1]
+    # a text without tokens has no likelihood: its pair decides nothing, and the note counts it
     known = np.isfinite(change)
     signs = signs_of(scores[0][known], scores[1][known])
     rows = data.pairs[known]
@@ -163,8 +155,6 @@ def known_true(data: AuditSet, examples: int = 0, captions: Mapping[str, Sequenc
     """Pairs whose negative is, word for word, another caption of the same image.
 
     Args:
-        data: the set.
-        examples: number of pairs to show.
         captions: further captions by the `photograph_key` of their image.
     """
     further = captions or {}
@@ -174,6 +164,7 @@ def known_true(data: AuditSet, examples: int = 0, captions: Mapping[str, Sequenc
     }
     for name, text in zip(data.texts["image_id"], data.texts["text"], strict=True):
         true[name].add(tuple(words_of_text(text)))
+    # negatives with the caption's own words are the subject of equal_negatives and equal_words
     flags = [
         words_of_text(one) != words_of_text(two) and tuple(words_of_text(two)) in true[name]
         for (one, two), name in zip(_both(data), data.pairs["image_id"], strict=True)
@@ -187,7 +178,6 @@ def _both(data: AuditSet) -> list[tuple[str, str]]:
 
 
 def _found(data: AuditSet, flags: NDArray[np.bool_], number: int, images: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The attributes of a check that finds pairs."""
     shown = data.pairs[flags].head(number)
     examples = [
         Example(int(row), caption, negative, images=images)
@@ -205,12 +195,7 @@ Words = tuple[str, ...]
 
 
 def duplicate_texts(texts: pd.DataFrame, examples: int = 0) -> Check:
-    """Captions whose words, in order, a caption of another image has too.
-
-    Args:
-        texts: of `AuditSet`.
-        examples: how many are shown.
-    """
+    """Captions whose words, in order, a caption of another image has too."""
     places: dict[Words, list[int]] = defaultdict(list)
     for place, words in enumerate(_words(texts)):
         places[words].append(place)

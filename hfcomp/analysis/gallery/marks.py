@@ -43,8 +43,6 @@ _SHOWN = 3
 
 
 class Mark(Strict):
-    """A mark of one row."""
-
     row: Annotated[int, Field(ge=0, description="the number of a row")]
     id: Annotated[str, Field(description="the id of the row, as in the page")]
     mark: Annotated[Literal["keep", "drop"], Field(description="keep or drop")]
@@ -65,32 +63,18 @@ class MarksFile(Strict):
 
 @dataclass(frozen=True)
 class Applied:
-    """What came of the marks.
-
-    Attributes:
-        folder: of the new set.
-        read: rows of the data set.
-        written: rows of the new set.
-        dropped: rows that were marked to be dropped.
-        kept: rows that were marked to be kept; rows without a mark are kept too.
-        set_aside: other rows that are left out, such as those whose image file is missing, by reason.
-    """
+    """What came of the marks; counts of rows."""
 
     folder: Path
     read: int
     written: int
     dropped: int
-    kept: int
-    set_aside: Mapping[str, int]
+    kept: int  # rows that were marked to be kept; rows without a mark are kept too
+    set_aside: Mapping[str, int]  # other rows that are left out by reason, such as those with a missing image file
 
 
 def read_marks(path: Path) -> MarksFile:
-    """Reads a file of marks.
-
-    Raises:
-        ValueError: for a file that is not one, or has two marks of one row.
-        OSError: for a file that cannot be read.
-    """
+    """Reads a file of marks."""
     found = parse(MarksFile, read_json(path), str(path))
     row, number = max(Counter(one.row for one in found.marks).items(), key=lambda one: one[1], default=(0, 1))
     if number > 1:
@@ -114,19 +98,12 @@ def apply_marks(
         name: of the data set, as for the page.
         path: of the marks.
         output: folder of the new set.
-        given: options of `DataOptions`; split, configuration and names of columns are by default those of the page.
         allow_outside_files: also copy image files from outside the data set's folder.
         log: receives a line about image files that are copied.
-        progress: whether to show a bar.
-
-    Raises:
-        ValueError: for marks of another data set or of rows that have changed, marks that drop nothing or everything,
-            or an output folder that holds something else.
-        OSError: for a file that cannot be read or written.
-        StageError: where the disk is full; what is done is kept.
     """
     marks = read_marks(path)
     own = {"split": marks.split, "config": marks.config, "column_names": json.dumps(marks.column_names)}
+    # the set is read as for the page, except for what the command line says
     options = DataOptions(**own | dict(given))
     set_url_access(UrlAccess.asked(options.allow_urls, options.url_timeout))
     dataset = read_set(name, options)
@@ -136,10 +113,12 @@ def apply_marks(
     split = options.split.partition("[")[0]
     build = run_stages(
         dataset,
+        # other marks are other settings of the stage, so they never resume this build
         [Stage(WHAT, _without_rows, {"dropped": dropped})],
         output,
         features=output_features(dataset, {}),
         reads=(),
+        # several splits that were read as one, as train+test, become one
         split=TRAIN if "+" in options.split else split,
         progress=progress,
     )

@@ -36,22 +36,14 @@ from hfcomp.writing import check_free_file, write_text
 
 @dataclass
 class Pictures:
-    """The pictures of the rows that are shown.
-
-    Attributes:
-        distinct: each picture once.
-        rows: for each row by column the number of its picture in `distinct`, why it cannot be read, or None.
-        ids: of the rows.
-        unreadable: by column the places, among the rows that are shown, of images that cannot be read.
-    """
-
-    distinct: list[Thumbnail] = field(default_factory=list)
+    distinct: list[Thumbnail] = field(default_factory=list)  # each picture once
+    # per row and column: number of the picture in `distinct`, why it cannot be read, or None
     rows: list[dict[str, int | str | None]] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
+    # by column the places, among the rows that are shown, of images that cannot be read
     unreadable: dict[str, set[int]] = field(default_factory=dict)
 
     def notes(self) -> list[str]:
-        """What a reader has to know: images that cannot be read, with the first of each column."""
         found = []
         for column, places in self.unreadable.items():
             if places:
@@ -62,11 +54,7 @@ class Pictures:
 
 
 def make_pictures(shown: ShownRows, side: int, *, progress: bool = False) -> Pictures:
-    """Decodes and shrinks the images of all rows that are shown.
-
-    Raises:
-        ValueError: where none of the images of column `image` can be read, with the first reason.
-    """
+    """Decodes and shrinks the images of all rows that are shown."""
     columns = shown.images
     found = Pictures(unreadable={column: set() for column in columns})
     numbers = Thumbnails(found.distinct)
@@ -89,6 +77,7 @@ def _made(shown: ShownRows, columns: list[str], side: int, progress: bool) -> It
         row = shown.dataset[place]
         return row_id(whole[place]), _row_pictures(row, columns, side, shown.numbers[place])
 
+    # threads and no processes: Pillow releases the GIL while it decodes
     with ThreadPoolExecutor(THREADS) as pool:
         made = pool.map(make, range(len(shown.numbers)))
         yield from tqdm(made, total=len(shown.numbers), desc="pictures", disable=not progress, leave=False)
@@ -128,14 +117,6 @@ PAGE = "gallery.html"
 
 @dataclass(frozen=True)
 class Gallery:
-    """A page that was written.
-
-    Attributes:
-        path: of the page.
-        rows: how many it shows.
-        notes: what its reader has to know, as the page says too.
-    """
-
     path: Path
     rows: int
     notes: Sequence[str]
@@ -147,13 +128,6 @@ def write_gallery(name: str, path: Path, options: GalleryOptions, *, progress: b
     Args:
         name: of the data set: a folder, a file, a Hub id, or `sandbox`.
         path: of the page; a folder receives `gallery.html`.
-        options: what is shown, and how.
-        progress: whether to show bars.
-
-    Raises:
-        ValueError: for a page that is there already, a set without rows, images or captions, or without an image that
-            can be read, or a model that does not load.
-        OSError: for a file that cannot be read or written.
     """
     path = page_path(path)
     if path.parent.exists() and not path.parent.is_dir():
@@ -184,6 +158,7 @@ def gallery_page(
     notes: Sequence[str],
 ) -> str:
     """The text of the page, the same for the same rows, scores and options."""
+    # pages are passed on: they name no folders of this machine
     place = without_local_paths(name)
     rows = [
         {**record, "id": own_id, **images, "scores": [one.rows[place] for one in models] or None}

@@ -42,20 +42,10 @@ _BYTES_OF_ID = 16
 
 @dataclass(frozen=True)
 class ShownRows:
-    """The rows of a page.
-
-    Attributes:
-        whole: the data set as it is read, images undecoded.
-        fingerprint: of its columns and all their texts and numbers; images count in the ids of rows.
-        dataset: the rows that are shown, under the contract's names, with the photograph of each as `image_id`.
-        numbers: of each in `whole`.
-        notes: what a reader has to know.
-    """
-
-    whole: Dataset
-    fingerprint: str
-    dataset: Dataset
-    numbers: list[int]
+    whole: Dataset  # the dataset as it is read, images undecoded
+    fingerprint: str  # of its columns, texts and numbers; images count in the ids of rows
+    dataset: Dataset  # the rows that are shown, under the contract's names, each photograph as `image_id`
+    numbers: list[int]  # of these rows in `whole`
     notes: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -63,7 +53,6 @@ class ShownRows:
 
     @property
     def images(self) -> list[str]:
-        """The columns of images that the rows have."""
         return [name for name in IMAGES if isinstance(self.dataset.features.get(name), Image)]
 
 
@@ -72,12 +61,7 @@ def read_set(name: str, options: DataOptions, sandbox_rows: int | None = None) -
 
     Args:
         name: a folder, a file, a Hub id, or `sandbox`.
-        options: how it is read.
         sandbox_rows: number of rows of the built-in world, 1,000 by default.
-
-    Raises:
-        ValueError: for a split, configuration or column that is not there.
-        FileNotFoundError: for a path where nothing is.
     """
     names = parse_column_names(options.column_names)
     if is_sandbox(name):
@@ -87,7 +71,7 @@ def read_set(name: str, options: DataOptions, sandbox_rows: int | None = None) -
 
 
 def is_sandbox(name: str) -> bool:
-    """Whether a name means the built-in world's training set."""
+    # a file or folder of this name goes first
     return name == SANDBOX and not os.path.exists(name)
 
 
@@ -118,11 +102,7 @@ def _identity(value: Any) -> Any:
 
 
 def choose_rows(whole: Dataset, name: str, options: GalleryOptions) -> ShownRows:
-    """The rows that are shown: the first ones, or some that are drawn at random.
-
-    Raises:
-        ValueError: for a set without rows, or without a column of images or captions.
-    """
+    """The rows that are shown: the first ones, or some that are drawn at random."""
     if not len(whole):
         raise ValueError(f"{name} has no rows in the split {options.split!r}. Check --split.")
     named = _named(whole)
@@ -137,6 +117,7 @@ def choose_rows(whole: Dataset, name: str, options: GalleryOptions) -> ShownRows
         numbers = list(range(number))
     else:
         drawn = np.random.default_rng(options.seed).choice(len(named), size=number, replace=False)
+        # drawn at random, shown in the set's order
         numbers = sorted(drawn.tolist())
     notes: list[str] = []
     rows = with_image_ids(named.select(numbers))

@@ -29,23 +29,12 @@ that of the negative image: `RIGHT`, `WRONG` or `TIE`. `None` where there is non
 
 @dataclass(frozen=True)
 class ModelScores:
-    """What a model says of the rows.
-
-    Attributes:
-        name: in the page.
-        place: Hub id or folder.
-        scale: from a cosine to a logit.
-        bias: that is added then; 0 for CLIP.
-        rows: of each row.
-        truncated: texts that were longer than its text tower.
-    """
-
     name: str
-    place: str
-    scale: float
-    bias: float
+    place: str  # Hub id or folder
+    scale: float  # from a cosine to a logit
+    bias: float  # added to the logit; 0 for CLIP
     rows: Sequence[Row]
-    truncated: int
+    truncated: int  # number of texts that were longer than the text tower
 
 
 def score_rows(
@@ -56,11 +45,7 @@ def score_rows(
     *,
     progress: bool = False,
 ) -> list[ModelScores]:
-    """Scores the rows with each of the models, one in memory at a time.
-
-    Raises:
-        ValueError: for a model that does not load or is not a supported dual encoder.
-    """
+    """Scores the rows with each of the models, one in memory at a time."""
     cache = EmbeddingCache(None if options.no_cache else default_folder())
     found = []
     for name, place in named_models(options.models).items():
@@ -92,6 +77,7 @@ def _score(
         return indexed_cosines(images.vectors, images.index[owners], encoded.vectors, encoded.index)
 
     backbone = embedder.backbone
+    # SigLIP has one, CLIP has none
     bias = getattr(backbone, "logit_bias", None)
     return ModelScores(
         name,
@@ -114,6 +100,7 @@ def _all_texts(records: Sequence[Mapping[str, Any]]) -> tuple[list[str], NDArray
 
 
 def _rows(records: Sequence[Mapping[str, Any]], owners: NDArray[np.int64], own: Numbers, other: Numbers) -> list[Row]:
+    # texts of one row lie next to each other, so a row's own are a slice
     starts = np.searchsorted(owners, np.arange(len(records) + 1))
     found = []
     for place, record in enumerate(records):
@@ -150,7 +137,6 @@ def _number(value: float) -> float | None:
 
 
 def score_tables(models: Sequence[ModelScores]) -> list[Table]:
-    """How many of the rows each model has right, and how many changed between two."""
     if not models:
         return []
     verdicts = {name: place for place, name in ((4, "by captions"), (5, "by images"))}

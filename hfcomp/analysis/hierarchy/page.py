@@ -32,40 +32,22 @@ CAPTIONS = 4
 
 @dataclass
 class Members:
-    """The rows of one concept.
+    """The rows of one concept."""
 
-    Attributes:
-        rows: of each split by image.
-        captions: the first generalised captions.
-        pictures: data URIs.
-    """
-
-    rows: dict[str, int] = field(default_factory=lambda: {"train": 0, "test": 0})
-    captions: list[str] = field(default_factory=list)
-    pictures: list[str] = field(default_factory=list)
+    rows: dict[str, int] = field(default_factory=lambda: {"train": 0, "test": 0})  # images by split
+    captions: list[str] = field(default_factory=list)  # the first generalised captions
+    pictures: list[str] = field(default_factory=list)  # data URIs
 
 
 @dataclass(frozen=True)
 class SetMembers:
-    """The rows of a set.
-
-    Attributes:
-        concepts: by name.
-        pairs: images with each of their captions.
-        undecoded: images that cannot be decoded.
-    """
-
     concepts: Mapping[str, Members]
-    pairs: int
-    undecoded: int
+    pairs: int  # images with each of their captions
+    undecoded: int  # number of images that cannot be decoded
 
 
 def read_members(folder: Path, *, thumbnails: int, progress: bool = False) -> SetMembers:
-    """Reads the parts of a set of `hfcomp build magic`, each file verified.
-
-    Raises:
-        ValueError: for a set that is not finished or damaged.
-    """
+    """Reads the parts of a set of `hfcomp build magic`, each file verified."""
     found: dict[str, Members] = {}
     pairs = wrong = 0
     for split in ("train", "test"):
@@ -82,6 +64,7 @@ def read_members(folder: Path, *, thumbnails: int, progress: bool = False) -> Se
             own.rows[split] += 1
             if len(own.captions) < CAPTIONS and caption not in own.captions:
                 own.captions.append(caption)
+            # no more images are decoded than shown
             if len(own.pictures) < thumbnails:
                 try:
                     own.pictures.append(thumbnail(decode_image(rows[row]["image"]), SIDE).uri)
@@ -96,7 +79,6 @@ _Nodes = dict[tuple[int, str], list[str]]
 
 
 def concepts_page(hierarchy: Hierarchy, members: SetMembers, tables: Sequence[Table], *, title: str) -> str:
-    """The page, the same text for the same set."""
     pictures = {
         one.name: members.concepts[one.name].pictures for one in hierarchy.concepts if one.name in members.concepts
     }
@@ -119,6 +101,7 @@ class _Tree:
         self._concepts = {one.name: one for one in hierarchy.concepts}
         self._below: _Nodes = defaultdict(list)
         self._links: _Nodes = defaultdict(list)
+        # concepts are level 1, below the nodes of levels 2 to 4
         parents = {(1, name): found for name, found in hierarchy.parents.items()}
         parents |= {(one.level, one.name): one.parents for one in hierarchy.nodes}
         for (level, name), (first, *others) in ((key, found) for key, found in sorted(parents.items()) if found):
@@ -162,11 +145,7 @@ PAGE, REPORT = "concepts.html", "report.md"
 
 
 def analyze_hierarchy(folder: Path, options: HierarchyOptions, *, progress: bool = False) -> Path:
-    """Writes the page and the report of a set, prints the tables, and returns the page's path.
-
-    Raises:
-        ValueError: for a folder without a finished set of `hfcomp build magic`, or an output folder that has a page.
-    """
+    """Writes the page and the report of a set, prints the tables, and returns the page's path."""
     check_free_folder(options.output_dir, options.overwrite, written=[PAGE, REPORT])
     page = options.output_dir / PAGE
     hierarchy = read_hierarchy(folder)

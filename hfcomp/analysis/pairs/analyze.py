@@ -27,11 +27,6 @@ def analyze(sets: Sequence[str] | Mapping[str, str], options: AnalyzeOptions) ->
     Args:
         sets: built folders, folders of `save_to_disk`, files or Hub ids, also as `NAME=PLACE`, or by name; one of
             several configurations stands for all of them, `PLACE::CONFIG` for one.
-        options: what is computed, and how.
-
-    Raises:
-        ValueError: for a set without pairs, a set none of whose images can be read, or a model that does not load.
-        FileNotFoundError: for a path where nothing is.
     """
     places = named_sets(sets, options.config)
     models = {} if NONE in options.models else named_models(options.models)
@@ -77,6 +72,7 @@ def _score(
         facts["DINOScore"] = {"use": "image model", "path": options.image_model, "weights": encoder.weights}
         for name in paired:
             found[name].scores[""].values["DINOScore"] = image_similarity(found[name].pairs, images[name], encoder)
+        # frees the memory for the text model
         del encoder
     if options.text_model != NONE:
         facts["BERTScore"] = _text_scores(found, options, settings, progress=progress)
@@ -87,7 +83,6 @@ def _score(
 def _text_scores(
     found: Mapping[str, ScoredSet], options: AnalyzeOptions, settings: Mapping[str, Any], *, progress: bool
 ) -> dict[str, Any]:
-    """Adds BERTScore; facts about its model."""
     score = BertScore(options.text_model, layer=options.text_layer, baseline=options.text_baseline, **settings)
     for one in found.values():
         items = one.pairs.items
@@ -109,7 +104,6 @@ def _text_scores(
 def _note_absent(
     found: Mapping[str, ScoredSet], images: Mapping[str, PairImages], options: AnalyzeOptions, judged: bool
 ) -> None:
-    """Notes what a set lacks, and what is therefore not computed of it."""
     for name, one in found.items():
         pairs: PairSet = one.pairs
         if "image" not in images[name].columns:

@@ -75,9 +75,6 @@ class ImageEmbedder(EvaluatedModel):
 
     The vector of an image is the class token of the last layer behind its layer norm (`pooler_output` of DINOv2),
     L2-normalised: the usual reading of "DINOScore", and our choice, as the paper does not say.
-
-    Raises:
-        ValueError: for a place without a model or an image processor.
     """
 
     def __init__(
@@ -102,7 +99,6 @@ class ImageEmbedder(EvaluatedModel):
         self._fingerprints = {"images": facts}
 
     def load(self) -> nn.Module:
-        """The model."""
         return load_model(self.place, needed_by=IMAGE_MODEL)
 
     def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
@@ -112,6 +108,7 @@ class ImageEmbedder(EvaluatedModel):
             ValueError: for an image that cannot be read, embeddings that are not finite, or a model without a class
                 token.
         """
+        # each distinct image is encoded once; its first row names it in errors
         names = [f"column '{column}', row {row}" for row in range(len(images))]
         keys, index, first = distinct(map(image_key, images, names))
         store, found, missing = self.look_up("images", keys, self.width)
@@ -143,16 +140,11 @@ class BertScore:
         place: Hub id or folder of a model with a tokenizer.
         layer: whose outputs are compared; 0 is that of the embeddings.
         baseline: a file `LAYER,P,R,F`, as bert-score has them.
-        batch_size: pairs at a time.
-        device: by default a GPU where there is one.
 
     Attributes:
         layer: that is used.
         baseline: of F1; `None` where none is known, then scores are not rescaled.
         truncated: how many texts were longer than the model and were cut, so far.
-
-    Raises:
-        ValueError: for a place without a model, a layer that it does not have, or a baseline file without that layer.
     """
 
     def __init__(
@@ -173,6 +165,7 @@ class BertScore:
         self.layer = next(one for one in (layer, own_layer, layers) if one is not None)
         if self.layer > layers:
             raise ValueError(f"text_layer: found {self.layer}, but {place} has the layers 0 to {layers}.")
+        # a baseline belongs to one layer
         self.baseline = own_baseline if self.layer == own_layer else None
         if baseline is not None:
             self.baseline = read_baseline(baseline, self.layer)
@@ -198,6 +191,7 @@ class BertScore:
     def _ids(self, text: str) -> list[int]:
         text = text.strip()
         text = self._prefix * bool(text) + text
+        # in full first, to see whether anything is cut
         found = self.tokenizer(text, verbose=False)["input_ids"]
         if len(found) > self._limit:
             self.truncated += 1
@@ -217,17 +211,11 @@ class BertScore:
 
 
 class Tokens(NamedTuple):
-    """Tokens of B texts.
+    """Tokens of B texts."""
 
-    Attributes:
-        vectors: `[B, T, D]`, of length 1.
-        there: `[B, T]` bool, which are no padding.
-        words: `[B, T]` bool, which count: all but those that begin and end a text.
-    """
-
-    vectors: torch.Tensor
-    there: torch.Tensor
-    words: torch.Tensor
+    vectors: torch.Tensor  # `[B, T, D]`, of length 1
+    there: torch.Tensor  # `[B, T]`, no padding
+    words: torch.Tensor  # `[B, T]`, all but the tokens that begin and end a text
 
 
 def greedy_f1(first: Tokens, second: Tokens) -> torch.Tensor:
@@ -251,12 +239,7 @@ def greedy_f1(first: Tokens, second: Tokens) -> torch.Tensor:
 
 
 def read_baseline(path: str | Path, layer: int) -> float:
-    """The baseline of F1 of a layer, from a file of bert-score.
-
-    Raises:
-        ValueError: for a file without the layer, or with a number that is not below 1.
-        FileNotFoundError: where there is no such file.
-    """
+    """The baseline of F1 of a layer, from a file of bert-score."""
     table = open_table(Path(path))
     header, rows = [name.strip() for name in table.columns], [row for _, row in table.rows()]
     if not {"LAYER", "F"} <= set(header):
@@ -269,6 +252,7 @@ def read_baseline(path: str | Path, layer: int) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
+    # NaN is not below 1 either, and a baseline of 1 would divide by 0
     if not value < 1:
         raise ValueError(f"{path}, LAYER {layer}: found the F {text!r}, expected a number below 1.")
     return value

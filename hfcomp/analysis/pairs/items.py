@@ -58,32 +58,20 @@ PAPER_NAMES = {
 
 @dataclass(frozen=True, eq=False)
 class PairSet:
-    """A set of pairs.
-
-    Attributes:
-        name: in tables.
-        source: where it is.
-        config: of the paper that it corresponds to; `None` where its name is none of them.
-        dataset: the rows, images undecoded.
-        items: a row for each negative: `row` of the data set, `place` in its list, `image_id` that intervals resample,
-            `caption`, `negative_caption`, `kind`, `keyword`, `category`, `rated_word` (`None` where the set does not
-            say) and `concreteness` (NaN without a rating).
-        notes: what a reader of its numbers has to know.
-    """
-
-    name: str
-    source: str
-    config: str | None
-    dataset: Dataset
+    name: str  # in tables
+    source: str  # path or id
+    config: str | None  # the paper's configuration that the name means, if any
+    dataset: Dataset  # images undecoded
+    # a row per negative: `row` of the dataset, `place` in its list, `image_id` that intervals resample,
+    # `caption`, `negative_caption`, `kind`, `keyword`, `category`, `rated_word` (None if the set does not say)
+    # and `concreteness` (NaN without a rating)
     items: pd.DataFrame
     notes: list[str] = field(default_factory=list)
 
     def has(self, column: str) -> bool:
-        """Whether the data set has a column."""
         return column in self.dataset.column_names
 
     def note(self, text: str) -> None:
-        """Adds a note, with the set's name before it."""
         self.notes.append(f"{self.name}: {text}")
 
 
@@ -92,14 +80,11 @@ def named_sets(given: Sequence[str] | Mapping[str, str], config: str | None = No
 
     A place of several configurations stands for all of them, unless it or `config` names one; of one with a name, each
     is called `NAME CONFIG`.
-
-    Raises:
-        ValueError: for a name that is there twice, or a place where a configuration is not finished.
-        ConnectionError: for what is no path, where the Hub is not reached.
     """
     found: dict[str, str] = {}
     for name, place in given.items() if isinstance(given, Mapping) else map(_name_of, given):
         path, _, own = place.partition("::")
+        # a place with a configuration is one set; otherwise each of its configurations is one
         known = [] if own or config else _configurations(path)
         several = {f"{name} {one}".strip(): f"{path}::{one}" for one in known}
         for called, where in (several or {name or own or Path(path).absolute().name: place}).items():
@@ -110,8 +95,8 @@ def named_sets(given: Sequence[str] | Mapping[str, str], config: str | None = No
 
 
 def _name_of(given: str) -> tuple[str, str]:
-    """The name that is given, empty without, and the place."""
     name, sign, place = given.partition("=")
+    # the name of a file may hold an equals sign
     return (name, place) if sign and not Path(given).exists() else ("", given)
 
 
@@ -123,6 +108,7 @@ def _configurations(path: str) -> list[str]:
         return [one.name for one in configurations(folder)]
     if is_sandbox(path):
         return []
+    # asking takes seconds: only for what may be a Hub id, or for a folder with a card
     if not (folder / "README.md").is_file() and (folder.exists() or not may_be_hub_id(path)):
         return []
     try:
@@ -138,14 +124,8 @@ def read_pairs(name: str, place: str, options: DataOptions, ratings: Concretenes
     """Reads a set.
 
     Args:
-        name: in tables.
         place: folder, file or Hub id, with `::CONFIG` behind it for one of its configurations; or `sandbox`.
-        options: how it is read.
         ratings: that concreteness is looked up in; without it `negative_concreteness` is used where it is there.
-
-    Raises:
-        ValueError: for a set without rows, captions or negatives, or a value that is not in the column contract.
-        FileNotFoundError: for a path where nothing is.
     """
     path, _, own_config = place.partition("::")
     config = own_config or options.config
@@ -226,6 +206,7 @@ def _rate(pairs: PairSet, ratings: ConcretenessRatings | None) -> None:
     else:
         source = "negative_rated_words" if pairs.has("negative_rated_words") else "negative_keywords"
         words = items[NEGATIVE_FACTS[source]].fillna("")
+        # each word is looked up once
         found = {word: ratings.lookup(word) if word else None for word in words.unique()}
         items["concreteness"] = words.map(found).astype("float64")
         missing = Counter(words[items["concreteness"].isna()])
@@ -238,24 +219,20 @@ def _rate(pairs: PairSet, ratings: ConcretenessRatings | None) -> None:
 
 
 def _most(missing: Mapping[str, int]) -> str:
-    """The words that are missing most often."""
     named = sorted(((word, count) for word, count in missing.items() if word), key=lambda one: (-one[1], one[0]))
     most = ", ".join(f"{word!r} {count:,}" for word, count in named[:MOST_SHOWN])
     return f" (most often {most})" if most else ""
 
 
 def image_features(pairs: PairSet) -> list[str]:
-    """The columns of images that the set has, with an image in some row.
-
-    Raises:
-        ValueError: for a column of texts, which names files that are not found by it.
-    """
+    """The columns of images that the set has, with an image in some row."""
     found = []
     for column in IMAGES:
         if not pairs.has(column):
             continue
         if not isinstance(pairs.dataset.features[column], Image):
             kind = pairs.dataset.features[column]
+            # a column without any value has no type
             if str(getattr(kind, "dtype", "")) == "null":
                 continue
             raise ValueError(f"{pairs.source}, column {column!r}: found {kind}, expected images.")

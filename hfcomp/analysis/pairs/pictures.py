@@ -92,15 +92,10 @@ def loess(
     """A robust LOESS curve (Cleveland, "Robust locally weighted regression", JASA 74, 1979), by statsmodels.
 
     Args:
-        across: `[n]`, finite.
-        up: `[n]`, finite.
         share: of the pairs that each fit takes in.
 
     Returns:
         The curve's points, `[k]` across and `[k]` up; none for fewer than 10 pairs or 3 different values.
-
-    Raises:
-        ImportError: without statsmodels.
     """
     try:
         from statsmodels.nonparametric.smoothers_lowess import lowess
@@ -216,6 +211,7 @@ def _choose(sets: Mapping[str, ScoredSet], number: int, seed: int) -> dict[str, 
     generator, wanted = np.random.default_rng(seed), max(1, number // len(sets))
     shows = {name: _looks(one) for name, one in sets.items()}
     if shared:
+        # more than wanted, as the images of some may be unreadable
         ids = [shared[place] for place in generator.permutation(len(shared))[: TRIES * wanted]]
         whole = (one for one in ids if all(shows[name](int(table[one])) for name, table in tables.items()))
         kept = list(islice(whole, wanted))

@@ -42,19 +42,9 @@ SHARED = "A difference is paired as far as two sets share images, and independen
 
 @dataclass(frozen=True, eq=False)
 class PairResults:
-    """What was found.
-
-    Attributes:
-        sets: with the numbers of every pair, by name.
-        summary: of them.
-        models: name to `path`, `weights` and what it was used for.
-        options: that it was made with.
-        notes: what a reader of the numbers has to know.
-    """
-
-    sets: Mapping[str, ScoredSet]
+    sets: Mapping[str, ScoredSet]  # with the numbers of every pair, by name
     summary: Summary
-    models: Mapping[str, Mapping[str, Any]]
+    models: Mapping[str, Mapping[str, Any]]  # `path`, `weights` and use by name
     options: AnalyzeOptions
     notes: Sequence[str]
 
@@ -73,13 +63,7 @@ class PairResults:
         return pd.concat(parts, ignore_index=True)
 
     def save(self, folder: Path, *, shown: bool = True, command: str = "") -> None:
-        """Writes `results.json`, `report.md`, figures and `pairs.parquet`; the caller holds the folder's lock.
-
-        Args:
-            folder: that receives them.
-            shown: whether the report is printed too.
-            command: that made it.
-        """
+        """Writes `results.json`, `report.md`, figures and `pairs.parquet`; the caller holds the folder's lock."""
         config = {"command": command, "date": datetime.now(UTC).isoformat(timespec="seconds")}
         write_table(folder / PAIRS_FILE, self.table())
         found = contents(self) | {"config": config, "versions": versions()}
@@ -90,7 +74,6 @@ class PairResults:
 
 
 def contents(results: PairResults) -> dict[str, Any]:
-    """What `results.json` says."""
     summary, notes = results.summary, list(results.notes)
     lines = [{**line, "unit": asdict(line["unit"])} for line in summary.lines()]
     options = {name: value for name, value in asdict(results.options).items() if name != "overwrite"}
@@ -110,7 +93,6 @@ def contents(results: PairResults) -> dict[str, Any]:
 
 
 def _facts(one: ScoredSet) -> dict[str, Any]:
-    """What a set is."""
     pairs = one.pairs
     return {
         "path": pairs.source,
@@ -160,7 +142,6 @@ def _sections(
     names, lines = list(results.sets), found["results"]
 
     def drawn(name: str) -> list[Part]:
-        """A figure with its caption as text."""
         if brief or name not in pictures:
             return []
         caption = getattr(pictures[name], "caption", "")
@@ -228,7 +209,6 @@ def tie_table(lines: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table
 
 
 def correlation_table(found: Sequence[Mapping[str, Any]]) -> Table:
-    """A row for each correlation of each set and model."""
     several = len({one["model"] for one in found} - {""}) > 1
     rows = []
     for one in found:
@@ -239,7 +219,6 @@ def correlation_table(found: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def keyword_table(found: Sequence[Mapping[str, Any]]) -> Table:
-    """A row for each set and number of words: share, mean BERTScore and mean word edit distance."""
     rows = [
         [
             *(one["set"], one["words"], decimal(one["share"])),
@@ -252,7 +231,6 @@ def keyword_table(found: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def category_table(found: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
-    """A row for each category or kind: percent of pairs, a column for each set."""
     labels = list(dict.fromkeys(one.get("category") or one["kind"] for one in found))
     share = {(one.get("category") or one["kind"], one["set"]): one["share"] for one in found}
     rows = [[label, *(decimal(share.get((label, name))) for name in names)] for label in labels]
@@ -260,7 +238,6 @@ def category_table(found: Sequence[Mapping[str, Any]], names: Sequence[str]) -> 
 
 
 def set_table(sets: Mapping[str, Mapping[str, Any]]) -> Table:
-    """What the sets are."""
     rows = [
         [name, str(one["path"]), *(f"{one[key]:,}" for key in ("rows", "pairs", "images"))]
         for name, one in sets.items()

@@ -25,21 +25,15 @@ PUNCTUATION = ".,;:!?\"'()[]"
 
 @dataclass
 class Scores:
-    """Numbers of each of n pairs by name; NaN where a pair has none.
+    """Numbers of each of n pairs by name; NaN where a pair has none."""
 
-    Attributes:
-        values: `[n]` each.
-        ties: `[n]` bool, of those that are 0 or 1.
-    """
-
-    values: dict[str, Numbers] = field(default_factory=dict)
-    ties: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
+    values: dict[str, Numbers] = field(default_factory=dict)  # `[n]` each
+    ties: dict[str, NDArray[np.bool_]] = field(default_factory=dict)  # `[n]`, for the numbers that are 0 or 1
 
     def judge(self, name: str, *comparisons: tuple[Numbers, Numbers]) -> None:
         """Adds whether all comparisons of a pair are strictly right; NaN where one is missing.
 
         Args:
-            name: of the number.
             comparisons: the cosines that have to be higher, and those that have to be lower.
         """
         outcome = all_higher(*comparisons)
@@ -82,8 +76,6 @@ def word_edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 class ImageEncoder(Protocol):
-    """What encodes images: an `Embedder`, or an `ImageEmbedder`."""
-
     def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
         """Vectors of the distinct images; an image that is `None` gets none."""
 
@@ -100,24 +92,21 @@ class PairImages:
         used = set(pairs.items["row"])
         unused = set(range(len(pairs.dataset))) - used
         self.columns = image_features(pairs)
+        # rows without a pair are not encoded
         self._without = {column: set(unused) for column in self.columns}
         self._scanned: set[str] = set()
 
     def index(self, encoder: ImageEncoder, column: str) -> Indexed:
-        """Encodes a column; where an image cannot be read all are tried, and the bad ones left out and counted.
-
-        Raises:
-            ValueError: where no image of the column can be read, with the first reason, or the model fails.
-        """
+        """Encodes a column; where an image cannot be read all are tried, and the bad ones left out and counted."""
         try:
             return self._encode(encoder, column)
         except Unreadable:
+            # trying each image takes as long as encoding them, so it waits for the first failure
             if column in self._scanned or not self._scan(column):
                 raise
         return self._encode(encoder, column)
 
     def readable(self, column: str, row: int) -> bool:
-        """Whether there is an image that can be read."""
         if row in self._without[column]:
             return False
         cells = self._pairs.dataset.select([row])[column]
@@ -128,7 +117,6 @@ class PairImages:
         return encoder.index_images(cells, column=column, progress=self._progress)
 
     def _scan(self, column: str) -> bool:
-        """Tries every image of a column; whether any is bad."""
         self._scanned.add(column)
         cells = CellsWithout(self._pairs.dataset[column], self._without[column])
         reasons = damaged_images(cells, column, progress=self._progress)
@@ -190,13 +178,13 @@ def dual_encoder_scores(pairs: PairSet, images: PairImages, embedder: Embedder, 
 
 
 def _compare(found: Scores, own: Numbers, other: Numbers, elsewhere: Numbers, wrong: Numbers, scale: float) -> None:
-    """What needs a negative image."""
     found.values |= {CAPTION_WRONG_IMAGE: elsewhere, WRONG_PAIR: wrong, "T2I logit gap": scale * (own - elsewhere)}
     found.judge("T2I accuracy", (own, elsewhere))
     images, captions = ((own, other), (wrong, elsewhere)), ((own, elsewhere), (wrong, other))
     found.judge("both images", *images)
     found.judge("both captions", *captions)
     found.judge("group", *images, *captions)
+    # the four comparisons of a pair; NaN, not wrong, if an image is missing
     four = [np.where(np.isnan(high + low), np.nan, high > low) for high, low in (*images, *captions)]
     found.values["pair accuracy"] = np.mean(four, axis=0)
 

@@ -39,25 +39,16 @@ FEWEST = 3
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number of every pair, whose mean is reported.
+    """A number of every pair, whose mean is reported."""
 
-    Attributes:
-        name: as in `Scores`.
-        unit: how it is shown.
-        bounds: of a pair's value.
-        chance: of a random scorer.
-        title: of the row, where that is not the name.
-    """
-
-    name: str
+    name: str  # in `Scores`
     unit: Unit
-    bounds: tuple[float, float] | None = None
-    chance: float | None = None
-    title: str = ""
+    bounds: tuple[float, float] | None = None  # of a pair's value
+    chance: float | None = None  # of a random scorer
+    title: str = ""  # of the row, if it is not the name
 
     @property
     def row(self) -> str:
-        """What the row is called in tables and in the paper's Table 1."""
         return self.title or self.name
 
 
@@ -85,15 +76,10 @@ FURTHER_ROWS = (
 
 @dataclass(frozen=True, eq=False)
 class ScoredSet:
-    """A set with the numbers of its pairs.
-
-    Attributes:
-        pairs: the set.
-        scores: by dual encoder; under "" what no dual encoder says.
-    """
+    """A set with the numbers of its pairs."""
 
     pairs: PairSet
-    scores: dict[str, Scores] = field(default_factory=dict)
+    scores: dict[str, Scores] = field(default_factory=dict)  # by dual encoder; under "" what needs no dual encoder
 
     def find(self, model: str, name: str) -> Numbers | None:
         """`[n]`: a number that the model says of every pair, or that is known without one."""
@@ -108,21 +94,17 @@ class ScoredSet:
         return [values[there] for values in found] if there.any() else None
 
     def says(self, model: str, *names: str) -> bool:
-        """Whether one of the numbers is the model's."""
         return bool(model) and any((model, name) in self.columns for name in names)
 
     def column(self, model: str, name: str) -> tuple[str, str]:
-        """What `columns` calls a number that the model says, or that is known without one."""
         return (model if (model, name) in self.columns else ""), name
 
     @property
     def columns(self) -> dict[tuple[str, str], Numbers]:
-        """`[n]` each, by dual encoder and name."""
         return {(model, name): own for model, scores in self.scores.items() for name, own in scores.values.items()}
 
     @property
     def models(self) -> list[str]:
-        """The dual encoders."""
         return [model for model in self.scores if model]
 
 
@@ -160,6 +142,7 @@ class Summary:
                 if (name, column) in means
             }
             found.append(self._line(quantity, model, sets, differences.get(column, []), quantity in PAPER_ROWS))
+            # in Table 1 the median stands below the mean
             if quantity is PAPER_ROWS[0]:
                 found += self._median_line()
         return [*found, *self._unique_line()]
@@ -216,6 +199,7 @@ class Summary:
         for name, model, first, second in self._correlated():
             one = self.sets[name]
             pair = [one.find(model, first), one.find(model, second)]
+            # pairs that have both numbers
             there = np.isfinite(pair[0]) & np.isfinite(pair[1])
             if there.sum() < FEWEST:
                 continue
@@ -277,6 +261,7 @@ class Summary:
             return
         there = np.isfinite(values) & np.isfinite(others)
         for low, high in zip(BINS[by][:-1], BINS[by][1:], strict=True):
+            # the last class includes its upper edge, which is a possible rating
             last = high == BINS[by][-1]
             chosen = there & (others >= low) & ((others <= high) if last else (others < high))
             if chosen.any():

@@ -44,12 +44,6 @@ def probe(model: str, dataset: str, options: ProbeOptions) -> ProbeResults:
     Args:
         model: Hub id or folder, also as `name=PLACE`; `sandbox` or `sandbox-siglip` for a bundled base.
         dataset: folder, file or Hub id of a set with negative captions, or `sandbox`.
-        options: batch sizes, margins, and how the set is read.
-
-    Raises:
-        ValueError: for a set without negatives or images, batches that are all larger than the set, or a model that is
-            not a supported dual encoder.
-        FileNotFoundError: for a path that does not exist.
     """
     ((name, place),) = named_models([model]).items()
     place = base_folder(SANDBOX_BASES[place]) if place in SANDBOX_BASES and not os.path.exists(place) else place
@@ -63,6 +57,7 @@ def probe(model: str, dataset: str, options: ProbeOptions) -> ProbeResults:
     shares = [one for size in sizes for one in gradient_shares(pairs, size)]
     if not shares:
         raise ValueError(f"{dataset}: every negative caption equals its caption, so no pair has a hard negative.")
+    # a margin of m weighs the hard negative exp(m) times more, about as a batch exp(m) times smaller does
     smaller = {size: round(size / math.exp(options.margins[-1])) for size in sizes if options.margins[-1] > 0}
     adaptive = pairs.margins.get(ADAPTIVE)
     return ProbeResults(
@@ -82,11 +77,6 @@ def probe(model: str, dataset: str, options: ProbeOptions) -> ProbeResults:
 
 
 def _load_pairs(dataset: str, options: ProbeOptions) -> PairSet:
-    """The set with its ratings.
-
-    Raises:
-        ValueError: as `read_pairs`, or for a set without a column of images.
-    """
     path = options.concreteness_ratings
     ratings = None if path is None else ConcretenessRatings.from_file(path)
     found = read_pairs(Path(dataset.partition("::")[0]).name, dataset, options, ratings)
@@ -110,11 +100,6 @@ def _draw(pairs: PairSet, options: ProbeOptions) -> PairSet:
 
 
 def _fitting(batch_sizes: Sequence[int], number: int, pairs: PairSet) -> list[int]:
-    """The batch sizes up to a number of pairs; others are noted.
-
-    Raises:
-        ValueError: if all are larger.
-    """
     sizes, distinct = [size for size in batch_sizes if size <= number], f"{number:,} pairs of distinct photographs"
     if not sizes:
         found = f"batch_sizes: found {batch_sizes[0]} or more, and {pairs.source} has {distinct}."
@@ -125,11 +110,7 @@ def _fitting(batch_sizes: Sequence[int], number: int, pairs: PairSet) -> list[in
 
 
 def _encode(pairs: PairSet, embedder: Embedder, options: ProbeOptions) -> EncodedPairs:
-    """Embeddings of the pairs whose image can be read, and their margins.
-
-    Raises:
-        ValueError: if no pair has an image.
-    """
+    """Embeddings of the pairs whose image can be read, and their margins."""
     bars, device = sys.stderr.isatty(), embedder.device
     images = PairImages(pairs, progress=bars)
     found = {column: images.index(embedder, column) for column in images.columns}
@@ -139,6 +120,7 @@ def _encode(pairs: PairSet, embedder: Embedder, options: ProbeOptions) -> Encode
     if "image" not in found or items.empty:
         raise ValueError(f"{pairs.source}: no row with a negative caption has an image.")
     image = found["image"].take(items["row"])
+    # rows without a negative image keep zeros, which the mask leaves out of the loss
     negative_image, there = np.zeros_like(image), np.zeros(len(items), dtype=bool)
     if "negative_image" in found:
         index = found["negative_image"].index[items["row"]]

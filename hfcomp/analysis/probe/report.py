@@ -40,32 +40,17 @@ SIGMOID = (
 
 @dataclass(frozen=True)
 class ProbeResults:
-    """Shares of the gradient on the hard negative.
+    """Shares of the gradient on the hard negative."""
 
-    Attributes:
-        model: `name`, `path`, `weights` and `scale`, and whether it was trained with a `sigmoid` loss.
-        dataset: `path`, number of `pairs`, and the mean `adaptive_margin`, `None` without ratings.
-        shares: an entry for each batch size, margin and direction; a table with `pandas.DataFrame(results.shares)`.
-        smaller: shares without a margin in batches exp(largest margin) times smaller, by batch size.
-        options: Options of the probe.
-        notes: what a reader of the numbers has to know.
-    """
-
-    model: Mapping[str, Any]
-    dataset: Mapping[str, Any]
-    shares: Sequence[Share]
-    smaller: Mapping[int, Share]
+    model: Mapping[str, Any]  # `name`, `path`, `weights`, `scale`, and whether it was trained with a `sigmoid` loss
+    dataset: Mapping[str, Any]  # `path`, number of `pairs`, and the mean `adaptive_margin`, None without ratings
+    shares: Sequence[Share]  # an entry per batch size, margin and direction, as `pandas.DataFrame` takes them
+    smaller: Mapping[int, Share]  # shares without a margin in batches exp(largest margin) times smaller, by batch size
     options: ProbeOptions
     notes: Sequence[str]
 
     def save(self, folder: Path, *, shown: bool = True, command: str = "") -> None:
-        """Writes `results.json`, `report.md`, `report.html` and `shares.png`; the caller holds the folder's lock.
-
-        Args:
-            folder: Folder that receives them.
-            shown: whether the report is printed too.
-            command: Command that made it.
-        """
+        """Writes `results.json`, `report.md`, `report.html` and `shares.png`; the caller holds the folder's lock."""
         config = {"command": command, "date": datetime.now(UTC).isoformat(timespec="seconds")}
         contents = {
             "models": {self.model["name"]: self.model},
@@ -79,7 +64,6 @@ class ProbeResults:
 
 
 def probe_report(results: ProbeResults, config: Mapping[str, Any], folder: Path) -> Callable[..., Report]:
-    """The report, in brief for the terminal or whole."""
     name, caveat = results.model["name"], results.options.caveat
     title = f"Share of the gradient on the hard negative: {name} on {results.dataset['path']}"
 
@@ -104,7 +88,6 @@ def probe_report(results: ProbeResults, config: Mapping[str, Any], folder: Path)
 
 
 def _shares(results: ProbeResults) -> dict[int, dict[str, Share]]:
-    """The shares of both directions by batch size and name of the margin."""
     found: dict[int, dict[str, Share]] = {}
     for one in results.shares:
         if one["direction"] == BOTH:
@@ -120,7 +103,6 @@ def _margin_name(one: Share, results: ProbeResults) -> str:
 
 
 def _share_table(results: ProbeResults) -> Table:
-    """A row for each batch size, a column for each margin, then the smaller batch and the paper."""
     shares, factor = _shares(results), math.exp(results.options.margins[-1])
     rows = []
     for size, by_margin in shares.items():
@@ -160,7 +142,6 @@ def _sentences(results: ProbeResults) -> Iterator[str]:
 
 
 def _direction_table(results: ProbeResults) -> Table:
-    """A row for each batch size, margin and direction."""
     rows = [
         [f"{one['batch_size']:,}", _margin_name(one, results), one["direction"], with_interval(one)]
         + [*(decimal(one[name], Unit(1, 3)) for name in ("hard", "easy")), f"{one['batches']:,}"]

@@ -26,17 +26,11 @@ magnitudes over `anchors`."""
 
 @dataclass(frozen=True)
 class EncodedPairs:
-    """Embeddings of n pairs and their negatives, L2-normalised, in the order in which batches take them.
+    """Embeddings of n pairs and their negatives, L2-normalised, in the order in which batches take them."""
 
-    Attributes:
-        tensors: arguments of `negative_logits` by name, each of n rows.
-        scale: Logit scale of the model.
-        margins: margins by name, a number or `[n]` logits.
-    """
-
-    tensors: Mapping[str, Tensor]
-    scale: Tensor
-    margins: Mapping[float | str, Tensor | float]
+    tensors: Mapping[str, Tensor]  # arguments of `negative_logits` by name, each of n rows
+    scale: Tensor  # logit scale of the model
+    margins: Mapping[float | str, Tensor | float]  # by name, a number or `[n]` logits
 
     def __len__(self) -> int:
         return len(self.tensors["image"])

@@ -1,4 +1,7 @@
-"""The benchmarks of the field: every `Benchmark` in a module of this package has its name on the command line."""
+"""The benchmarks of the field: every `Benchmark` in a module of this package has its name on the command line.
+
+So has one that an installed package names by an entry point; docs/adding_a_benchmark.md adds one.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,22 @@ from pathlib import Path
 
 from hfcomp.evaluation.benchmarks.own import is_place, own_benchmark
 from hfcomp.evaluation.spec import SUITES, Benchmark
+from hfcomp.plugins import load_plugins
 from hfcomp.reading import nearest
+
+ENTRY_POINTS = "hfcomp.benchmarks"
 
 
 @cache
 def benchmarks() -> dict[str, Benchmark]:
-    """All benchmarks of the package by name, compositional ones first, then in the order of their names."""
+    """All benchmarks by name, compositional ones first, then in the order of their names."""
     found: dict[str, Benchmark] = {}
     for module in pkgutil.walk_packages(__path__, f"{__name__}."):
         for value in vars(import_module(module.name)).values():
             for benchmark in value if isinstance(value, tuple) else (value,):
                 if isinstance(benchmark, Benchmark) and found.setdefault(benchmark.name, benchmark) is not benchmark:
                     raise ValueError(f"{module.name}: another benchmark already has the name {benchmark.name!r}.")
+    found |= load_plugins(ENTRY_POINTS, Benchmark, found, lambda benchmark: benchmark.name)
     return {one.name: one for one in sorted(found.values(), key=lambda one: (SUITES.index(one.suite), one.name))}
 
 

@@ -1,1 +1,1 @@
-"""Studies over several runs: sweeps, searches for values, the study of concepts, and the plans that define them."""
+"""Studies over several runs: sweeps, searches for values, and the plans that define them."""

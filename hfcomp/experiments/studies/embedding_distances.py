@@ -54,34 +54,21 @@ Tables = dict[int, pd.DataFrame]
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """Rows with an image, a caption and at least one negative each.
+    """Rows with an image, a caption and at least one negative each."""
 
-    Attributes:
-        images: `[n]`, undecoded.
-        names: `[n]`, each row's photograph, as `photographs_or_rows` knows it: a cluster of the bootstrap.
-        captions: `[n]`.
-        negatives: `[n]` lists of one or more, without the empty ones.
-        source: what they are, for the report.
-        digest: identifies these rows.
-    """
-
-    images: list[Any]
-    names: list[str]
+    images: list[Any]  # undecoded
+    names: list[str]  # each row's photograph, from `photographs_or_rows`: a cluster of the bootstrap
     captions: list[str]
-    negatives: list[list[str]]
-    source: str
-    digest: str
+    negatives: list[list[str]]  # one or more per row, none empty
+    source: str  # for the report
+    digest: str  # identifies these rows
 
     def __len__(self) -> int:
         return len(self.captions)
 
 
 def select_rows(rows: Dataset, wanted: int, source: str) -> HeldOutRows:
-    """The first rows with an image, a caption and a negative caption.
-
-    Raises:
-        ValueError: when no row has all three, or for an image that cannot be read.
-    """
+    """The first rows with an image, a caption and a negative caption."""
     captions = rows["caption"][:]
     negatives = [texts_of(texts) for texts in rows["negative_captions"]]
     usable = [row for row, text in enumerate(captions) if text and text.strip() and negatives[row]]
@@ -96,6 +83,7 @@ def select_rows(rows: Dataset, wanted: int, source: str) -> HeldOutRows:
     # clusters of the bootstrap: rows of one photograph are not independent
     names = photographs_or_rows(rows.select([*chosen]))
     captions, own = [captions[row] for row in chosen], [negatives[row] for row in chosen]
+    # scores of other rows are not resumed: the digest is part of their stamp
     digest = hashlib.sha256(repr((names, captions, own)).encode() + b"".join(chosen.values()))
     return HeldOutRows([cells[row] for row in chosen], names, captions, own, source, digest.hexdigest()[:16])
 
@@ -111,6 +99,7 @@ def distances(embedder: Embedder, rows: HeldOutRows) -> tuple[pd.DataFrame, int]
         their numbers, the names of `PAIRS`, each 1 - cosine in 0..2, and `nearer`, whether the image scores its text
         strictly higher than this negative.
     """
+    # a line per negative: the vectors of its row's image and caption are repeated
     index = np.repeat(np.arange(len(rows)), [len(texts) for texts in rows.negatives])
     flat = [text for texts in rows.negatives for text in texts]
     texts = embedder.texts([*rows.captions, *flat])
@@ -130,9 +119,7 @@ def distances(embedder: Embedder, rows: HeldOutRows) -> tuple[pd.DataFrame, int]
 
 
 def summarize_paths(tables: dict[str, Tables], rows: HeldOutRows, examples: int) -> dict[str, Any]:
-    """Distances by variant and step, with image-clustered bootstrap intervals of 95 %.
-
-    A row's distance is the mean over its own negatives, so that every row counts the same whatever their number.
+    """Distances by variant and step, with image-clustered bootstrap intervals of 95%.
 
     Returns:
         Variant to `points`, `change` and `examples`. A point has `step`, and by name of `PAIRS` and `nearest` (the
@@ -151,6 +138,7 @@ def middle_step(steps: list[int]) -> int | None:
 
 def by_row(table: pd.DataFrame) -> pd.DataFrame:
     """`distances` as the mean over each row's negatives, and `nearest`, whether its text beats all of them."""
+    # rows count the same, whatever their number of negatives
     grouped = table.groupby("row", sort=True)
     return grouped[list(PAIRS)].mean().assign(**{NEAREST: grouped["nearer"].all().astype(float)})
 
@@ -215,7 +203,7 @@ CAPTION = (
 def report_paths(
     folder: Path, tables: dict[str, Tables], rows: HeldOutRows, about: Mapping[str, Any], *, examples: int, caveat: str
 ) -> Section:
-    """Writes `embeddings.json` and returns the section of a report, with a figure and images of the examples."""
+    """Writes `embeddings.json`, and returns the section of a report with a figure and images of the examples."""
     variants = summarize_paths(tables, rows, examples)
     facts = {"setting": about["setting"], "seed": about["seed"], "rows": len(rows), "source": rows.source}
     contents = {**facts, "digest": rows.digest, "plan": about["plan"], "variants": variants}

@@ -1,4 +1,4 @@
-"""A plan beside a recipe: a sweep, a study of concepts or a search, read with the recipe of each of its parts."""
+"""A plan beside a recipe, such as a sweep or a search, read with the recipe of each of its parts."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.experiments.pushing import refuse_push
-from hfcomp.experiments.recipe_files import OPTIONS, SEARCH, STUDY, SWEEP, find_plan, plan_of
+from hfcomp.experiments.recipe_files import find_plan, studies, study_kind
 from hfcomp.experiments.recipes import Recipe, RecipeFile, check_known, split_options
-from hfcomp.experiments.studies.plans import SearchPlan, SweepPlan, TradeoffPlan
+from hfcomp.experiments.studies.plans import SearchPlan, SweepPlan
 from hfcomp.experiments.study import evaluation_settings
 from hfcomp.reading import read_yaml
 from hfcomp.schemas import parse
@@ -29,6 +29,7 @@ STEP_FIELDS = {
     *("max_steps", "num_train_epochs", "gradient_accumulation_steps", "per_device_train_batch_size"),
     *("dataloader_drop_last", "data_seed"),
 }
+USUAL_KEYS = {"report": "variants", "search": "ranges"}
 _SAME_IN_SWEEP = "is the same for all runs of a sweep. Set it for the recipe."
 _SAME_IN_SEARCH = (
     "is the same for all trials, which are trained on the same rows and judged alike. Set it for the recipe."
@@ -59,24 +60,34 @@ class Sweep:
     parts: dict[tuple[str, int, str], Recipe] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
+    @classmethod
+    def read(cls, source: RecipeFile, path: Path, values: Any) -> Self:
+        """A setting changes what all its variants are trained on or how, a variant fields of the trainer only.
+
+        With `objective` it is another trainer. Fields that this one does not have are then left out, which is noted.
+        """
+        plan = parse(SweepPlan, values, str(path)).for_recipe(source.values["objective"])
+        settings = {f"settings: {name}": changed for name, changed in plan.settings.items()}
+        variants = {f"variants: {name}": variant.fields for name, variant in plan.variants.items()}
+        check_fields(source, path, {"seeds": ["seed"], **settings, **variants})
+        sweep = cls(recipe_of_all(source, path, report=values), plan)
+        for setting, changed in plan.settings.items():
+            for seed in plan.seeds:
+                shared = {f"{path}: settings: {setting}": changed, f"{path}: seeds": {"seed": seed}}
+                for name, variant in plan.variants.items():
+                    changes = {**shared, f"{path}: variants: {name}": variant.fields}
+                    where = f"{path}: settings: {setting}, variants: {name}"
+                    part = source.recipe(changes, objective=variant.objective, where=where)
+                    sweep.parts[setting, seed, name] = part
+                    note = f"{name}: {variant.objective} has no {', '.join(part.left_out)}; left out of its runs"
+                    sweep.notes.extend([note] if part.left_out and note not in sweep.notes else [])
+        if plan.embeddings is not None:
+            check_source(sweep.first(plan.reference).experiment, where=f"{path}: embeddings")
+        return sweep
+
     def first(self, variant: str) -> Recipe:
         """The recipe of a variant in the first setting with the first seed."""
         return self.parts[*self.plan.first, variant]
-
-
-@dataclass(frozen=True)
-class Tradeoff:
-    """Fine-grained accuracy against retrieval, concept by concept and over checkpoints, of Rösch et al. 2024.
-
-    The paper's section 5 asks what continued training gains on a concept (object, color, location, size) and what it
-    costs in retrieval: for the base, plain training and 1 to 3 hard negatives, at every tenth of an epoch (Fig. 4,
-    Tables 3 to 5). The plan says which concepts and numbers of negatives, by which the recipes of `parts` are, and
-    which lines of the evaluation stand for accuracy and retrieval; the recipe says everything else.
-    """
-
-    recipe: Recipe
-    plan: TradeoffPlan
-    parts: dict[tuple[str, int], Recipe] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -92,6 +103,24 @@ class Search:
     source: RecipeFile
     path: Path
     parts: dict[str, Recipe] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, source: RecipeFile, path: Path, values: Any) -> Self:
+        if find_spec("optuna") is None:
+            raise ValueError("--search needs Optuna. Install it with: pip install 'hfcomp[search]'.")
+        plan = parse(SearchPlan, values, str(path))
+        places = {"ranges": plan.ranges, "products": plan.products, "only_in_search": plan.only_in_search}
+        factors = {f"products: {name}": factors for name, factors in plan.products.items()}
+        for place, names in {**places, **factors}.items():
+            check_known(names, source.hints, f"{path}: {place}")
+        check_fields(source, path, places)
+        recipe = recipe_of_all(source, path, {f"{path}: only_in_search": plan.only_in_search})
+        # values of two evaluations are not compared, so another one is another search
+        tried = {key: value for key, value in values.items() if key != "trials"}
+        recipe.given["search"] = {**tried, "judged_by": evaluation_settings(recipe.experiment, recipe.column_names)}
+        search = cls(recipe, plan, source.recipe(), source, path)
+        search.parts.update({shown(ends): search.trial(ends) for ends in plan.ends()})
+        return search
 
     def trial(self, values: dict[str, Any]) -> Recipe:
         """The recipe of a trial."""
@@ -110,7 +139,7 @@ class Search:
         return {name: usual.get(name) for name in self.plan.ranges}
 
 
-def read_plan(name: str, arguments: Sequence[str]) -> Sweep | Tradeoff | Search:
+def read_plan(name: str, arguments: Sequence[str]) -> Any:
     """Reads the plan that `--report` or `--search` names, and the recipe that it is of, by its name or `--config`.
 
     Raises ValueError for a recipe that the plan does not fit, or a field that the plan and the command line set both.
@@ -121,79 +150,19 @@ def read_plan(name: str, arguments: Sequence[str]) -> Sweep | Tradeoff | Search:
     option = "search" if options.report is None else "report"
     path = find_plan(name, getattr(options, option), option)
     values = read_yaml(path)
-    kind = plan_of(values if isinstance(values, dict) else ()) or {"report": SWEEP, "search": SEARCH}[option]
-    if OPTIONS[kind] != option:
-        raise ValueError(f"command line: --{option}: {path} is a {kind}. Use --{OPTIONS[kind]} {path}.")
-    read = {SWEEP: _read_sweep, STUDY: _read_tradeoff, SEARCH: _read_search}[kind]
+    # a file with no key of any kind is read as a sweep or a search, whose error says what it lacks
+    kind = study_kind(values if isinstance(values, dict) else ()) or studies()[USUAL_KEYS[option]]
+    if kind.option != option:
+        raise ValueError(f"command line: --{option}: {path} is a {kind.noun}. Use --{kind.option} {path}.")
     source = RecipeFile.read(name, arguments)
     source.values.pop("seeds", None)  # of a run of the recipe itself
     if "seeds" in source.overridden:
         raise ValueError(f"command line: --seeds is for one run of a recipe, not for {path}. Leave --seeds out.")
     refuse_push({**source.values, **source.overridden}, str(path))
-    return read(source, path, values)
+    return kind.plan.read(source, path, values)
 
 
-def _read_sweep(source: RecipeFile, path: Path, values: Any) -> Sweep:
-    """A setting changes what all its variants are trained on or how, a variant fields of the trainer only.
-
-    With `objective` it is another trainer. Fields that this one does not have are then left out, which is noted.
-    """
-    plan = parse(SweepPlan, values, str(path)).for_recipe(source.values["objective"])
-    settings = {f"settings: {name}": changed for name, changed in plan.settings.items()}
-    variants = {f"variants: {name}": variant.fields for name, variant in plan.variants.items()}
-    _check_fields(source, path, {"seeds": ["seed"], **settings, **variants})
-    sweep = Sweep(_recipe_of_all(source, path, report=values), plan)
-    for setting, changed in plan.settings.items():
-        for seed in plan.seeds:
-            shared = {f"{path}: settings: {setting}": changed, f"{path}: seeds": {"seed": seed}}
-            for name, variant in plan.variants.items():
-                changes = {**shared, f"{path}: variants: {name}": variant.fields}
-                where = f"{path}: settings: {setting}, variants: {name}"
-                part = source.recipe(changes, objective=variant.objective, where=where)
-                sweep.parts[setting, seed, name] = part
-                note = f"{name}: {variant.objective} has no {', '.join(part.left_out)}; left out of its runs"
-                sweep.notes.extend([note] if part.left_out and note not in sweep.notes else [])
-    if plan.embeddings is not None:
-        check_source(sweep.first(plan.reference).experiment, where=f"{path}: embeddings")
-    return sweep
-
-
-def _read_tradeoff(source: RecipeFile, path: Path, values: Any) -> Tradeoff:
-    plan = parse(TradeoffPlan, values, str(path))
-    _check_fields(source, path, {"concepts": ["keyword_negatives", "num_negatives"]})
-    tradeoff = Tradeoff(_recipe_of_all(source, path, report={"path": path.name, **values}), plan)
-    if tradeoff.recipe.trainer_arguments.get("max_steps", -1) > 0:
-        raise ValueError(f"{path}: checkpoints are shares of an epoch; set num_train_epochs and leave max_steps out.")
-    epochs = tradeoff.recipe.trainer_arguments.get("num_train_epochs", 1)
-    if epochs < 1 or epochs % 1:
-        found = f"num_train_epochs={epochs:g}"
-        raise ValueError(f"{path}: models are compared at the ends of epochs; {found} is not a whole number from 1.")
-    for concept, numbers in plan.concepts.items():
-        for number in numbers:
-            changes = {f"{path}: concepts": {"keyword_negatives": [concept], "num_negatives": number}}
-            tradeoff.parts[concept, number] = source.recipe(changes, where=f"{path}: concepts: {concept}")
-    return tradeoff
-
-
-def _read_search(source: RecipeFile, path: Path, values: Any) -> Search:
-    if find_spec("optuna") is None:
-        raise ValueError("--search needs Optuna. Install it with: pip install 'hfcomp[search]'.")
-    plan = parse(SearchPlan, values, str(path))
-    places = {"ranges": plan.ranges, "products": plan.products, "only_in_search": plan.only_in_search}
-    factors = {f"products: {name}": factors for name, factors in plan.products.items()}
-    for place, names in {**places, **factors}.items():
-        check_known(names, source.hints, f"{path}: {place}")
-    _check_fields(source, path, places)
-    recipe = _recipe_of_all(source, path, {f"{path}: only_in_search": plan.only_in_search})
-    # values of two evaluations are not compared, so another one is another search
-    tried = {key: value for key, value in values.items() if key != "trials"}
-    recipe.given["search"] = {**tried, "judged_by": evaluation_settings(recipe.experiment, recipe.column_names)}
-    search = Search(recipe, plan, source.recipe(), source, path)
-    search.parts.update({shown(ends): search.trial(ends) for ends in plan.ends()})
-    return search
-
-
-def _check_fields(source: RecipeFile, path: Path, places: Mapping[str, Collection[str]]) -> None:
+def check_fields(source: RecipeFile, path: Path, places: Mapping[str, Collection[str]]) -> None:
     """Refuses fields that a plan does not set at a place, and those that the command line sets too."""
     for place, names in places.items():
         for where, refused, why in REFUSED:
@@ -203,7 +172,7 @@ def _check_fields(source: RecipeFile, path: Path, places: Mapping[str, Collectio
         source.refuse_overridden(names, f"{path}: {place}")
 
 
-def _recipe_of_all(
+def recipe_of_all(
     source: RecipeFile, path: Path, changes: Mapping[str, Mapping[str, Any]] | None = None, **given: Any
 ) -> Recipe:
     """The recipe of what all runs share, with a folder of the plan's own."""

@@ -1,9 +1,9 @@
-"""What a sweep, a study of concepts and a search are over: the models of their YAML files."""
+"""What a sweep and a search are over: the models of their YAML files."""
 
 from __future__ import annotations
 
 from math import prod
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
@@ -12,10 +12,8 @@ from hfcomp.merging.choice import TOLERANCE
 from hfcomp.reading import nearest
 from hfcomp.schemas import Strict, plain_name
 
-ACCURACY, RETRIEVAL = "accuracy", "retrieval"
 NAMES_WITH_FIELDS = "names, each with a mapping of fields, as clean: {}"
 VARIANTS_OR_BASE = "a list of variants or base"
-LINE = "{benchmark: ..., metric: ...}"
 INTERVAL = "a number, as in {low: 1e-5, high: 1e-2}, with log: true or int: true where wanted, or {choices: [...]}"
 
 
@@ -42,7 +40,6 @@ Names = Annotated[list[str], Field(min_length=1)]
 Fields = Annotated[dict[str, Any], BeforeValidator(_nothing_is_empty)]
 Number = Annotated[float, BeforeValidator(_number)]
 Choice = Annotated[Any, AfterValidator(_check_choice)]
-Numbers = Annotated[list[PositiveInt], Field(min_length=1), AfterValidator(lambda numbers: sorted(set(numbers)))]
 
 
 def _check_names(place: str, names: list[str], known: list[str]) -> None:
@@ -85,7 +82,6 @@ class Variant(Strict):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Of its trainer's config."""
         return dict(self.model_extra or {})
 
 
@@ -139,7 +135,6 @@ class SweepPlan(Strict):
 
     @property
     def first(self) -> tuple[str, int]:
-        """The first setting and the first seed."""
         return next(iter(self.settings)), self.seeds[0]
 
     def for_recipe(self, objective: str) -> Self:
@@ -149,7 +144,6 @@ class SweepPlan(Strict):
         return self.model_copy(update={"variants": variants})
 
     def facts(self) -> dict[str, Any]:
-        """What `sweep.json` says of it."""
         chosen = {"objectives": "objective", "controls": "control", "after": "after"}
         return {
             **{"settings": list(self.settings), "seeds": self.seeds, "variants": list(self.variants)},
@@ -180,43 +174,6 @@ class SweepPlan(Strict):
         return self
 
 
-class LineName(NamedTuple):
-    """Which outcomes of an evaluation are meant."""
-
-    benchmark: str
-    metric: str
-
-
-class TradeoffPlan(Strict):
-    """What a study of concepts is over: of each concept its numbers of hard negatives, rising.
-
-    `accuracy` stands for the concept, and its subset of the concept's name is read; `retrieval` stands for general
-    abilities, and all of its subsets are read; `visual` is the concept seen from the images (Eq. 2); `further` are
-    other benchmarks with accuracy's metric.
-    """
-
-    model_config = ConfigDict(validate_by_name=True)
-
-    concepts: dict[Name, Numbers] = Field(
-        min_length=1, description="names with numbers of negatives, as object: [1, 2, 3]"
-    )
-    per_epoch: PositiveInt = Field(default=10, validation_alias="checkpoints_per_epoch")
-    accuracy: LineName = Field(description=LINE)
-    retrieval: LineName = Field(description=LINE)
-    visual: LineName | None = Field(default=None, description=LINE)
-    further: list[str] = Field(default=[], description="a list of benchmarks")
-
-    def lines(self) -> dict[str, LineName]:
-        """The lines of the tables, by what they stand for."""
-        found = {ACCURACY: self.accuracy, RETRIEVAL: self.retrieval}
-        found |= {"visual": self.visual} if self.visual else {}
-        return found | {name: LineName(name, self.accuracy.metric) for name in self.further}
-
-    def runs(self, concept: str) -> list[str]:
-        """The runs of a concept, in the order of the tables."""
-        return ["plain", *(f"HN{number}" for number in self.concepts[concept])]
-
-
 class Interval(Strict):
     """The numbers between two ends, both included; with `log` drawn evenly in the logarithm."""
 
@@ -242,7 +199,6 @@ class Interval(Strict):
         return [int(end) if self.whole else end for end in (self.low, self.high)]
 
     def suggest(self, trial: Any, name: str) -> Any:
-        """The value of an Optuna trial."""
         return (trial.suggest_int if self.whole else trial.suggest_float)(name, *self.ends(), log=self.log)
 
     def __contains__(self, value: Any) -> bool:
@@ -260,14 +216,13 @@ class Choices(Strict):
     choices: Annotated[list[Choice], Field(min_length=2), AfterValidator(distinct)]
 
     def ends(self) -> list[Any]:
-        """All of them."""
         return self.choices
 
     def suggest(self, trial: Any, name: str) -> Any:
-        """The value of an Optuna trial."""
         return trial.suggest_categorical(name, self.choices)
 
     def __contains__(self, value: Any) -> bool:
+        # with the type: True equals 1 in Python, and a switch is not a number here
         return (type(value), value) in [(type(one), one) for one in self.choices]
 
     def __str__(self) -> str:
@@ -314,16 +269,15 @@ class SearchPlan(Strict):
 
     @property
     def measure(self) -> str:
-        """What a model is judged by."""
         return self.maximize or self.minimize or ""
 
     @property
     def direction(self) -> str:
-        """`maximize` or `minimize`."""
         return "minimize" if self.maximize is None else "maximize"
 
     def ends(self) -> list[dict[str, Any]]:
         """For each field its ends, and each choice, the other fields being at their first end."""
+        # one field at a time: trying every combination of ends would grow exponentially
         first = {name: space.ends()[0] for name, space in self.ranges.items()}
         others = [{**first, name: end} for name, space in self.ranges.items() for end in space.ends()[1:]]
         return [first, *others]

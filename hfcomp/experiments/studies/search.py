@@ -18,6 +18,7 @@ from hfcomp.experiments.arm import check_rows, method_arm
 from hfcomp.experiments.data import load_rows, num_negatives
 from hfcomp.experiments.dry_run import DryRun
 from hfcomp.experiments.prepare import prepare
+from hfcomp.experiments.recipe_files import StudyKind
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.studies.plan_files import Search, shown
 from hfcomp.experiments.studies.plans import Range
@@ -249,3 +250,6 @@ class SearchStore:
 def _has_ended(trial: Any) -> bool:
     """Whether a trial of Optuna has a value or a failure of its own; one that was stopped has neither."""
     return trial.state.is_finished() and (trial.value is not None or FAILURE in trial.user_attrs)
+
+
+SEARCH = StudyKind("ranges", "search", "search", Search, run_search)

@@ -29,6 +29,7 @@ from hfcomp.experiments.controls import CONTROLS, NotApplicable
 from hfcomp.experiments.data import Log, load_rows, num_negatives, training_rows
 from hfcomp.experiments.experiment_config import SANDBOX
 from hfcomp.experiments.prepare import check_primary, declared_averages, prepare
+from hfcomp.experiments.recipe_files import StudyKind
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.studies.embedding_distances import (
@@ -248,3 +249,6 @@ def _scoring(rows: HeldOutRows, session: Session) -> Scoring:
         return found
 
     return Scoring(score, {"rows": rows.digest, "hfcomp_version": __version__})
+
+
+SWEEP = StudyKind("variants", "sweep", "report", Sweep, run_sweep)

@@ -14,6 +14,7 @@ from hfcomp.losses import RunningThreshold
 from hfcomp.losses.ahnpl_released import ahnpl_released_loss, logit_threshold
 from hfcomp.modeling import Features
 from hfcomp.trainers.config import CompositionalConfig, option, setting
+from hfcomp.trainers.hooks import declare_info_nce
 from hfcomp.trainers.thresholds import ThresholdTrainer
 
 SCRIPT = "the released script"
@@ -107,3 +108,6 @@ class ThresholdReset(TrainerCallback):
         if not self.midway:
             self.threshold.update(torch.zeros_like(self.threshold()))
         self.midway = False
+
+
+declare_info_nce(AHNPLReleasedTrainer, multimodal_weight=0.0, margin_weight=0.0)

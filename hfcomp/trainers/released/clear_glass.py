@@ -11,6 +11,7 @@ from hfcomp.losses import centroid_group_loss
 from hfcomp.losses.group_pairwise import released_pairwise_group_loss
 from hfcomp.trainers.clear_glass import ClearGlassConfig, ClearGlassTrainer, GroupLoss
 from hfcomp.trainers.config import option
+from hfcomp.trainers.hooks import declare_info_nce
 
 
 @dataclass
@@ -39,3 +40,6 @@ def _released_centroid_loss(
     image: torch.Tensor, text: torch.Tensor, *, alpha: float, **settings: Any
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     return centroid_group_loss(image, text, alpha=1 - alpha, **settings)
+
+
+declare_info_nce(ClearGlassReleasedTrainer, grouping="none")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,12 @@ import yaml
 from datasets import Dataset
 
 from hfcomp.analysis.keyword_findings import OPEN, OPPOSITE, SHOWN, StudyResults, summarize_study
+from hfcomp.analysis.tradeoff import TRADEOFF, LineName, TradeoffPlan, run_tradeoff, whole_parts
 from hfcomp.experiments import command
 from hfcomp.experiments import study as study_module
 from hfcomp.experiments.arm import Arm
+from hfcomp.experiments.recipe_files import studies
 from hfcomp.experiments.studies.plan_files import read_plan
-from hfcomp.experiments.studies.plans import LineName, TradeoffPlan
-from hfcomp.experiments.studies.tradeoff import run_tradeoff, whole_parts
 from hfcomp.reporting import saving
 from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
 
@@ -257,7 +258,8 @@ def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, mon
 
 def test_the_command_tells_a_study_from_a_sweep(monkeypatch):
     called = []
-    monkeypatch.setattr(command, "run_tradeoff", lambda study, kind: called.append(study.plan.per_epoch))
+    run = replace(TRADEOFF, run=lambda study, kind: called.append(study.plan.per_epoch))
+    monkeypatch.setitem(studies(), TRADEOFF.key, run)
     command.main("hard_negatives", ["--report", "tradeoff"])
     assert called == [10]
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple, Self
 
 import pandas as pd
 from datasets import Dataset
+from pydantic import AfterValidator, ConfigDict, Field, PositiveInt
 
 from hfcomp import __version__
 from hfcomp.analysis.keyword_findings import (
+    ACCURACY,
     BASE_STEP,
     PLAIN,
+    RETRIEVAL,
     SHOWN,
+    VISUAL,
     StudyResults,
     check_lines,
     checkpoint_table,
@@ -29,15 +33,18 @@ from hfcomp.experiments.arm import Arm, Checkpoints, Scoring, check_rows, method
 from hfcomp.experiments.controls import plain
 from hfcomp.experiments.data import Log, load_rows
 from hfcomp.experiments.prepare import prepare_base, prepare_concepts
+from hfcomp.experiments.recipe_files import StudyKind
+from hfcomp.experiments.recipes import Recipe, RecipeFile
 from hfcomp.experiments.report import FIGURE, evaluate_command
 from hfcomp.experiments.session import Session, open_session
-from hfcomp.experiments.studies.plan_files import Tradeoff
-from hfcomp.experiments.studies.plans import TradeoffPlan
+from hfcomp.experiments.studies.plan_files import check_fields, recipe_of_all
+from hfcomp.experiments.studies.plans import Name
 from hfcomp.experiments.study import Study, evaluation_scoring
 from hfcomp.reporting import tables
 from hfcomp.reporting.lines import Line
 from hfcomp.reporting.report import Report, Section, titled
 from hfcomp.reporting.saving import publish
+from hfcomp.schemas import Strict, parse
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
 
@@ -48,6 +55,83 @@ ADJUSTED = (
     "adjusted for their number. Each concept has its own "
     "training captions, those that hold one of its keywords, so its runs have steps of their own."
 )
+
+
+LINE = "{benchmark: ..., metric: ...}"
+Numbers = Annotated[list[PositiveInt], Field(min_length=1), AfterValidator(lambda numbers: sorted(set(numbers)))]
+
+
+class LineName(NamedTuple):
+    """Which outcomes of an evaluation are meant."""
+
+    benchmark: str
+    metric: str
+
+
+class TradeoffPlan(Strict):
+    """What a study of concepts is over: of each concept its numbers of hard negatives, rising.
+
+    `accuracy` stands for the concept, and its subset of the concept's name is read; `retrieval` stands for general
+    abilities, and all of its subsets are read; `visual` is the concept seen from the images (Eq. 2); `further` are
+    other benchmarks with accuracy's metric.
+    """
+
+    model_config = ConfigDict(validate_by_name=True)
+
+    concepts: dict[Name, Numbers] = Field(
+        min_length=1, description="names with numbers of negatives, as object: [1, 2, 3]"
+    )
+    per_epoch: PositiveInt = Field(default=10, validation_alias="checkpoints_per_epoch")
+    accuracy: LineName = Field(description=LINE)
+    retrieval: LineName = Field(description=LINE)
+    visual: LineName | None = Field(default=None, description=LINE)
+    further: list[str] = Field(default=[], description="a list of benchmarks")
+
+    def lines(self) -> dict[str, LineName]:
+        """The lines of the tables, by what they stand for."""
+        found = {ACCURACY: self.accuracy, RETRIEVAL: self.retrieval}
+        found |= {VISUAL: self.visual} if self.visual else {}
+        return found | {name: LineName(name, self.accuracy.metric) for name in self.further}
+
+    def runs(self, concept: str) -> list[str]:
+        """The runs of a concept, in the order of the tables."""
+        return [PLAIN, *(f"HN{number}" for number in self.concepts[concept])]
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """Fine-grained accuracy against retrieval, concept by concept and over checkpoints, of Rösch et al. 2024.
+
+    The paper's section 5 asks what continued training gains on a concept (object, color, location, size) and what it
+    costs in retrieval: for the base, plain training and 1 to 3 hard negatives, at every tenth of an epoch (Fig. 4,
+    Tables 3 to 5). The plan says which concepts and numbers of negatives, by which the recipes of `parts` are, and
+    which lines of the evaluation stand for accuracy and retrieval; the recipe says everything else.
+    """
+
+    recipe: Recipe
+    plan: TradeoffPlan
+    parts: dict[tuple[str, int], Recipe] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, source: RecipeFile, path: Path, values: Any) -> Self:
+        plan = parse(TradeoffPlan, values, str(path))
+        check_fields(source, path, {"concepts": ["keyword_negatives", "num_negatives"]})
+        tradeoff = cls(recipe_of_all(source, path, report={"path": path.name, **values}), plan)
+        if tradeoff.recipe.trainer_arguments.get("max_steps", -1) > 0:
+            raise ValueError(
+                f"{path}: checkpoints are shares of an epoch; set num_train_epochs and leave max_steps out."
+            )
+        epochs = tradeoff.recipe.trainer_arguments.get("num_train_epochs", 1)
+        if epochs < 1 or epochs % 1:
+            found = f"num_train_epochs={epochs:g}"
+            raise ValueError(
+                f"{path}: models are compared at the ends of epochs; {found} is not a whole number from 1."
+            )
+        for concept, numbers in plan.concepts.items():
+            for number in numbers:
+                changes = {f"{path}: concepts": {"keyword_negatives": [concept], "num_negatives": number}}
+                tradeoff.parts[concept, number] = source.recipe(changes, where=f"{path}: concepts: {concept}")
+        return tradeoff
 
 
 def run_tradeoff(tradeoff: Tradeoff, kind: type[Study] = Study) -> Path:
@@ -67,6 +151,7 @@ def run_tradeoff(tradeoff: Tradeoff, kind: type[Study] = Study) -> Path:
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, {count} runs over checkpoints")
     prepare_base(recipe.experiment)
     evaluate = prepare_concepts(recipe.experiment, tuple(plan.concepts), main=_main(tradeoff), log=session.log)
+    # what recipes say is checked before minutes of loading, the rows themselves after it
     check_rows((method_arm(part, None) for part in tradeoff.parts.values()), session)
     arms = [arm for concept in plan.concepts for arm in _arms(tradeoff, concept, session, evaluate)]
     check_rows(arms, session)
@@ -82,6 +167,7 @@ def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: dict[str
     plan = tradeoff.plan
     parts = {number: tradeoff.parts[concept, number] for number in plan.concepts[concept]}
     first, most = parts[min(parts)], parts[max(parts)]
+    # loaded for the run with the most negatives: all runs of a concept train on the same rows
     rows, replay = load_rows(most, session, evaluate[concept].images, part=concept)
     size = most.experiment.batch_size * int(most.trainer_arguments.get("gradient_accumulation_steps") or 1)
     rows = whole_parts(rows, size, plan.per_epoch, lambda note: session.log(f"{concept}: {note}"))
@@ -96,6 +182,7 @@ def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: dict[str
 
 
 def _scoring(tradeoff: Tradeoff, concept: str, evaluate: dict[str, Evaluator], *, brief: bool) -> Scoring:
+    # between ends of epochs only what Fig. 4 shows is scored
     scored = evaluate[concept].select_benchmarks(_main(tradeoff)) if brief else evaluate[concept]
     recipe = tradeoff.recipe
     return evaluation_scoring(recipe.experiment, scored, recipe.column_names, concept=concept)
@@ -109,6 +196,7 @@ def _main(tradeoff: Tradeoff) -> tuple[str, str]:
 def _of_base(tradeoff: Tradeoff, study: Study, evaluate: dict[str, Evaluator]) -> dict[str, pd.DataFrame]:
     place = study.models[BASE]
     scoring = {concept: _scoring(tradeoff, concept, evaluate, brief=False) for concept in tradeoff.plan.concepts}
+    # stored as a checkpoint of the run `base` at step 0
     found = {name: study.score(place, one, f"{name}/{BASE}/{BASE_STEP}") for name, one in scoring.items()}
     return {concept: table.assign(arm=BASE, step=BASE_STEP) for concept, table in found.items()}
 
@@ -190,3 +278,6 @@ def _closing(plan: TradeoffPlan, folder: Path) -> dict[str, str]:
 
 def _pairs(line: Line) -> list[tuple[str, str]]:
     return [(run, reference) for run, minus in line["differences"].items() for reference in minus]
+
+
+TRADEOFF = StudyKind("accuracy", "study", "report", Tradeoff, run_tradeoff)
