@@ -135,8 +135,8 @@ class Matcher:
         """The places of keywords in a caption, from left to right."""
         places: list[Place] = []
         for pattern, meanings in self._passes:
-            # A match begins with a space, whose place in the longer text is that of the keyword in the caption; its end
-            # is off by one.
+            # A match begins with a space, whose place in the longer text is that of the keyword in the caption; its
+            # end is off by one.
             for found in pattern.finditer(" " + caption):
                 start, end = found.start(), found.end() - 1
                 for keyword, concept in meanings[found.group()[1:].lower()]:
