@@ -69,7 +69,6 @@ class RunRecord:
 
     @classmethod
     def of(cls, contents: Mapping[str, Any]) -> Self:
-        """The record that a file holds."""
         # Keys of other versions are skipped: a card of an old run shows what this version knows of it. Early runs have
         # no `general_average`.
         names = [one.name for one in fields(cls)]

@@ -112,7 +112,6 @@ def summarize(
 
 
 def check_tie(tie: str) -> None:
-    """Raises ValueError for a value that is not in `TIE_RULES`."""
     if tie not in TIE_RULES:
         raise ValueError(f"tie: found {tie!r}, expected one of {', '.join(TIE_RULES)}.")
 

@@ -67,7 +67,6 @@ class KeywordMatch:
 
 
 def check_concept(concept: str, *, table: KeywordTable = PAPER_TABLE) -> None:
-    """Raises `ValueError` for a concept that is missing from the table."""
     if concept not in table.concepts:
         raise ValueError(f"concept {concept!r} is not known. The concepts are {', '.join(table.names)}.")
 

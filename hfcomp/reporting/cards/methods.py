@@ -145,7 +145,7 @@ def values_table(
 
 
 def whose(source: str) -> tuple[str, str]:
-    """Whose a value is, and the rest of what its source says."""
+    """Whose choice a value is, and the rest of its source."""
     found = _SOURCE.match(source)
     return (WHOSE[found[1]], found[2]) if found else (UNSTATED, source)
 

@@ -158,5 +158,5 @@ class ItemBrowser:
 
 
 def items_html(browser: ItemBrowser) -> str:
-    """The section of items: what is said of them, and where items are shown, the controls and their place."""
+    """The section of items: texts about them, and if there are items, the controls and the place for the list."""
     return fill(FOLDER / "items.html", browser=browser)
