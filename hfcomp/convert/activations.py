@@ -25,13 +25,7 @@ OPENAI_NUMBERS = ("input_resolution", "context_length", "vocab_size")
 
 
 class Activation(NamedTuple):
-    """The activations of both towers, as transformers calls them.
-
-    Attributes:
-        image: of the image tower.
-        text: of the text tower.
-        source: what states it.
-    """
+    """The activations of both towers, as transformers calls them, and what states them."""
 
     image: str
     text: str
@@ -50,27 +44,27 @@ def clip_activation(
     """The activation of a CLIP.
 
     Args:
-        given: by the user, who is believed.
-        model: open_clip's name of the architecture; its ending `-quickgelu` says QuickGELU. Without the ending it says
-            nothing, as open_clip takes the activation from the tag then.
+        given: Activation from the user, which overrides everything else.
+        model: open_clip's name of the architecture.
         tag: open_clip's tag of the weights that training started from.
         config: `model_cfg` of `open_clip_config.json`.
-        names: of the checkpoint's tensors.
-        patch_size: of the image tower, in pixels.
-
-    Raises:
-        ValueError: where nothing states it, or two things disagree.
+        names: Names of the checkpoint's tensors.
+        patch_size: Width of the image tower's patches in pixels.
     """
     if given is not None:
         return Activation(given, given, "--activation")
+    # All sources are collected, not the first one taken: two that disagree mean that one of them is wrong, and no
+    # weight shows which.
     stated: dict[str, str] = {}
     if config is not None:
         quick = bool(config.get("quick_gelu", False))
         stated[f"open_clip_config.json (quick_gelu: {str(quick).lower()})"] = QUICK_GELU if quick else GELU
+    # A name without the ending says nothing: open_clip then takes the activation from the tag.
     if model is not None and model.endswith(QUICK_NAME):
         stated[f"--model {model}"] = QUICK_GELU
     if tag is not None:
         stated[f"--pretrained {tag}"] = _of_tag(tag, patch_size)
+    # OpenAI trained all its CLIPs with QuickGELU.
     if set(OPENAI_NUMBERS) <= names:
         stated["OpenAI's own state (input_resolution and its like)"] = QUICK_GELU
     if len(set(stated.values())) > 1:
@@ -95,6 +89,7 @@ def siglip_activation(*, given: str | None, config: Mapping[str, Any]) -> Activa
     """
     if given is not None:
         return Activation(given, given, "--activation")
+    # timm fixes the image tower's activation by its model's name; the text tower's is a setting of open_clip.
     tower = config["vision_cfg"]["timm_model_name"]
     image = GELU_TANH if _TANH_TOWERS.fullmatch(tower) else GELU
     return Activation(image, _with_form(GELU, config.get("text_cfg", {})), f"open_clip_config.json ({tower})")
@@ -121,6 +116,7 @@ def _with_forms(value: str, config: Mapping[str, Any], source: str) -> Activatio
 def _with_form(value: str, tower: Mapping[str, Any]) -> str:
     """GELU in the form that `act_kwargs` of a tower ask for."""
     settings = dict(tower.get("act_kwargs") or {})
+    # Other settings would be dropped without a trace, because transformers names an activation by one word.
     if settings and (settings != {"approximate": "tanh"} or value != GELU):
         raise ValueError(
             f"open_clip_config.json: act_kwargs {settings} of {value} have no counterpart in transformers."

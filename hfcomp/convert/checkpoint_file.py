@@ -1,4 +1,4 @@
-"""Checkpoints of others: finding the file, reading its tensors without running code, and finding the model in it."""
+"""Third-party checkpoints: locates the file, reads its tensors without running code, and finds the model in it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Checkpoint(NamedTuple):
     """A model as a file holds it.
 
     Attributes:
-        path: of the file of weights.
-        config: what `open_clip_config.json` next to it holds; `None` without one.
-        tensors: by their names in the layout, without prefix.
-        state: key of the file under which they lie, empty where they are the file.
-        prefix: that was removed from their names.
-        others: names of the file that do not begin with the prefix, and its entries beside the weights.
+        path: File of the weights.
+        config: Content of `open_clip_config.json` next to it, if any.
+        tensors: Tensors by their names in the layout, without the prefix.
+        state: Key of the file under which they lie. Empty if they are the file itself.
+        prefix: What was removed from their names.
+        others: Names in the file that do not begin with the prefix, and its entries next to the weights.
     """
 
     path: Path
@@ -47,12 +47,8 @@ def read_checkpoint(source: str, *, state: str | None = None, prefix: str | None
 
     Args:
         source: file, folder or Hub id.
-        state: key of the weights to take, where a file holds several, such as `state_dict_ema`.
-        prefix: of the names of the model to take, where a file holds several, such as `student.`.
-
-    Raises:
-        ValueError: for a file that is not there, cannot be read without running code, is damaged, or holds no model
-            or several.
+        state: Key of the weights to take if a file holds several, such as `state_dict_ema`.
+        prefix: Beginning of the names of the model to take if a file holds several, such as `student.`.
     """
     path = find_file(source)
     config = path.parent / CONFIG_FILE
@@ -68,11 +64,7 @@ def read_checkpoint(source: str, *, state: str | None = None, prefix: str | None
 
 
 def find_file(source: str) -> Path:
-    """The file of weights of a source, which is downloaded if it is on the Hub.
-
-    Raises:
-        ValueError: for a place without weights, or with several files of them.
-    """
+    """The file of weights of a source, which is downloaded if it is on the Hub."""
     path = Path(source)
     if path.is_file():
         return path
@@ -87,6 +79,7 @@ def _downloaded(name: str) -> Path:
     from huggingface_hub import HfApi, hf_hub_download
 
     files = HfApi().list_repo_files(name)
+    # It lands in the same snapshot folder as the weights, where `read_checkpoint` looks for it.
     if CONFIG_FILE in files:
         hf_hub_download(name, CONFIG_FILE)
     return Path(hf_hub_download(name, _name_among(files, name)))
@@ -95,6 +88,7 @@ def _downloaded(name: str) -> Path:
 def _name_among(names: Iterable[str], shown: str) -> str:
     """The file of weights among the files of a folder."""
     found = sorted(name for name in names if name.endswith(ENDINGS) and "/" not in name)
+    # Several files of other names, such as the epochs of a training run, are the user's choice.
     own = next((name for name in WEIGHTS_FILES if name in found), None)
     if own is not None or len(found) == 1:
         return own or found[0]
@@ -109,6 +103,7 @@ def _read(path: Path) -> Mapping[str, Any]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
+        # torch names the class that it would have to import. Without a name the bytes are hardly a pickle.
         kind = _GLOBAL.search(str(error))
         if kind is None and path.suffix not in ENDINGS:
             raise ValueError(f"{path}: expected a file of weights that ends in {', '.join(ENDINGS)}.") from error
@@ -119,6 +114,7 @@ def _read(path: Path) -> Mapping[str, Any]:
             "its author for safetensors. If you trust the author, load it yourself, without hfcomp, and save the "
             "tensors alone: safetensors.torch.save_file(torch.load(path, weights_only=False)['state_dict'], ...)."
         ) from error
+    # A zip archive that was cut off raises the first, an empty file the second.
     except (RuntimeError, EOFError) as error:
         if "TorchScript" in str(error):
             raise ValueError(
@@ -140,6 +136,7 @@ def _settings(path: Path) -> dict[str, Any]:
 
 def _weights_of(path: Path, content: Mapping[str, Any], wanted: str | None) -> tuple[str, dict[str, torch.Tensor]]:
     """The key and the tensors of a file's weights: the file itself, or what lies under one of its keys."""
+    # Training scripts save weights next to an optimizer's state and often twice, as they are and averaged.
     nested = {key: value for key, value in content.items() if isinstance(value, Mapping) and _prefixes(value)}
     if wanted is not None:
         if wanted not in nested:
@@ -168,6 +165,7 @@ def _prefixes(state: Mapping[Any, Any]) -> list[str]:
 
 
 def _ends(name: str, mark: str) -> bool:
+    # The mark consists of whole components of a name, as in `module.visual.conv1.weight`.
     return name == mark or name.endswith(f".{mark}")
 
 
@@ -176,7 +174,7 @@ def _prefix_of(path: Path, tensors: Mapping[str, torch.Tensor], wanted: str | No
     wanted = f"{wanted}." if wanted and not wanted.endswith(".") else wanted
     if wanted is not None and wanted not in found:
         raise ValueError(f"{path}: no model under the prefix {wanted!r}. Prefixes of models: {found}.")
-    # one whose prefix all others begin with holds them, as a student does its teacher
+    # A model whose prefix all others begin with contains them, as a student contains its teacher.
     first = found[0] if wanted is None else wanted
     if wanted is None and not all(other.startswith(first) for other in found):
         raise ValueError(

@@ -37,16 +37,15 @@ _PLAIN = {
 
 
 def refuse_other_networks(config: Mapping[str, Any], plain: Mapping[str, tuple[Any, ...]] | None = None) -> None:
-    """Refuses settings of a network that the target model does not have.
-
-    Raises:
-        ValueError: naming the first such setting.
-    """
+    """Raises for settings of a network that the target model does not have."""
+    # Some settings, such as pooling, change what a model computes without changing any weight. A setting that is not
+    # known here may be one of them, so it is an error, not a guess.
     for name in sorted(set(config) - _OF_MODEL):
         raise ValueError(f"{_place(name, config[name])}: not a setting of a CLIP or SigLIP. {_ADVICE}")
     allowed = {**_PLAIN, **(plain or {})}
     for part in ("vision_cfg", "text_cfg"):
         tower = config.get(part, {})
+        # A ResNet has four stages of several layers each, a transformer has one number.
         if isinstance(tower.get("layers"), list):
             raise ValueError(f"{part}: a ResNet, which no CLIP of transformers has. {_ADVICE}")
         for name in sorted(set(tower) - _READ):
@@ -56,7 +55,6 @@ def refuse_other_networks(config: Mapping[str, Any], plain: Mapping[str, tuple[A
 
 
 def norm_epsilon(tower: Mapping[str, Any], default: float) -> float:
-    """Epsilon of a tower's layer norms."""
     return float((tower.get("norm_kwargs") or {}).get("eps", default))
 
 
@@ -105,16 +103,18 @@ def text_prefix(tensors: Mapping[str, Any]) -> str:
 
 
 def clip_table(text: str, image_layers: int, text_layers: int) -> list[Weight]:
-    """The weights of a CLIP."""
     image, words = "vision_model.embeddings", "text_model.embeddings"
     return [
+        # open_clip's `nonscalar_logit_scale` makes it a list of one.
         Weight(("logit_scale",), ("logit_scale",), "scalar"),
         Weight(("visual.class_embedding",), (f"{image}.class_embedding",)),
         Weight(("visual.conv1.weight",), (f"{image}.patch_embedding.weight",)),
         Weight(("visual.positional_embedding",), (f"{image}.position_embedding.weight",)),
+        # transformers spells it so.
         *pair("visual.ln_pre", "vision_model.pre_layrnorm"),
         *text_blocks("visual.", "vision_model.", image_layers),
         *pair("visual.ln_post", "vision_model.post_layernorm"),
+        # open_clip multiplies by a plain matrix; the weight of a `Linear` is its transpose.
         Weight(("visual.proj",), ("visual_projection.weight",), "transposed"),
         Weight((f"{text}token_embedding.weight",), (f"{words}.token_embedding.weight",)),
         Weight((f"{text}positional_embedding",), (f"{words}.position_embedding.weight",)),
@@ -125,11 +125,8 @@ def clip_table(text: str, image_layers: int, text_layers: int) -> list[Weight]:
 
 
 def refuse_other_towers(names: set[str]) -> None:
-    """Refuses networks that have no model in transformers, by name.
-
-    Raises:
-        ValueError: naming the network.
-    """
+    """Raises for networks that have no model in transformers, with their names."""
+    # Without this the names would merely be left over, which says "damaged" and not "another network".
     kinds = {
         "lora_": "holds LoRA weights beside the model's. Merge them with the code that trained them and save the "
         "merged state: whether the other weights include them already is not in the file.",
@@ -153,16 +150,13 @@ def clip_sizes(
     activation: Activation,
     head_width: int | None,
 ) -> dict[str, Any]:
-    """The fields of a `CLIPConfig`, but for tokens: sizes as the weights have them.
+    """The fields of a `CLIPConfig` except for the tokens; sizes are those of the weights.
 
     Args:
-        tensors: of the checkpoint.
-        config: `model_cfg` of `open_clip_config.json`; `None` without one.
-        activation: of both towers.
-        head_width: of the image tower's attention, where neither the file nor its width says it.
-
-    Raises:
-        ValueError: for images that are not square, or heads that are not known.
+        tensors: Tensors of the checkpoint.
+        config: `model_cfg` of `open_clip_config.json`, if any.
+        activation: Activations of both towers.
+        head_width: Width of the image tower's attention heads if neither the file nor the tower's width shows it.
     """
     config = config or {}
     refuse_other_networks(config)
@@ -173,6 +167,7 @@ def clip_sizes(
     if height != patch:
         raise ValueError(f"visual.conv1.weight: patches of {height} x {patch} pixels, expected square ones.")
     embedding = tensors["visual.proj"].shape[1]
+    # The one size without a trace in the weights: any split of the width into heads has the same tensors.
     own_width = head_width or vision.get("head_width") or _head_width(width, bool(config))
     shared = {"projection_dim": embedding}
     return {
@@ -203,14 +198,11 @@ def clip_sizes(
 
 
 def image_size(patches: int, patch: int, vision: Mapping[str, Any]) -> int:
-    """Height and width of images in pixels, of a number of patches and of `vision_cfg`.
-
-    Raises:
-        ValueError: for images that are not square, or a `vision_cfg` of other ones.
-    """
+    """Height and width of images in pixels, from a number of patches and `vision_cfg`."""
     side = math.isqrt(patches)
     given = vision.get("image_size", side * patch)
     sides = set(given) if isinstance(given, list) else {given}
+    # Rounded down: 384 pixels have 27 patches of 14, and 6 pixels that no patch reads.
     if side * side != patches or len(sides) > 1 or next(iter(sides)) // patch != side:
         raise ValueError(
             f"the image tower has positions for {patches} patches of {patch} pixels, but images are {given} pixels; "
@@ -221,13 +213,13 @@ def image_size(patches: int, patch: int, vision: Mapping[str, Any]) -> int:
 
 
 def count_layers(tensors: Mapping[str, Any], prefix: str) -> int:
-    """How many blocks a tower has."""
     start = f"{prefix}transformer.resblocks."
     return len({name.removeprefix(start).partition(".")[0] for name in tensors if name.startswith(start)})
 
 
 def leftover(tensors: Mapping[str, Any], table: list[Weight]) -> tuple[list[str], list[str]]:
     """Names that a table does not read: those of the towers, and others, such as a teacher's."""
+    # A weight of a tower that nobody reads means another network. Weights of other modules are recorded and left out.
     names = sorted(set(tensors) - set(source_names(table)))
     names = [name for name in names if not _IGNORED.fullmatch(name)]
     towers = [name for name in names if name.startswith(("visual.", "text.", *_TEXT_PARTS))]
@@ -235,12 +227,9 @@ def leftover(tensors: Mapping[str, Any], table: list[Weight]) -> tuple[list[str]
 
 
 def model_config(config: CLIPConfig) -> dict[str, Any]:
-    """`model_cfg` of open_clip for a CLIP.
-
-    Raises:
-        ValueError: for one that open_clip has no setting for.
-    """
+    """`model_cfg` of open_clip for a CLIP."""
     vision, text = config.vision_config, config.text_config
+    # open_clip has one switch for both towers.
     quick = [tower.hidden_act == QUICK_GELU for tower in (vision, text)]
     if len(set(quick)) > 1 or not {vision.hidden_act, text.hidden_act} <= {QUICK_GELU, GELU, GELU_TANH}:
         raise ValueError(
@@ -270,7 +259,8 @@ def model_config(config: CLIPConfig) -> dict[str, Any]:
 def _tower_config(tower: Any) -> dict[str, Any]:
     width, inner = tower.hidden_size, tower.intermediate_size
     ratio = inner / width
-    ratio = ratio if int(width * ratio) == inner else (inner + 0.5) / width  # open_clip truncates the product
+    # open_clip stores a ratio and truncates its product with the width, which rounding may put just below the number.
+    ratio = ratio if int(width * ratio) == inner else (inner + 0.5) / width
     found = {"layers": tower.num_hidden_layers, "width": width}
     found |= {"mlp_ratio": ratio} if ratio != 4 else {}
     found |= {"norm_kwargs": {"eps": tower.layer_norm_eps}} if tower.layer_norm_eps != EPSILON else {}

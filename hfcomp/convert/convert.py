@@ -29,12 +29,8 @@ class Parts(NamedTuple):
     """A converted model before it is written.
 
     Attributes:
-        layout: what the checkpoint was.
-        model: of transformers, with the checkpoint's weights.
-        processor: of transformers.
-        activation: of both towers.
-        preprocessing: open_clip's settings.
-        unused: names of tensors and entries that no weight of the model is.
+        layout: Kind of the checkpoint, in words.
+        unused: Names of tensors and entries of the file that no weight of the model comes from.
     """
 
     layout: str
@@ -64,6 +60,7 @@ def convert_checkpoint(source: str | Path, folder: Path, options: ConversionOpti
             that are missing or left over, an activation that nothing states, or a folder of other files.
     """
     options = options or ConversionOptions()
+    # Before anything is read: a checkpoint may have gigabytes to download.
     check_folder(folder)
     checkpoint = read_checkpoint(str(source), state=options.state, prefix=options.prefix)
     if "visual.conv1.weight" in checkpoint.tensors or "visual.layer1.0.conv1.weight" in checkpoint.tensors:
@@ -80,11 +77,7 @@ def convert_checkpoint(source: str | Path, folder: Path, options: ConversionOpti
 
 
 def check_folder(folder: Path) -> None:
-    """Refuses a folder that holds anything but an earlier conversion.
-
-    Raises:
-        ValueError: naming it.
-    """
+    """Raises for a folder that holds anything but an earlier conversion."""
     check_free_folder(folder, overwrite=True, written=[RECORD_FILE], whole=True, option="output")
 
 
@@ -144,7 +137,7 @@ def _siglip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
 
 
 def _check_names(checkpoint: Checkpoint, table: list[Weight]) -> tuple[str, ...]:
-    """Names that are not used; refuses missing ones, and further ones of the towers."""
+    """Names that are not used. Raises for missing names, and for unused names of the towers."""
     towers, others = clip_layout.leftover(checkpoint.tensors, table)
     missing = set(source_names(table)) - set(checkpoint.tensors)
     refuse(checkpoint.path, missing=missing, unused=towers)
@@ -152,15 +145,19 @@ def _check_names(checkpoint: Checkpoint, table: list[Weight]) -> tuple[str, ...]
 
 
 def _config(kind: Any, sizes: dict[str, Any], tokenizer: Any) -> Any:
-    """With an `eos_token_id` of 2, as older conversions have it, CLIPModel would read a text at its highest token."""
+    # With an `eos_token_id` of 2, as older conversions have it, CLIPModel reads a text at its highest token id, not at
+    # its end: a token added to the vocabulary would move the place.
     ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
     return kind(**{**sizes, "text_config": {**sizes["text_config"], **ids}})
 
 
 def _filled(kind: Any, config: Any, tensors: Mapping[str, torch.Tensor], path: Path) -> Any:
+    # A folder of transformers has one type for all weights, and fp32 holds every half-precision number exactly.
     types = {value.dtype for value in tensors.values()}
     if len(types) > 1:
         tensors = {name: value.float() for name, value in tensors.items()}
+    # Nothing is allocated or initialized: the checkpoint's tensors become the model's. Buffers that are not saved,
+    # such as position ids, stay without values, so this model can be saved but not run.
     with torch.device("meta"):
         model = kind(config)
     check_same(path, tensors, model.state_dict())
@@ -171,6 +168,7 @@ def _filled(kind: Any, config: Any, tensors: Mapping[str, torch.Tensor], path: P
 def _record(source: Any, checkpoint: Checkpoint, parts: Parts, options: ConversionOptions) -> dict[str, Any]:
     config, prepare = parts.model.config, parts.preprocessing
     return {
+        # A local path means nothing on another machine; the hash identifies the file wherever it is.
         "source": source if isinstance(source, str) and not Path(source).exists() else checkpoint.path.name,
         "sha256": file_hash(checkpoint.path),
         "layout": parts.layout,

@@ -49,6 +49,7 @@ def export_open_clip(model: str | Path, folder: Path) -> dict[str, Any]:
         raise ValueError(f"{model}: found a {kind}; only a CLIPModel is written in open_clip's layout.{hint}")
     processor, config = load_processor(model, argument="model"), backbone.config
     _check_end_of_text(model, processor.tokenizer, config.text_config)
+    # Everything that may raise comes before the folder is made.
     layers = [tower.num_hidden_layers for tower in (config.vision_config, config.text_config)]
     tensors = from_transformers(clip_table("", *layers), backbone.state_dict())
     settings = {
@@ -66,7 +67,6 @@ def export_open_clip(model: str | Path, folder: Path) -> dict[str, Any]:
 
 
 def _check_end_of_text(model: str | Path, tokenizer: Any, text: Any) -> None:
-    """open_clip reads a text at its highest token, which has to be its end."""
     if tokenizer.eos_token_id != text.vocab_size - 1:
         raise ValueError(
             f"{model}: texts end with token {tokenizer.eos_token_id} of {text.vocab_size:,}; open_clip reads a text "
@@ -76,6 +76,7 @@ def _check_end_of_text(model: str | Path, tokenizer: Any, text: Any) -> None:
 
 def _describe_export(model: str | Path, config: Any) -> dict[str, Any]:
     tokens = config.text_config.vocab_size
+    # Only the publisher knows the Hub id that open_clip is to load the tokenizer from.
     note = (
         ""
         if tokens == _CLIP_TOKENS
@@ -149,6 +150,7 @@ def export_llava(model: str | Path, llava: str | Path, folder: Path) -> dict[str
 
 def _load(llava: str | Path) -> Any:
     try:
+        # A wrong shape is reported by `refuse` below, with names and the fix, so transformers must not raise first.
         with damage_named(llava), no_report():
             found, info = AutoModelForImageTextToText.from_pretrained(
                 llava, dtype="auto", trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True
@@ -173,7 +175,10 @@ def _check_configurations(model: str | Path, own: Any, llava: str | Path, expect
 
 
 def _replace(model: str | Path, source: torch.nn.Module, tower: torch.nn.Module) -> dict[str, int]:
-    """Copies a tower's weights into another; how many tensors and values, and how many tensors differ from before."""
+    """Copies a tower's weights into another. Returns how many tensors and values, and how many tensors changed.
+
+    No changed tensor means that the LLaVA had this very tower, so the fine-tuned weights were not the ones passed.
+    """
     given = {name.removeprefix(_INNER): value for name, value in source.state_dict().items()}
     target = {name.removeprefix(_INNER): value for name, value in tower.state_dict().items()}
     given = {name: value for name, value in given.items() if name in target or not name.startswith(_HEAD)}
@@ -181,6 +186,7 @@ def _replace(model: str | Path, source: torch.nn.Module, tower: torch.nn.Module)
     changed = 0
     with torch.no_grad():
         for name, value in target.items():
+            # Compared in the LLaVA's type: rounding to it is not a change.
             new = given[name].to(value.dtype)
             changed += int(not torch.equal(new, value))
             value.copy_(new)

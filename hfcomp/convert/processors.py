@@ -17,17 +17,24 @@ RESAMPLING = {"bicubic": Resampling.BICUBIC, "bilinear": Resampling.BILINEAR}
 SHORTEST, SQUASH = "shortest", "squash"
 # Tags of open_clip's `pretrained.py` at 89fb801 (June 2026) whose preprocessing is not OpenAI's.
 _HALVES_TAG, _SQUASH_TAG = re.compile("laion2b_s32b_b82k"), re.compile("dfn5b")
+CLIP_PLACE = "openai/clip-vit-base-patch32"
+FILES = ("tokenizer.json", "vocab.json")
+# SigLIP's tokenizers by their number of tokens.
+SIGLIP_PLACES = {
+    32_000: "google/siglip-base-patch16-224",
+    250_000: "google/siglip-base-patch16-256-multilingual",
+    256_000: "google/siglip2-base-patch16-224",
+}
 
 
 class Preprocessing(NamedTuple):
     """open_clip's settings of preprocessing.
 
     Attributes:
-        mean: of each channel, of pixels in 0 to 1.
-        std: of each channel.
+        mean: Mean of each channel, for pixels in 0 to 1; `std` likewise.
         interpolation: `bicubic` or `bilinear`.
-        resize_mode: `shortest` scales the shorter side and cuts the centre out, `squash` scales both sides.
-        source: what states it.
+        resize_mode: `shortest` scales the shorter side and cuts the center out, `squash` scales both sides.
+        source: What states the settings.
     """
 
     mean: tuple[float, ...]
@@ -41,11 +48,8 @@ def preprocessing(config: Mapping[str, Any] | None, tag: str | None) -> Preproce
     """The settings of `open_clip_config.json`, else of a tag, else OpenAI's, which open_clip takes then.
 
     Args:
-        config: the whole file; `None` without one.
+        config: Content of the whole file, if any.
         tag: open_clip's tag of the weights that training started from.
-
-    Raises:
-        ValueError: for a setting that transformers' processor has no counterpart for.
     """
     openai = (tuple(OPENAI_CLIP_MEAN), tuple(OPENAI_CLIP_STD))
     if config is None:
@@ -56,7 +60,8 @@ def preprocessing(config: Mapping[str, Any] | None, tag: str | None) -> Preproce
     given = config.get("preprocess_cfg") or {}
     mean, std = (_channels(given.get(name), default) for name, default in zip(("mean", "std"), openai, strict=True))
     interpolation, mode = given.get("interpolation") or "bicubic", given.get("resize_mode") or SHORTEST
-    interpolation = "bicubic" if interpolation == "random" else interpolation  # as open_clip evaluates
+    # "random" is drawn per image in training; open_clip then evaluates with bicubic.
+    interpolation = "bicubic" if interpolation == "random" else interpolation
     if interpolation not in RESAMPLING or mode not in (SHORTEST, SQUASH):
         raise ValueError(
             f"open_clip_config.json: preprocessing {interpolation!r}, {mode!r} has no counterpart in transformers; "
@@ -67,9 +72,12 @@ def preprocessing(config: Mapping[str, Any] | None, tag: str | None) -> Preproce
 
 def image_processor(settings: Preprocessing, size: int, *, siglip: bool = False) -> Any:
     """The image processor of a tower for square images of a size in pixels."""
+    # open_clip resizes Pillow images, and so do these. The processors on torchvision resize tensors, whose pixels
+    # differ.
     kind = SiglipImageProcessorPil if siglip else CLIPImageProcessorPil
     square = {"height": size, "width": size}
     crop = settings.resize_mode == SHORTEST
+    # CLIP's processor crops unless it is told not to; SigLIP's has no such setting until it is given one.
     cropping = {"do_center_crop": crop, "crop_size": square} if crop or not siglip else {}
     return kind(
         image_mean=list(settings.mean),
@@ -81,11 +89,7 @@ def image_processor(settings: Preprocessing, size: int, *, siglip: bool = False)
 
 
 def preprocess_config(processor: Any, size: int) -> dict[str, Any]:
-    """`preprocess_cfg` of open_clip for an image processor.
-
-    Raises:
-        ValueError: for a processor that open_clip has no counterpart for.
-    """
+    """`preprocess_cfg` of open_clip for an image processor."""
     images = processor.image_processor
     sides, square = dict(images.size), {"height": size, "width": size}
     names = {int(value): name for name, value in RESAMPLING.items()}
@@ -116,16 +120,6 @@ def _channels(value: Any, default: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(value) if isinstance(value, list | tuple) else (float(value),) * 3
 
 
-CLIP_PLACE = "openai/clip-vit-base-patch32"
-FILES = ("tokenizer.json", "vocab.json")
-# SigLIP's tokenizers by their number of tokens.
-SIGLIP_PLACES = {
-    32_000: "google/siglip-base-patch16-224",
-    250_000: "google/siglip-base-patch16-256-multilingual",
-    256_000: "google/siglip2-base-patch16-224",
-}
-
-
 def beside(checkpoint: Path) -> str | None:
     """The folder of a checkpoint if it holds a tokenizer, as repositories of open_clip do."""
     folder = checkpoint.parent
@@ -136,13 +130,10 @@ def clip_tokenizer(place: str | None, *, own_name: str | None, vocabulary: int, 
     """A CLIP tokenizer whose end-of-text token is the one that the checkpoint's model pools at.
 
     Args:
-        place: folder (with a tokenizer, or with `vocab.json` and `merges.txt`) or Hub id; by default OpenAI's.
+        place: Folder (with a tokenizer, or with `vocab.json` and `merges.txt`) or Hub id. Defaults to OpenAI's.
         own_name: `hf_tokenizer_name` of the checkpoint's configuration.
-        vocabulary: number of tokens that the model has.
-        length: tokens of the longest text.
-
-    Raises:
-        ValueError: for a place without a tokenizer, or with one of another vocabulary.
+        vocabulary: Number of tokens that the model has.
+        length: Tokens of the longest text.
     """
     if own_name and place is None:
         raise ValueError(
@@ -151,6 +142,8 @@ def clip_tokenizer(place: str | None, *, own_name: str | None, vocabulary: int, 
         )
     place = place or CLIP_PLACE
     tokenizer = _load(CLIPTokenizer, place, length)
+    # open_clip's text tower reads a text at its highest token id. If that is not the end of the text, the embedding
+    # comes from somewhere in the middle and nothing fails.
     if len(tokenizer) != vocabulary or tokenizer.eos_token_id != vocabulary - 1:
         raise ValueError(
             f"{place}: the tokenizer has {len(tokenizer):,} tokens and ends texts with token "
@@ -161,17 +154,15 @@ def clip_tokenizer(place: str | None, *, own_name: str | None, vocabulary: int, 
 
 
 def siglip_tokenizer(place: str | None, *, vocabulary: int, length: int) -> Any:
-    """A SigLIP tokenizer, which pads to the full length.
-
-    Raises:
-        ValueError: for a place without a tokenizer, or with one of more tokens than the model has.
-    """
+    """A SigLIP tokenizer, which pads to the full length."""
+    # The number of tokens tells Google's three vocabularies apart.
     place = place or SIGLIP_PLACES.get(vocabulary)
     if place is None:
         raise ValueError(
             f"no SigLIP of Google has {vocabulary:,} tokens. Pass --processor with the model's tokenizer."
         )
     tokenizer = _load(AutoTokenizer, place, length)
+    # Further tokens would be read from beyond the model's table. Fewer are harmless.
     if len(tokenizer) > vocabulary:
         raise ValueError(
             f"{place}: the tokenizer has {len(tokenizer):,} tokens, the model {vocabulary:,}. Pass --processor with "
@@ -188,7 +179,8 @@ def _load(kind: Any, place: str, length: int) -> Any:
         return CLIPTokenizer(**{name: str(path) for name, path in files.items()}, model_max_length=length)
     try:
         tokenizer = kind.from_pretrained(place, model_max_length=length, trust_remote_code=False)
-        if len(tokenizer) <= len(tokenizer.all_special_tokens):  # of files that were not found
+        # transformers makes a tokenizer of nothing but special tokens from files that it did not find.
+        if len(tokenizer) <= len(tokenizer.all_special_tokens):
             raise ValueError("Its vocabulary was not found.")
         return tokenizer
     except (OSError, ValueError) as error:

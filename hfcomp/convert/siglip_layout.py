@@ -35,12 +35,12 @@ _PLAIN = {
 
 
 def siglip_table(image_layers: int, text_layers: int) -> list[Weight]:
-    """The weights of a SigLIP with layers in both towers."""
     image, words, head = "vision_model.embeddings", "text_model.embeddings", "vision_model.head"
     pool = f"{TRUNK}attn_pool"
     table = [
         *(Weight((name,), (name,), "list of one") for name in ("logit_scale", "logit_bias")),
         *pair(f"{TRUNK}patch_embed.proj", f"{image}.patch_embedding"),
+        # timm adds its positions to a batch, so they have a first dimension of 1.
         Weight((f"{TRUNK}pos_embed",), (f"{image}.position_embedding.weight",), "of a batch"),
         *pair(f"{TRUNK}norm", "vision_model.post_layernorm"),
         Weight((f"{pool}.latent",), (f"{head}.probe",)),
@@ -53,6 +53,8 @@ def siglip_table(image_layers: int, text_layers: int) -> list[Weight]:
         *pair("text.ln_final", "text_model.final_layer_norm"),
         *pair("text.text_projection", "text_model.head"),
     ]
+    # The pooling query is one learned vector, so timm projects it apart from keys and values; transformers keeps the
+    # three in one tensor, in this order. In the blocks it is the other way round.
     for part in ("weight", "bias"):
         table.append(Weight((f"{pool}.q.{part}", f"{pool}.kv.{part}"), (f"{head}.attention.in_proj_{part}",)))
     for layer in range(image_layers):
@@ -65,11 +67,7 @@ def siglip_table(image_layers: int, text_layers: int) -> list[Weight]:
 
 
 def refuse_other_trunks(names: set[str], config: Mapping[str, Any] | None) -> None:
-    """Refuses image towers of timm that are not SigLIP's, and a SigLIP without its configuration.
-
-    Raises:
-        ValueError: naming the tower, or the file that is missing.
-    """
+    """Raises for timm image towers that are not SigLIP's, and for a SigLIP without its configuration."""
     if config is None:
         raise ValueError(
             "an image tower of timm without open_clip_config.json: heads and activation of it are not in the weights. "
@@ -83,13 +81,10 @@ def refuse_other_trunks(names: set[str], config: Mapping[str, Any] | None) -> No
 def siglip_sizes(
     tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any], activation: Activation
 ) -> dict[str, Any]:
-    """The fields of a `SiglipConfig`, but for tokens: sizes as the weights have them.
-
-    Raises:
-        ValueError: for another network.
-    """
+    """The fields of a `SiglipConfig` except for the tokens; sizes are those of the weights."""
     refuse_other_networks(config, _PLAIN)
     vision, text = config["vision_cfg"], config.get("text_cfg", {})
+    # A causal mask leaves no trace in the weights; in a SigLIP every token sees every other.
     if (vision.get("timm_pool"), vision.get("timm_proj")) != ("map", "none") or not text.get("no_causal_mask"):
         raise ValueError("open_clip_config.json: a SigLIP has timm_pool=map, timm_proj=none and no_causal_mask=true.")
     vocabulary, words = tensors["text.token_embedding.weight"].shape

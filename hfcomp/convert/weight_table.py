@@ -19,12 +19,12 @@ FORMS: dict[str, tuple[Change, Change]] = {
 
 
 class Weight(NamedTuple):
-    """What one or several tensors of a layout are in transformers' model.
+    """The tensors of a layout and of transformers' model that hold the same numbers.
 
     Attributes:
-        sources: names in the layout; several are joined along their first dimension.
-        targets: names in transformers; several are the equal parts of it, as query, key and value are.
-        form: a key of `FORMS`.
+        sources: Names in the layout. Several are joined along their first dimension.
+        targets: Names in transformers. Several are equal parts of one tensor, such as query, key and value.
+        form: Key of `FORMS`.
     """
 
     sources: tuple[str, ...]
@@ -38,7 +38,6 @@ def pair(source: str, target: str) -> list[Weight]:
 
 
 def source_names(table: Iterable[Weight]) -> list[str]:
-    """All names of the layout."""
     return [name for weight in table for name in weight.sources]
 
 
@@ -65,7 +64,7 @@ def _joined(tensors: Mapping[str, torch.Tensor], names: tuple[str, ...]) -> torc
 
 
 def _parts(value: torch.Tensor, names: tuple[str, ...]) -> dict[str, torch.Tensor]:
-    """Copies, as tensors of one file may not share memory."""
+    # Copies: safetensors does not write two tensors that share memory, as the parts of a chunk do.
     return {
         name: part.clone(memory_format=torch.contiguous_format)
         for name, part in zip(names, value.chunk(len(names)) if len(names) > 1 else [value], strict=True)

@@ -85,12 +85,10 @@ class Coverage:
 
     @property
     def num_found(self) -> int:
-        """Number of keywords with a rating."""
         return sum(self.sources.values())
 
     @property
     def num_missing(self) -> int:
-        """Number of keywords without a rating."""
         return sum(self.missing.values())
 
     def __str__(self) -> str:
@@ -235,7 +233,7 @@ def concreteness_column(
     missing: Counter[str] = Counter()
     empty = 0
     for row, words in enumerate(keywords):
-        # a string is a sequence of strings too, and would be rated letter by letter
+        # A string is a sequence of strings too, and would be rated letter by letter.
         if isinstance(words, str) or words is None or not all(isinstance(word, str) for word in words):
             raise TypeError(f"column {column!r} has {words!r} in row {row}; expected a list of strings.")
         found = [ratings.match(word) if word else None for word in words]
@@ -338,7 +336,8 @@ def download_ratings(
 
 
 def _fetch(url: str, timeout: float) -> bytes:
-    import urllib.request  # with http and ssl, which only a download needs
+    # Imported here, with http and ssl, because only a download needs it.
+    import urllib.request
 
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"{url!r}: expected an address that begins with http:// or https://.")
@@ -348,8 +347,9 @@ def _fetch(url: str, timeout: float) -> bytes:
         with urllib.request.urlopen(url, timeout=timeout) as response:
             while piece := response.read1(1 << 16):
                 content += piece
+                # Cut off here, its hash is wrong, which the caller reports.
                 if len(content) > _MAX_BYTES:
-                    break  # the hash will not be right
+                    break
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"it took more than {timeout:g} s")
     except (OSError, ValueError) as error:

@@ -28,10 +28,6 @@ def load_language_model(
     """Loads a language model with a transformers class, its tokenizer and its name, with the commit if it has one.
 
     Only safetensors are read, and no code from the Hub is run. By default the model runs on a GPU if available.
-
-    Raises:
-        OSError: The model cannot be found or has no safetensors.
-        ValueError: The model is of another kind, or its checkpoint lacks the weights that predict tokens.
     """
     import torch
     import transformers

@@ -89,11 +89,7 @@ def draw_by_sort(
 
 
 def as_columns(rows: Iterable[Sequence[Negative]], num_negatives: int) -> dict[str, list[Any]]:
-    """Builds the columns `COLUMN_NAMES` of a training set, aligned entry by entry, `num_negatives` in every row.
-
-    Raises:
-        ValueError: A row has more negatives.
-    """
+    """Builds the columns `COLUMN_NAMES` of a training set, aligned entry by entry, `num_negatives` in every row."""
     columns: dict[str, list[Any]] = {name: [] for name in COLUMN_NAMES}
     for row, negatives in enumerate(rows):
         # Rows of one length, since a batch is a rectangle; the empty entries at the end are masked in the loss, and

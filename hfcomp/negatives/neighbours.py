@@ -128,7 +128,7 @@ def _directions(embeddings: ArrayLike) -> Floats:
     vectors = np.asarray(embeddings, dtype=np.float64)
     if vectors.ndim != 2 or not vectors.shape[1]:
         raise ValueError(f"embeddings: found the shape {vectors.shape}, expected [n, D].")
-    # without the largest entry, squares of a very long vector would be infinite
+    # Divided by the largest entry first: the squares of a very long vector would be infinite.
     largest = np.abs(vectors).max(axis=1, keepdims=True)
     wrong = np.flatnonzero(~(np.isfinite(largest) & (largest > 0)))
     if len(wrong):
@@ -182,7 +182,8 @@ def _top(similarity: Floats, number: int) -> tuple[Floats, Integers]:
     value = similarity[row, column]
     order = np.lexsort((column, -value, row))
     row, column, value = row[order], column[order], value[order]
-    rank = np.arange(len(row)) - np.searchsorted(row, row)  # place inside the row: its first entry has rank 0
+    # The place inside the row: its first entry has rank 0.
+    rank = np.arange(len(row)) - np.searchsorted(row, row)
     kept = rank < number
     found[row[kept], rank[kept]], place[row[kept], rank[kept]] = value[kept], column[kept]
     return found, place

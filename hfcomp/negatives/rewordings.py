@@ -172,7 +172,7 @@ def _nouns_under_one_determiner(doc: Doc, first: Token, second: Token, *, has_de
         return
     if has_determiner and {base_form(first), base_form(second)} & MASS_NOUNS:
         return
-    # "a cup of coffee and cake"
+    # In "a cup of coffee and cake" the cup holds only the coffee.
     if not has_determiner and first.i and doc[first.i - 1].lower_ == "of":
         return
     behind = doc[second.i + 1] if second.i + 1 < len(doc) else None
@@ -269,7 +269,7 @@ def _fits(doc: Doc, start: int, synonym: Synonym) -> bool:
         return False
     if before is not None and (before.lower_ in synonym.not_after or before.text == "-"):
         return False
-    # "Big Ben", "the Little Italy"
+    # "Big Ben" and "the Little Italy" are names.
     if behind is not None and behind.is_title:
         return False
     return all(

@@ -94,9 +94,6 @@ def rewrite(caption: str, spans: Sequence[Span], texts: Sequence[str]) -> str:
 
     Spans are `[start, end)` in characters, from left to right, not overlapping, with a text each. An empty span
     inserts its text, an empty text removes its span.
-
-    Raises:
-        ValueError: Spans overlap, are out of order or outside the caption, or there are more or fewer texts.
     """
     written, place = "", 0
     for (start, end), text in zip(spans, texts, strict=True):
@@ -105,7 +102,7 @@ def rewrite(caption: str, spans: Sequence[Span], texts: Sequence[str]) -> str:
                 f"spans {list(spans)} of caption {caption!r} overlap, are out of order or outside the caption; "
                 "expected [start, end) in characters, from left to right."
             )
-        # "a" before the span may need to become "an": what is written so far ends right before the new text
+        # "a" before the span may need to become "an": what is written so far ends right before the new text.
         written += caption[place:start]
         if text:
             written = fit_article(written, text) + text

@@ -6,9 +6,8 @@ to whom. What the authors' script and ours do differently:
 
 * **By place.** The script replaces text, so that every "man" of "woman" moves too; here two spans change places.
 * **Form.** The script writes phrases in small letters and puts spaces before full stops, by which a model can
-recognise a
-  negative without reading it. Here all outside the two parts stays, but for "a" or "an" before them and for the
-  capital at the start, which keeps its place.
+  recognize a negative without reading it. Here everything outside the two parts stays, except for "a" or "an" before
+  them and for the capital at the start, which keeps its place.
 * **False negatives.** The script swaps any two of a kind. Here a swap must change the caption's meaning; see below.
 * **Adverbs** are not swapped: few captions have two, and those that have rarely turn false.
 * **Phrases of any length**; the script asks for three words.
@@ -91,7 +90,7 @@ _COUNTING_DETERMINERS = word_set("a an another each every either neither one")
 # Parts change places with one of the next so many of their sort: pairs of all would grow with the square of a caption.
 _MOST_NEIGHBOURS = 64
 _PARTICIPLES = ("VBG", "VBN")
-# "that is also sitting right next to": anything longer is not a symmetric relation and need not be scanned
+# "that is also sitting right next to": anything longer is not a symmetric relation and need not be scanned.
 _MOST_WORDS_OF_A_RELATION = 10
 # Where a caption splits into pieces whose order is irrelevant.
 _BETWEEN_PIECES = re.compile(r"[,;.]|\b(?:and|or|next to|beside|near|alongside|with|as well as)\b")
@@ -178,7 +177,7 @@ def _order_matters(first: Part, second: Part, telling: Sequence[int]) -> bool:
     start = bisect_left(telling, first.end)
     between = telling[start : start + _MOST_WORDS_OF_A_RELATION]
     rest = [first.doc[place] for place in between if place < second.start]
-    # "a cat that is sitting right next to a dog" only says that two things are close
+    # "a cat that is sitting right next to a dog" only says that two things are close.
     while rest and rest[0].pos_ in ("AUX", "ADV") and tuple(token.lower_ for token in rest) not in SYMMETRIC_RELATIONS:
         rest = rest[1:]
     if not rest:
@@ -295,10 +294,10 @@ def _fits_beside(old: Part, new: Part, noun: Token) -> bool:
     before = doc[old.start - 1] if old.start else None
     joined = any(token is not None and (token.pos_ == "CCONJ" or token.text == ",") for token in (before, after))
     if joined:
-        # "black and white cat": only another colour can replace "black", not "white"
+        # "black and white cat": only another color can replace "black", not "white".
         is_there = any(token.lower_ == new.doc[new.head].lower_ for token in run)
         return not is_there and bool(others) and others == _class_of(doc[old.head].lower_)
-    # a color that stands farther to the left belongs to a noun of its own
+    # A color that stands farther to the left belongs to a noun of its own.
     beside = [token for token in run if token.i >= old.end or _reaches(token, old)]
     return not any(token.lower_ in others for token in beside)
 
@@ -344,7 +343,7 @@ def _verb_pairs(doc: Doc) -> Iterable[Pair]:
         # "eating a cake" cannot change places with "smiling": an object needs its verb. A place may follow or not.
         if frames[first] != frames[second] and {frames[first], frames[second]} != {"place", "nothing"}:
             continue
-        # "sitting at a table smiling": if one is intransitive, both are true of one subject in any order
+        # "sitting at a table smiling": if one is intransitive, both are true of one subject in any order.
         joined = _any_between(joints, first, second)
         if "nothing" in (frames[first], frames[second]) and not (_has_own_subject(second) and joined):
             continue

@@ -10,11 +10,10 @@ from importlib.metadata import version
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hfcomp.parsing.installed import with_extra
 from hfcomp.parsing.rules.heads import parse_words
-from hfcomp.parsing.rules.lemmas import lemma
 from hfcomp.parsing.rules.tags import penn_tags
-from hfcomp.parsing.tokens import pieces
+from hfcomp.parsing.rules.words import lemma
+from hfcomp.parsing.tokens import pieces, with_extra
 from hfcomp.parsing.words import word_set
 
 if TYPE_CHECKING:
@@ -107,7 +106,6 @@ class _ProcessParser:
         raise NotImplementedError
 
     def parse(self, captions: Iterable[str], *, num_processes: int = 1, batch_size: int = 256) -> Iterator[Doc]:
-        """See `Parser.parse`."""
         if isinstance(captions, str):
             raise TypeError(f"captions is the string {captions[:40]!r}; expected several captions, such as [caption].")
         if num_processes < 1 or batch_size < 1:
@@ -152,7 +150,8 @@ class SpacyParser(_ProcessParser):
         # By what components declare to write and not by their names, which users may choose.
         written = {what for part in factories for what in self._nlp.get_pipe_meta(part).assigns}
         if "attribute_ruler" in factories.values():
-            written.add("token.pos")  # it declares nothing, as it can write anything
+            # It declares nothing, because it can write anything.
+            written.add("token.pos")
         missing = [part for what, part in _NEEDED.items() if what not in written]
         if missing:
             raise ValueError(
@@ -177,7 +176,7 @@ class RuleParser(_ProcessParser):
         import spacy
 
         self.name = f"rules (textblob {version('textblob')}, simplemma {version('simplemma')})"
-        # loads the dictionaries, and fails here rather than at the first caption if they are not installed
+        # This loads the dictionaries. If they are not installed, it fails here and not at the first caption.
         penn_tags(["a"])
         lemma("dogs", "NNS")
         self._nlp = spacy.blank("en")
@@ -219,7 +218,8 @@ def _parse_batch(captions: list[str]) -> bytes:
 def _parse_in_processes(
     parser: _ProcessParser, vocab: Vocab, captions: Iterable[str], num_processes: int, batch_size: int
 ) -> Iterator[Doc]:
-    """Custom extension attributes of the `Doc`s are not carried over; all that `Parser` promises is."""
+    # `_ATTRIBUTES` holds everything that `Parser` promises. Custom extension attributes of `Doc`s are not carried
+    # over.
     from spacy.tokens import DocBin
 
     under_way: deque[Future[bytes]] = deque()
@@ -227,7 +227,7 @@ def _parse_in_processes(
         remaining = iter(captions)
         while batch := list(islice(remaining, batch_size)):
             under_way.append(pool.submit(_parse_batch, batch))
-            # the oldest is waited for, not the first that is ready: results keep the order of the captions
+            # Waits for the oldest batch, not the first one that is ready: results keep the order of the captions.
             if len(under_way) >= _AHEAD * num_processes:
                 yield from DocBin().from_bytes(under_way.popleft().result()).get_docs(vocab)
         while under_way:

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from hfcomp.parsing.captions import caption_problem
-from hfcomp.parsing.installed import with_extra
 
 if TYPE_CHECKING:
     from spacy.language import Language
 
 CaptionChoice = Literal["longest", "first", "all"]
+Result = TypeVar("Result")
+# The packages of the extra `text`, which parsing needs and importing hfcomp does not.
+_PACKAGES = ("spacy", "textblob", "simplemma")
+_INSTALL_EXTRA = 'pip install "hfcomp[text]"'
 # The tokenizer peels a run of signs without a space sign by sign, which costs the square of its length. Longer runs
 # are cut, which no caption of prose reaches.
 _LONG_RUN = re.compile(r"\S{200}(?=\S)")
+
+
+def with_extra(make: Callable[..., Result], *arguments: str, needed_by: str = "parsing") -> Result:
+    """Calls `make`, which imports what it needs; an error for a missing package also names the extra to install."""
+    try:
+        return make(*arguments)
+    except ModuleNotFoundError as error:
+        if error.name not in _PACKAGES:
+            raise
+        raise ModuleNotFoundError(
+            f"{needed_by} needs {error.name}, which is not installed: {_INSTALL_EXTRA}", name=error.name
+        ) from error
 
 
 def longest_text(texts: Sequence[str]) -> str:
@@ -27,13 +42,8 @@ def longest_text(texts: Sequence[str]) -> str:
     of every English pipeline and of the parser `rules`: punctuation marks and contracted endings count, surplus white
     space does not. Of the captions of COCO val2017 words between white space choose another one for 604 of 5,000
     images.
-
-    Args:
-        texts: At least one. A single one is returned as it is, without spaCy.
-
-    Raises:
-        ModuleNotFoundError: spaCy is not installed.
     """
+    # A single text is returned as it is, so sets with one caption per image need no spaCy.
     return max(texts, key=token_count) if len(texts) > 1 else texts[0]
 
 
@@ -42,9 +52,6 @@ def choose_texts(texts: Sequence[str], choice: CaptionChoice) -> tuple[list[str]
 
     `longest` is Slipform, section 2.2: the most tokens, see `longest_text`; captions with a `caption_problem` take no
     part, unless all have one: then the first is used.
-
-    Raises:
-        ModuleNotFoundError: for the longest of several, if spaCy is not installed.
     """
     if choice != "longest":
         return list(texts[:1] if choice == "first" else texts), []
@@ -73,11 +80,7 @@ def pieces(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=1)
 def english() -> Language:
-    """The English tokenizer of spaCy, alone, once per process.
-
-    Raises:
-        ModuleNotFoundError: spaCy is not installed.
-    """
+    """The English tokenizer of spaCy, alone, once per process."""
     return with_extra(_blank, needed_by="counting a caption's tokens")
 
 

@@ -58,11 +58,7 @@ def _strings_of(numbers: list[int], store: StringStore) -> list[str]:
 
 
 class CaptionTree:
-    """A caption parsed with the labels of spaCy's English pipelines, as lists by token.
-
-    Raises:
-        ValueError: The caption is not parsed.
-    """
+    """A caption parsed with the labels of spaCy's English pipelines, as lists by token."""
 
     def __init__(self, doc: Doc) -> None:
         # One call for all: a `Doc` that gives its attributes token by token takes three times as long. The array is of
@@ -110,7 +106,8 @@ class CaptionTree:
 
     @cached_property
     def _dependants(self) -> list[list[int]]:
-        # built once and kept in step by `_attach`: a scan of all heads per question would cost the square of a caption
+        # Built once and kept in step by `_attach`: a scan of all heads per question would cost the square of a
+        # caption.
         under: list[list[int]] = [[] for _ in self.heads]
         for word, head in enumerate(self.heads):
             under[head].append(word)
@@ -134,7 +131,7 @@ class CaptionTree:
 
     def first_joined(self, word: int) -> int:
         """The first of the words that "and" or a comma joins to this one."""
-        # parsers chain the rest to it, each to the one before or all to the first
+        # Parsers chain the rest to it, each to the one before or all to the first.
         while self.labels[word] == "conj" and self.heads[word] < word:
             word = self.heads[word]
         return word
@@ -201,7 +198,8 @@ class CaptionTree:
         """The noun that another counts or portions, by way of "of": "people" of "a group of people"; else -1."""
         if not self.is_before_of(noun) or self.base_form(noun) not in MEASURES:
             return -1
-        if self.has_modifier(noun, ("compound",)):  # "the parking lot of a shop"
+        # "the parking lot of a shop" counts no shops.
+        if self.has_modifier(noun, ("compound",)):
             return -1
         for word in self._children(noun + 1, "pobj"):
             if self.classes[word] in NOUNS:
@@ -212,7 +210,6 @@ class CaptionTree:
         return -1
 
     def is_before_of(self, word: int) -> bool:
-        """Whether "of" is the next word."""
         return word + 1 < len(self.lower) and self.lower[word + 1] == "of"
 
     def has_modifier(self, noun: int, labels: Collection[str], *, besides: Collection[str] = ()) -> bool:

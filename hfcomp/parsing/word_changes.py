@@ -12,8 +12,8 @@ class WordRun(NamedTuple):
     """Words that follow one another.
 
     Attributes:
-        kind: whether both texts have them, only the first one or only the second.
-        text: the words, of the second text where both have them.
+        kind: Whether both texts have the words, only the first one or only the second.
+        text: The words; if both texts have them, as in the second.
     """
 
     kind: Literal["same", "removed", "added"]
@@ -23,10 +23,9 @@ class WordRun(NamedTuple):
 def word_changes(before: str, after: str) -> list[WordRun]:
     """The runs of words that lead from a text to another one, in order.
 
-    Words are compared without their capitals and punctuation: a text that begins or ends elsewhere has changed no
-    other word.
-
+    Words are compared without their capitals and punctuation.
     """
+    # Otherwise a text that begins or ends elsewhere would have changed the words at its ends too.
     words, others = before.split(), after.split()
     found: list[WordRun] = []
     for tag, start, end, other, other_end in _matcher(words, others).get_opcodes():
@@ -46,7 +45,7 @@ def changed_words(text: str, other: str) -> frozenset[int]:
 
 
 def _matcher(words: Sequence[str], others: Sequence[str]) -> SequenceMatcher[str]:
-    # autojunk would take a word that is frequent in a long caption, such as "a", for noise and call it changed
+    # autojunk would take a word that is frequent in a long caption, such as "a", for noise and call it changed.
     return SequenceMatcher(None, list(map(_folded, words)), list(map(_folded, others)), autojunk=False)
 
 

@@ -7,7 +7,6 @@ from functools import cached_property
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a text, once each."""
     return frozenset(text.split())
 
 
@@ -196,7 +195,6 @@ class ExcludedWords:
 
     @cached_property
     def all(self) -> frozenset[str]:
-        """The words of all fields."""
         return self.picture | self.region | self.place | self.time | self.empty
 
 

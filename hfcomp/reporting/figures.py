@@ -15,7 +15,7 @@ from hfcomp.reporting.format import Estimate, number
 from hfcomp.reporting.plots import Plot, draw_plot
 from hfcomp.writing import write_bytes
 
-# Okabe and Ito's palette, distinct with any colour vision; shapes differ too.
+# Okabe and Ito's palette, distinct with any color vision; shapes differ too.
 PALETTE = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
 # Models that look the same in every figure.
@@ -70,7 +70,6 @@ class Curves:
 
     @property
     def names(self) -> Sequence[str]:
-        """The curves."""
         return list(self.curves)
 
 
@@ -94,7 +93,6 @@ class Paths:
 
     @property
     def names(self) -> Sequence[str]:
-        """The paths."""
         return list(self.paths)
 
 
@@ -113,7 +111,6 @@ class Figure:
     lead: Points | None = None
 
     def filled(self) -> list[Any]:
-        """The panels that show something."""
         return [
             panel
             for panel in self.panels
@@ -124,9 +121,11 @@ class Figure:
 def styles_of(names: Sequence[str], main: str | None = None) -> dict[str, Style]:
     """Colour and marker of each model: those of `STYLES`, the first of the palette for the main one, then the rest."""
     found = {name: STYLES[name] for name in names if name in STYLES}
+    # Sorting is stable, so only the main model moves: the others keep their colors from figure to figure.
     others = sorted((name for name in names if name not in STYLES), key=lambda name: name != main)
     taken = {color for color, _ in found.values()}
     free = [color for color in PALETTE if color not in taken] or list(PALETTE)
+    # The marker moves one further with every round through the colors, so no two names share both.
     for index, name in enumerate(others):
         found[name] = free[index % len(free)], MARKERS[(index % len(free) + index // len(free)) % len(MARKERS)]
     return found
@@ -147,14 +146,17 @@ def draw(figure: Figure) -> bytes:
     size = PANEL[0] * max(columns, 1.5), PANEL[1] * lines
     if points:
         size = (WIDTH if columns > 1 else 0.7 * WIDTH), max(map(_height, panels)) + ABOUT
-    with matplotlib.rc_context({"text.parse_math": False}):  # a "$" in a name is no formula
+    # Names come from users: a "$" in one is not the beginning of a formula.
+    with matplotlib.rc_context({"text.parse_math": False}):
         heights = [*(_height(panel) + ABOUT for panel in lead), size[1]]
         canvas, places = _layout(figure, (size[0], heights), (lines, columns), {name: styles[name] for name in names})
         for number, (axes, panel) in enumerate(zip(places, [*lead, *panels], strict=False)):
             if isinstance(panel, Points):
                 _draw_points(axes, panel, styles, figure.main)
+                # Panels side by side have one height. One with few rows keeps free space below them instead of
+                # spreading them over all of it.
                 beside = lead if number < len(lead) else panels
-                rows = max(len(panel.rows), 0.5 * max(len(one.rows) for one in beside))  # a short one is not blown up
+                rows = max(len(panel.rows), 0.5 * max(len(one.rows) for one in beside))
                 axes.set_ylim(rows - 0.5, -0.5)
             else:
                 drawers: dict[type, Any] = {Curves: _draw_curves, Paths: _draw_paths, Plot: draw_plot}
@@ -165,13 +167,14 @@ def draw(figure: Figure) -> bytes:
             axes.set_title(textwrap.fill(_line(panel.title), int(11 * width)), loc="left", fontsize=10)
             axes.set_axisbelow(True)
             axes.spines[["top", "right"]].set_visible(False)
+        # The last line of the grid may have more places than panels.
         for axes in places[len(lead) + len(panels) :]:
             axes.set_visible(False)
         return png(canvas)
 
 
 def png(canvas: Any, **settings: Any) -> bytes:
-    """A figure of matplotlib as a PNG; further settings are those of its `savefig`."""
+    """A matplotlib figure as a PNG; further settings are those of its `savefig`."""
     content = io.BytesIO()
     canvas.savefig(content, dpi=150, format="png", **settings)
     return content.getvalue()
@@ -199,6 +202,7 @@ def _layout(
 
     Its size is the width and the heights of these.
     """
+    # Not pyplot: it keeps every figure until it is closed, and may look for a display.
     from matplotlib.figure import Figure as Canvas
     from matplotlib.lines import Line2D
 
@@ -207,6 +211,8 @@ def _layout(
     caption = textwrap.wrap(_line(figure.caption), int(14 * width))
     shown = [textwrap.shorten(_line(name), int(width / LETTER) - 6, placeholder="...") for name in styles]
     columns = max(1, min(len(shown), int(width / (LETTER * max(map(len, shown)) + 0.5))))
+    # matplotlib's own title and legend lie over the panels when they are long. Strips whose heights follow from the
+    # number of lines make the figure as high as it needs to be.
     heights = [0.22 * len(title) + 0.08, 0.22 * math.ceil(len(shown) / columns) + 0.1, *size[1], 0.16 * len(caption)]
     canvas = Canvas(figsize=(width, sum(heights)), layout="constrained")
     strips = canvas.add_gridspec(len(heights), 1, height_ratios=[max(height, 0.01) for height in heights])
@@ -215,9 +221,11 @@ def _layout(
         strip.axis("off")
     above.text(0, 0.5, "\n".join(title), va="center", transform=above.transAxes, fontsize=12, weight="bold")
     below.text(0, 0.5, "\n".join(caption), va="center", transform=below.transAxes, fontsize=9)
+    # One legend for all panels: a name looks the same in each of them.
     handles = [Line2D([], [], color=color, marker=marker, linestyle="none") for color, marker in styles.values()]
     legend.legend(handles, shown, loc="center", ncols=columns, frameon=False, columnspacing=1.4, borderpad=0)
-    same_height = isinstance(figure.panels[0], Curves)  # curves of several panels are compared by height
+    # Curves of several panels are compared by height.
+    same_height = isinstance(figure.panels[0], Curves)
     lead = [canvas.add_subplot(strips[row]) for row in range(2, len(heights) - 2)]
     return canvas, [*lead, *strips[-2].subgridspec(*grid).subplots(squeeze=False, sharey=same_height).ravel()]
 
@@ -239,6 +247,7 @@ def _label(panel: Points) -> int:
 
 
 def _draw_points(axes: Any, panel: Points, styles: Mapping[str, Style], main: str | None) -> None:
+    # The models of a row stand one below another, in the order of the legend, so that no interval hides another one.
     rows = [{name: one for name in panel.names if (one := row.get(name)) is not None} for _, row, _ in panel.rows]
     for name in panel.names:
         color, marker = styles[name]
@@ -259,6 +268,7 @@ def _draw_points(axes: Any, panel: Points, styles: Mapping[str, Style], main: st
             elinewidth=1.6,
             zorder=3,
         )
+    # A gray band behind every other row leads the eye from the label to its points.
     for place in range(0, len(panel.rows), 2):
         axes.axhspan(place - 0.5, place + 0.5, color="#F3F3F3", zorder=0)
     if panel.differences:
@@ -266,6 +276,8 @@ def _draw_points(axes: Any, panel: Points, styles: Mapping[str, Style], main: st
     else:
         for place, (_, _, chance) in enumerate(panel.rows):
             axes.vlines(100 * number(chance), place - 0.45, place + 0.45, "black", linestyles="dotted", linewidth=1.2)
+    # Values show the whole scale from 0 to 100, and differences a point or more on both sides of 0: a tiny effect must
+    # not fill the panel.
     low, high = axes.get_xlim()
     axes.set_xlim(*((min(low, -1), max(high, 1)) if panel.differences else (min(low, -2), max(high, 102))))
     size = 11 if panel.notes else 10
@@ -313,13 +325,15 @@ def _draw_paths(axes: Any, panel: Paths, styles: Mapping[str, Style]) -> None:
             if stop.bars:
                 sides = [[[_side(one, "low")], [_side(one, "high")]] for one in (stop.across, stop.up)]
                 axes.errorbar(*place, *reversed(sides), fmt="none", ecolor=color, elinewidth=0.9, alpha=0.7, zorder=3)
+    # Far below the paths it would press them together.
     low, high = axes.get_ylim()
-    if 100 * panel.chance > low - 0.5 * (high - low):  # far below it would press the paths together
+    if 100 * panel.chance > low - 0.5 * (high - low):
         axes.axhline(100 * panel.chance, color="black", linestyle="dotted", linewidth=1.1, zorder=1)
 
 
 def _side(estimate: Estimate, bound: str) -> float:
     """Length of one side of an interval, or of the range of seeds, in percent; 0 where there is none."""
     end = estimate.get(bound, estimate.get({"low": "lowest", "high": "highest"}[bound]))
+    # matplotlib raises for a negative length, which rounding could make of an empty side.
     length = 100 * abs(number(end) - number(estimate["value"]))
     return 0.0 if math.isnan(length) else length

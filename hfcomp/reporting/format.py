@@ -39,11 +39,11 @@ def decimal(value: float | None, unit: Unit = PERCENT, sign: str = "") -> str:
     known = number(value)
     if math.isnan(known):
         return UNKNOWN
-    return f"{round(unit.factor * known, unit.decimals) + 0.0:{sign}.{unit.decimals}f}"  # no "-0.0"
+    # Adding 0.0 turns -0.0, which is what a small negative number rounds to, into 0.0.
+    return f"{round(unit.factor * known, unit.decimals) + 0.0:{sign}.{unit.decimals}f}"
 
 
 def has_interval(estimate: Estimate | None) -> bool:
-    """Whether both bounds are known."""
     return estimate is not None and not any(math.isnan(number(estimate.get(bound))) for bound in ("low", "high"))
 
 
@@ -76,6 +76,8 @@ def direction(change: Estimate | None) -> int | None:
     """
     if change is None:
         return None
+    # Where a difference has both, they agree (`ImageBootstrap.macro_difference`), so the interval that readers see
+    # decides. A difference over two seeds has neither.
     if has_interval(change):
         return int(number(change["low"]) > 0) - int(number(change["high"]) < 0)
     p, value = number(change.get("p")), number(change["value"])

@@ -27,16 +27,14 @@ class Plot:
     """A panel whose layers have a value for each name.
 
     Attributes:
-        title: above it.
-        axes: names of the axis below and of the one beside.
-        densities: values whose distribution is outlined, dotted at the median.
-        dots: of which at most `DOTS`, drawn at random, are shown.
-        means: places across and estimates, whose intervals are bars; joined unless there are curves.
-        curves: lines.
-        reference: places of a dotted black line, such as chance.
-        ticks: names of places across.
-        unit: of means and reference.
-        equal: whether both axes have one scale, and no ticks.
+        axes: Names of the horizontal and the vertical axis.
+        densities: Values whose distribution is outlined, with a dotted line at the median.
+        dots: Points, of which at most `DOTS`, drawn at random, are shown.
+        means: Horizontal places and estimates, whose intervals are bars. Joined by lines unless there are curves.
+        reference: Places of a dotted black line, such as chance.
+        ticks: Names of horizontal places.
+        unit: Unit of means and reference.
+        equal: Whether both axes have one scale and no ticks.
     """
 
     title: str
@@ -52,25 +50,18 @@ class Plot:
 
     @property
     def names(self) -> Sequence[str]:
-        """What is drawn in any layer."""
         return list(dict.fromkeys([*self.densities, *self.dots, *self.means, *self.curves]))
 
     def filled(self) -> bool:
-        """Whether there is anything to draw."""
         places = [*self.dots.values(), *self.curves.values()]
         values = [*self.densities.values(), *self.means.values(), *(across for across, _ in places)]
         return any(len(one) for one in values)
 
 
 def draw_plot(axes: Any, panel: Plot, styles: Mapping[str, tuple[str, str]]) -> None:
-    """Draws the layers of a panel.
-
-    Args:
-        axes: of matplotlib.
-        panel: to draw.
-        styles: colour and marker by name.
-    """
+    """Draws the layers of a panel into matplotlib's axes; `styles` are color and marker by name."""
     _draw_densities(axes, panel.densities, styles)
+    # The same dots in every run, so that a figure changes only when its data does.
     generator = np.random.default_rng(0)
     for name, (across, up) in panel.dots.items():
         color, marker = styles[name]
@@ -78,6 +69,7 @@ def draw_plot(axes: Any, panel: Plot, styles: Mapping[str, tuple[str, str]]) -> 
         size = 16 if panel.equal else 9 if len(shown) < 300 else 4
         look = {"marker": marker, "alpha": 0.75} if panel.equal else {"alpha": 0.35, "linewidths": 0}
         axes.scatter(across[shown], up[shown], s=size, color=color, zorder=2, **look)
+    # Named places leave room beside them. On a scale of numbers a shift would be another number.
     spread = SPREAD if panel.ticks else 0.0
     for place, name in enumerate(panel.means):
         shift = spread * (place / max(1, len(panel.means) - 1) - 0.5)
@@ -89,6 +81,7 @@ def draw_plot(axes: Any, panel: Plot, styles: Mapping[str, tuple[str, str]]) -> 
         axes.plot(*zip(*line, strict=True), color="black", linestyle="dotted", linewidth=1.2)
     if panel.ticks:
         axes.set_xticks(list(panel.ticks), list(panel.ticks.values()))
+    # A projection of embeddings has no axes that mean something, only distances.
     if panel.equal:
         axes.set_aspect("equal", adjustable="datalim")
         axes.set(xticks=[], yticks=[])
@@ -100,7 +93,8 @@ def _draw_densities(
     if not densities:
         return
     whole = np.concatenate(list(densities.values()))
-    edges = np.linspace(whole.min(), whole.max() + 1e-9, BINS + 1)  # the same classes for all names
+    # The same bins for all names, or their outlines could not be compared; of some width even if all values are equal.
+    edges = np.linspace(whole.min(), whole.max() + 1e-9, BINS + 1)
     for name, values in densities.items():
         color = styles[name][0]
         axes.hist(values, bins=edges, density=True, histtype="step", color=color, linewidth=1.5, zorder=3)

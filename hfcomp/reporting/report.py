@@ -52,23 +52,23 @@ class Section:
     parts: Sequence[Part]
 
     def shown(self) -> list[Part]:
-        """The parts that are not empty."""
+        # Reports are put together from whatever was evaluated; what does not exist is an empty part, left out here and
+        # not by each renderer.
         return [part for part in self.parts if not _is_empty(part)]
 
 
 @dataclass(frozen=True)
 class Report:
-    """What there is to say of a result.
+    """A report: title, verdict, sections, notes.
 
     Attributes:
-        title: of the report.
-        caveat: what limits all that it says.
-        verdict: sentences that a reader must not miss.
-        sections: in this order, as far as there are such: gain beside forgetting, composition, general abilities,
-            differences, ties, cost, data, models, how it was made.
-        legend: paragraphs on how to read the numbers.
-        notes: what a reader of the numbers has to know beside them.
-        closing: of the terminal, last of all: where files are and what to do next, by a word for each.
+        caveat: What limits everything that the report says.
+        verdict: Sentences that a reader must not miss.
+        sections: In this order, if they exist: gain vs. forgetting, composition, general abilities, differences, ties,
+            cost, data, models, how it was made.
+        legend: Paragraphs on how to read the numbers.
+        notes: What a reader of the numbers has to know in addition.
+        closing: Last lines in the terminal: where files are and what to do next, by a word for each.
     """
 
     title: str

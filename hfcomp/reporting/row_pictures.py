@@ -28,15 +28,23 @@ _NEGATIVE = (
 )
 _SHOWN_ELSEWHERE = ("caption", "positive_captions", "negative_captions", "image_id", *(name for name, _ in _NEGATIVE))
 _OFFSETS = ("negative_spans", "concept_spans")
+FONT_SIZE = 15
+LINE = 20  # pixels from one line of text to the next
+GAP = 12
+BETWEEN = 36  # pixels between rows of the dataset side by side
+# Photographs are shown with this longest side; smaller images are enlarged by the largest integer factor within it.
+PANEL = 224
+MOST_NEGATIVES = 4
+WHITE, BLACK, GRAY, RED, PALE = "#FFFFFF", "#1A1A1A", "#6A6A6A", "#B02418", "#EDEDED"
+MARKED = "#FFE08A"  # behind the words that differ
+# Faint inside, since an edit may be a change of color; the outline shows where it is.
+TINT, TINT_SHARE = (255, 64, 32), 0.15
+# What a panel's column is called in the picture.
+TITLES = {"image": "image", "mask": "mask", "negative_image": "negative image"}
 
 
 def negative_facts(row: Mapping[str, Any], place: int) -> str:
-    """Kind, category, keyword and concreteness of a negative, those that are given.
-
-    Args:
-        row: in the column contract.
-        place: of the negative in the row's lists, from 0.
-    """
+    """Kind, category, keyword and concreteness of a negative, those that are given; `place` counts from 0."""
     found = []
     for column, title in _NEGATIVE:
         value = entry(row, column, place)
@@ -64,24 +72,9 @@ def _text(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-FONT_SIZE = 15
-LINE = 20  # pixels from one line of text to the next
-GAP = 12
-BETWEEN = 36  # pixels between rows of the data set side by side
-# Photographs are shown with this longest side; smaller images are enlarged by the largest integer factor within it.
-PANEL = 224
-MOST_NEGATIVES = 4
-WHITE, BLACK, GRAY, RED, PALE = "#FFFFFF", "#1A1A1A", "#6A6A6A", "#B02418", "#EDEDED"
-MARKED = "#FFE08A"  # behind the words that differ
-# Faint inside, since an edit may be a change of colour; the outline shows where it is.
-TINT, TINT_SHARE = (255, 64, 32), 0.15
-# What a panel's column is called in the picture.
-TITLES = {"image": "image", "mask": "mask", "negative_image": "negative image"}
-
-
 @dataclass(frozen=True)
 class _Text:
-    """A text before it is wrapped: its colour, and the numbers of its words that are marked."""
+    """A text before it is wrapped: its color, and the numbers of its words that are marked."""
 
     text: str
     color: str
@@ -130,6 +123,8 @@ def draw_gallery(
         ValueError: no rows, a row that the set does not have, a missing column, `columns` or `scale` below 1.
     """
     _check(dataset, rows, columns, scale)
+    # Images stay bytes until `decode_image` opens them: it has the limits for untrusted files, and errors that name
+    # the column and the row.
     for name, feature in dataset.features.items():
         if isinstance(feature, ImageFeature):
             dataset = dataset.cast_column(name, ImageFeature(decode=False))
@@ -138,6 +133,7 @@ def draw_gallery(
     if labels is None:
         labels = [_label(row, dataset[row].get("image_id")) for row in rows]
     cells = [_cell(dataset[row], row, label, shown, scale, font) for row, label in zip(rows, labels, strict=True)]
+    # One width for all, so that the rows stand in columns.
     width = max(sum(_stride(*panel, font) for panel in cell.panels) for cell in cells)
     sheets = [_draw_cell(cell, width, font) for cell in cells]
     picture = _arrange(sheets, columns, heading, font)
@@ -167,6 +163,7 @@ def _cell(row: Mapping[str, Any], index: int, label: str, shown: Sequence[str], 
         name: decode_image(row[name], where=f"column '{name}', row {index}") for name in shown if row[name] is not None
     }
     sized = {name: _resize(image, scale) for name, image in images.items() if name != "mask"}
+    # The mask says where the negative image was edited, so it is shown over that one.
     if "mask" in images:
         below = "negative_image" if "negative_image" in images else "image"
         sized["mask"] = _highlight_mask(sized[below], images["mask"])
@@ -179,12 +176,13 @@ def _resize(image: Image.Image, scale: int | None) -> Image.Image:
     if scale is None and longest > PANEL:
         size = [max(1, round(side * PANEL / longest)) for side in image.size]
         return image.resize(size, Image.Resampling.LANCZOS)
+    # Drawn scenes are small; enlarged by a whole factor they keep their sharp edges.
     factor = scale or PANEL // longest
     return image.resize([side * factor for side in image.size], Image.Resampling.NEAREST)
 
 
 def _highlight_mask(image: Image.Image, mask: Image.Image) -> Image.Image:
-    """The image, reddish where the mask is lighter than middle grey, with a line around it."""
+    # Nearest neighbor: a mask has no values in between.
     area = mask.convert("L").resize(image.size, Image.Resampling.NEAREST).point(lambda value: 255 * (value > 127))
     tinted = Image.composite(Image.blend(image, Image.new("RGB", image.size, TINT), TINT_SHARE), image, area)
     outline = ImageChops.subtract(area.filter(ImageFilter.MaxFilter(5)), area)
@@ -192,12 +190,11 @@ def _highlight_mask(image: Image.Image, mask: Image.Image) -> Image.Image:
 
 
 def _stride(title: str, panel: Image.Image, font: Any) -> int:
-    """Pixels from a panel to the next: a narrow image is no narrower than its title."""
+    # A narrow image takes the room of its title.
     return max(panel.width, math.ceil(font.getlength(title))) + GAP
 
 
 def _absent(size: tuple[int, int], font: Any) -> Image.Image:
-    """A grey panel for an image that a row does not have."""
     panel = Image.new("RGB", size, PALE)
     ImageDraw.Draw(panel).text((panel.width / 2, panel.height / 2), "none", fill=GRAY, font=font, anchor="mm")
     return panel
@@ -208,12 +205,13 @@ def _texts(row: Mapping[str, Any], label: str) -> list[_Text]:
     captions = [caption] if isinstance(caption, str) else list(caption or [])
     negatives = [(place, text) for place, text in enumerate(row.get("negative_captions") or []) if text]
     texts = [_Text(label, GRAY)]
-    # a negative is of the row's one caption
+    # With several captions nothing says which of them a negative was made from, so no words are marked.
     first = negatives[0][1] if negatives and len(captions) == 1 else None
     texts += [_Text(text, BLACK, frozenset() if first is None else changed_words(text, first)) for text in captions]
     texts += [_Text(f"also true: {text}", BLACK) for text in row.get("positive_captions") or []]
     for place, text in negatives[:MOST_NEGATIVES]:
         marked = changed_words(text, captions[0]) if len(captions) == 1 else ()
+        # "not:" is the first word of the text.
         texts.append(_Text(f"not: {text}", RED, frozenset(number + 1 for number in marked)))
         facts = negative_facts(row, place)
         texts += [_Text(facts, GRAY)] if facts else []
@@ -262,7 +260,8 @@ def _draw_cell(cell: _Cell, width: int, font: Any) -> Image.Image:
 
 
 def _mark(draw: Any, line: Sequence[tuple[int, str]], marked: frozenset[int], y: int, font: Any) -> None:
-    """Colours the ground of a line's marked words."""
+    # The place of a word is the width of all words before it with their blanks, as the line is drawn in one piece and
+    # letters are kerned.
     for place, (number, word) in enumerate(line):
         if number in marked:
             before = _joined([*line[:place], (0, "")]) if place else ""
@@ -271,7 +270,7 @@ def _mark(draw: Any, line: Sequence[tuple[int, str]], marked: frozenset[int], y:
 
 
 def _arrange(sheets: Sequence[Image.Image], columns: int, heading: str, font: Any) -> Image.Image:
-    """Sheets in a grid below the heading, each row of it as high as its highest."""
+    """Sheets in a grid below the heading, each grid row as high as its highest sheet."""
     columns = min(columns, len(sheets))
     grid = [sheets[start : start + columns] for start in range(0, len(sheets), columns)]
     heights = [max(sheet.height for sheet in line) for line in grid]

@@ -34,7 +34,8 @@ class RunRecord:
     """
 
     hfcomp_version: str
-    method: str  # the model that the run is about, last among its models
+    # The model that the run is about, last among its models.
+    method: str
     caveat: str
     notes: Sequence[str]
     overlap: Sequence[Mapping[str, Any]] | None = None
@@ -63,23 +64,20 @@ class RunRecord:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """The record in a run's folder.
-
-        Raises:
-            ValueError: for a damaged `results.json`.
-            FileNotFoundError: where the run has none, as it is not finished.
-        """
+        """The record in a run's folder. Raises FileNotFoundError for a run that is not finished."""
         return cls.of(read_checked(folder / RESULTS_FILE, LOST))
 
     @classmethod
     def of(cls, contents: Mapping[str, Any]) -> Self:
-        """The record that a file holds."""
+        # Keys of other versions are skipped: a card of an old run shows what this version knows of it. Early runs have
+        # no `general_average`.
         names = [one.name for one in fields(cls)]
         return cls(**{"general_average": None} | {name: contents[name] for name in names if name in contents})
 
     def contents(self) -> dict[str, Any]:
         """What its file holds of it."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
+        # "None, and that is known" is written: a run without general abilities has `general_average: null`.
         needed = {one.name for one in fields(self) if one.default is MISSING}
         return {name: value for name, value in values.items() if value is not None or name in needed}
 
@@ -97,15 +95,14 @@ class RunRecord:
 
 
 def guarded_name(name: str) -> str:
-    """What the point that the forgetting guard chose for a model is called."""
+    """The name of the point that the forgetting guard chose for a model."""
     return f"{name}{_GUARDED_MODEL}"
 
 
 def guarded_folder(folder: Path) -> Path:
-    """Where the point that the forgetting guard chose for the model in a folder is."""
+    """The folder of the point that the forgetting guard chose for the model in a folder."""
     return folder.with_name(f"{folder.name}{_GUARDED_FOLDER}")
 
 
 def unguarded_name(name: str) -> str:
-    """The model that a guarded one is of; the name itself where it is not guarded."""
     return name.removesuffix(_GUARDED_MODEL)

@@ -33,6 +33,8 @@ def publish(
 
     `report` makes the report, with `brief` for the terminal or whole; `page` and `items` are those of `save_report`.
     """
+    # The JSON first: a report can be made of it again, and not the other way round, if drawing fails or is
+    # interrupted.
     write_results(path, contents)
     save_report(report(brief=False), path.parent, page=page, items=items)
     if shown:
@@ -51,14 +53,9 @@ def save_report(
 
     Without matplotlib (the extra `plots`) figures are not drawn, of which `say` receives a line; those of an earlier
     run are removed, as are figures and pictures that would be empty, and the page where none is asked for.
-
-    Args:
-        report: what they show.
-        folder: that receives them.
-        say: receives what is not drawn.
-        page: whether to write `report.html`.
-        items: to look at in it.
     """
+    # Pictures before the texts that show them: whoever opens the report meanwhile finds no broken link. What this run
+    # does not write is removed, or a new report would stand next to old figures.
     there: dict[str, bytes] = {}
     for image in report.images():
         try:
@@ -113,5 +110,7 @@ def markdown_table(table: Table) -> list[str]:
 
 def escaped(text: str) -> str:
     """A text for Markdown. Names come from data sets: they may neither end a cell or a line, be HTML, nor link."""
+    # As entities and not with a backslash, which not every renderer reads inside a table. A "<" before a number or a
+    # blank is "less than" and stays.
     line = visible(" ".join(text.split())).replace("|", "&#124;").replace("](", "&#93;(")
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line)

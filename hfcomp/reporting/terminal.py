@@ -1,4 +1,4 @@
-"""A report in the terminal: 80 columns, numbers never broken, names broken where they must be."""
+"""A report in the terminal: 80 columns, numbers never broken, names broken only where necessary."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ GAP = 2
 def render_terminal(report: Report, console: Console | None = None, *, folder: Path | None = None) -> None:
     """Prints a report, in 80 columns whether or not the terminal has more.
 
-    The verdict is printed last, behind the closing lines: it is what is seen when a run has ended. A report without
-    closing lines names `folder`, where its files are.
+    A report without closing lines names `folder`, where its files are.
     """
     console = console or Console(width=max(WIDTH, Console().width))
     width = min(WIDTH, console.width)
@@ -38,7 +37,8 @@ def render_terminal(report: Report, console: Console | None = None, *, folder: P
         if text.strip():
             console.print(Text(visible(text), style=style), width=width)
 
-    def say_whole(text: str) -> None:  # what is to be copied is not broken over lines
+    # Paths and commands are copied: a line break of ours would become part of them.
+    def say_whole(text: str) -> None:
         console.print(Text(visible(text)), soft_wrap=True)
 
     def say_all(paragraphs: Sequence[str], style: str = "") -> None:
@@ -61,6 +61,7 @@ def render_terminal(report: Report, console: Console | None = None, *, folder: P
     closing = report.closing or ({"written to": str(folder)} if folder else {})
     for index, (word, text) in enumerate(closing.items()):
         say_whole(f"{word}: {text}" if index else f"\n{word}: {text}")
+    # Last, below all tables: it is what one sees when a run has ended.
     say_all(report.verdict, "bold")
 
 
@@ -102,6 +103,7 @@ def _least_widths(table: Table) -> list[int]:
         if index < table.labels:
             width = min(SHORTEST_LABEL, max(widest, len(heading)))
         else:
+            # A heading takes a few lines at most, and its longest word stays whole up to a third of the terminal.
             room = max(widest, HEADING, min(max(map(len, _pieces(heading))), WIDTH // 3))
             while len(wrap(heading, room)) > TALLEST:
                 room += 1
@@ -119,6 +121,7 @@ def _rich_table(table: Table) -> RichTable:
     widths = _least_widths(table)
     wanted = [max(map(len, column)) for column in zip(table.header, *table.rows, strict=True)]
     room = WIDTH - _least_width(table)
+    # The label that wants least comes first: what it leaves of its equal share is then shared by the longer ones.
     for place, index in enumerate(sorted(range(table.labels), key=lambda index: wanted[index])):
         more = max(0, min(wanted[index] - widths[index], room // (table.labels - place)))
         widths[index] += more
@@ -130,7 +133,8 @@ def _rich_table(table: Table) -> RichTable:
         found.add_column(heading, justify=side, vertical="top", no_wrap=True, min_width=width)
     above = ""
     for row in table.rows:
-        again = table.labels > 1 and row[0] == above  # a name stands once
+        # With several labels the first one groups rows, and its name stands once.
+        again = table.labels > 1 and row[0] == above
         above, cells = row[0], ["", *row[1:]] if again else row
         wrapped = [wrap(cell, width) for cell, width in zip(cells[: table.labels], widths, strict=False)]
         found.add_row(*(Text("\n".join(lines)) for lines in wrapped), *map(Text, cells[table.labels :]))
@@ -141,7 +145,8 @@ def wrap(text: str, width: int) -> list[str]:
     """A name in lines of a width, broken behind blanks, hyphens, underscores and slashes, and only then in words."""
     lines = [""]
     for piece in _pieces(text):
-        while len(piece.rstrip()) > width:  # a word that is longer than a line
+        # A word longer than a line is broken anywhere, and begins in the room that is left.
+        while len(piece.rstrip()) > width:
             room = width - len(lines[-1])
             if room <= 0:
                 lines.append("")

@@ -11,11 +11,11 @@ class Average:
     """A mean over subsets or benchmarks that somebody publishes.
 
     Attributes:
-        name: in tables, such as "macro of 7 subsets".
-        groups: each a set of parts whose means are averaged first; `None`: every subset is a group of its own. A part
-            is a subset of the benchmark that the average is of; of an average over benchmarks it is a benchmark's
-            title, a subset or an average over its subsets, and a metric.
-        pooled: the mean over items of all subsets named (a micro average) instead.
+        name: Name in tables, such as "macro of 7 subsets".
+        groups: Sets of parts whose means are averaged first. `None`: every subset is a group of its own. A part is a
+            subset of the averaged benchmark. In an average over benchmarks it is a benchmark's title, a subset or an
+            average over its subsets, and a metric.
+        pooled: Whether it is the mean over the items of all named subsets (a micro average) instead.
     """
 
     name: str
@@ -24,10 +24,8 @@ class Average:
 
     @property
     def parts(self) -> list[Any]:
-        """Of all groups, each once."""
         return list(dict.fromkeys(part for group in self.groups or () for part in group))
 
     @property
     def spans_benchmarks(self) -> bool:
-        """Whether it is one over benchmarks."""
         return any(not isinstance(part, str) for part in self.parts)

@@ -89,7 +89,7 @@ class ImageBootstrap:
         bounds: tuple[float, float] | None = (0.0, 1.0),
         difference: bool = False,
     ) -> tuple[Any, Any]:
-        """Interval of the mean over items: `macro_interval` of a single subset."""
+        """`macro_interval` of a single subset."""
         return self.macro_interval([(values, images)], level, bounds=bounds, difference=difference)
 
     def macro_interval(
@@ -187,7 +187,7 @@ class ImageBootstrap:
         aligned = self._align(parts, share)
         mean, spread, _ = aligned.mean_and_spread(np.ones((1, len(aligned.used))))
         mean, spread = mean[0], spread[0]
-        # but for rounding, no spread: sums are centred, so that it is not the root of a rounding error
+        # No spread except for rounding: the sums are centered, so it is not the root of a rounding error.
         still = spread <= 1e-12 * np.maximum(1.0, aligned.largest)
         # Where no draw can differ the deviation is 0 / 1, and the interval comes from the bounds alone, below.
         deviation = self._deviations(aligned, mean, np.where(still, 1.0, LEAST_SPREAD * spread))
@@ -286,9 +286,13 @@ def difference_over_seeds(
         return found
     if len(seeds) < FEWEST_SEEDS:
         return found | dict.fromkeys(("low", "high", "p"), math.nan)
+    # The seeds' means vary by training and by the images that one seed happens to get right; the images' own variance
+    # is added to that. The image variance of an average would count the second part twice.
     means = [np.average([part.mean() for part in subsets], weights=weights) for subsets in seeds]
     of_seeds = float(np.var(means, ddof=1)) / len(seeds)
     of_images = _variance_of_images(seeds, images, averaged, weights)
+    # A single image in a subset hides how much images vary; the seeds' part is still a lower bound of the variance, so
+    # its p can only be too small, and the larger of the two p is taken below.
     known = math.isfinite(of_images)
     variance = of_seeds + (of_images if known else 0.0)
     if variance == 0:
@@ -336,7 +340,8 @@ def students_tail(t: float, freedom: float) -> float:
         t: the statistic.
         freedom: degrees of freedom, above 0; no whole number is needed.
     """
-    # with t = sqrt(freedom) tan(angle), the density is cos(angle) ** (freedom - 1) up to a factor
+    # With t = sqrt(freedom) tan(angle), the density is cos(angle) ** (freedom - 1) up to a factor, on an interval that
+    # ends at a quarter turn: no tail is cut off. The same sum from 0 is the factor.
     start = math.atan(abs(t) / math.sqrt(freedom))
     parts = []
     for low in (start, 0.0):

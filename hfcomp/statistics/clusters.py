@@ -32,16 +32,7 @@ CELLS = 2**16
 
 
 def per_image(values: Values, images: Images, name: str) -> Part:
-    """Sums and numbers of items of each image of a subset.
-
-    Args:
-        values: `[n]` or `[n, M]`.
-        images: `[n]`, each item's image.
-        name: of the values, in messages.
-
-    Raises:
-        ValueError: for a value that is not finite, a missing image id, or unequal lengths.
-    """
+    """Sums and numbers of items of each image of a subset, from values `[n]` or `[n, M]` and images `[n]`."""
     table = np.asarray(values, dtype=np.float64)
     if table.ndim not in (1, 2):
         raise ValueError(f"{name}: found {table.ndim} dimensions, expected [items] or [items, models].")
@@ -62,29 +53,21 @@ def per_image(values: Values, images: Images, name: str) -> Part:
 
 
 def distinct(images: Images) -> tuple[list[Any], NDArray[np.intp]]:
-    """The images' names, sorted, and `[n]`, which of them each item has.
-
-    Raises:
-        ValueError: for a missing image id.
-    """
+    """The images' names, sorted, and `[n]`, which of them each item has."""
     array = images if isinstance(images, np.ndarray) else np.asarray(images, dtype=object)
     if array.dtype.kind not in "iu":
         missing = next((row for row, name in enumerate(array.tolist()) if name is None or name != name), None)
         if missing is not None:
             raise ValueError(f"images, item {missing}: found no image id. Every item needs its image.")
     if array.dtype.kind in "iu" and len(array) and array.min() >= 0 and array.max() < DENSE * len(array):
-        there = np.bincount(array) > 0  # quicker than sorting
+        # Counting is quicker than sorting, and needs a cell for every number up to the largest.
+        there = np.bincount(array) > 0
         return np.flatnonzero(there).tolist(), (np.cumsum(there) - 1)[array]
     names, index = np.unique(array, return_inverse=True)
     return names.tolist(), index
 
 
 def parts_of(subsets: Subsets, name: str) -> list[Part]:
-    """`per_image` of each subset.
-
-    Raises:
-        ValueError: as `per_image`, and for no subset or unequal numbers of models.
-    """
     if not subsets:
         raise ValueError("subsets: found none, expected (values, images) of at least one.")
     parts = [per_image(values, images, name) for values, images in subsets]
@@ -94,11 +77,7 @@ def parts_of(subsets: Subsets, name: str) -> list[Part]:
 
 
 def share_of_subsets(weights: Sequence[float] | None, number: int) -> NDArray[np.float64]:
-    """`[K]`, what each subset's mean counts, with sum 1; by default all the same.
-
-    Raises:
-        ValueError: for another number of weights, or one that is not above 0.
-    """
+    """`[K]`, what each subset's mean counts, with sum 1; by default all the same."""
     share = np.ones(number) if weights is None else np.asarray(weights, dtype=np.float64)
     if share.shape != (number,):
         raise ValueError(f"weights: found {share.size}, expected one for each of the {number} subsets.")
@@ -128,7 +107,7 @@ class Aligned:
 
     def __init__(self, parts: Sequence[Part], position: Mapping[Any, int], share: NDArray[np.float64]) -> None:
         # Every statistic below is a function of sums by image, so a draw is a vector of counts and all draws are one
-        # matrix product. No item is ever repeated in memory.
+        # matrix product. No item is ever repeated in memory, however often its image is drawn.
         places = [np.array([position[name] for name in names], dtype=np.intp) for names, _, _ in parts]
         together = np.concatenate(places)
         self._share = share
@@ -242,15 +221,12 @@ def _variance_of_many(
 
 
 def tiles(counts: Counts, columns: int) -> Iterator[tuple[slice, slice, NDArray[np.float64]]]:
-    """The counts in tiles that fit the cache.
-
-    Args:
-        counts: `[B, I]`.
-        columns: that a tile is multiplied with.
+    """The counts `[B, I]` in tiles that fit the cache, for a product with a number of columns.
 
     Yields:
         Rows, images, and the counts of both as float64, valid up to the next tile.
     """
+    # As wide as the number of columns allows before OpenBLAS takes threads, then as high as that and the cache allow.
     number, images = counts.shape
     width = max(1, min(images, WIDEST, max(NARROWEST, MULTIPLICATIONS // (ROWS * max(1, columns)))))
     height = max(1, min(number, CELLS // width, max(ROWS, MULTIPLICATIONS // (width * max(1, columns)))))
@@ -266,17 +242,10 @@ def tiles(counts: Counts, columns: int) -> Iterator[tuple[slice, slice, NDArray[
 
 
 def product(counts: Counts, columns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`counts @ columns`.
-
-    Args:
-        counts: `[B, I]`.
-        columns: `[I, C]`.
-
-    Returns:
-        `[B, C]`; an image's counts are added tile by tile, so that its last digits may differ from a single product's.
-    """
+    """`counts @ columns`, added tile by tile: its last digits may differ from those of a single product."""
     found = np.zeros((len(counts), columns.shape[1]))
-    if columns.shape[1] == 1:  # BLAS would take threads for a product with a vector far earlier
+    # For a product with a vector BLAS takes threads far earlier than for one with a matrix.
+    if columns.shape[1] == 1:
         for rows, inside, tile in tiles(counts, 1):
             found[rows, 0] += np.einsum("bi,i->b", tile, columns[inside, 0])
         return found

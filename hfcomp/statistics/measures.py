@@ -29,11 +29,10 @@ class Measure:
     """A mean of means over items, each of a line or of several as one.
 
     Attributes:
-        name: `benchmark: subset metric`, or of a mean of several lines what a recipe calls it.
-        pools: that it is of.
-        weights: what each pool's mean counts; by default all the same.
-        labels: further entries of its lines in `summarize`.
-        bounds: of an item's value; by default as `summarize` finds them.
+        name: `benchmark: subset metric`, or a recipe's name for a mean of several lines.
+        weights: What each pool's mean counts. By default all the same.
+        labels: Further entries of its lines in `summarize`.
+        bounds: Smallest and largest value of an item. By default as `summarize` finds them.
     """
 
     name: str
@@ -44,7 +43,6 @@ class Measure:
 
     @property
     def lines(self) -> list[Line]:
-        """Of all pools."""
         return list(dict.fromkeys(line for pool in self.pools for line in pool))
 
     @property
@@ -60,7 +58,6 @@ def line_name(line: Line) -> str:
 
 
 def line_measure(line: Line, aspect: str = COMPOSITION) -> Measure:
-    """The mean of a line."""
     benchmark, subset, metric = line
     labels = {"benchmark": benchmark, "subset": subset, "metric": metric, "aspect": aspect, "average": False}
     return Measure(line_name(line), [(line,)], labels=labels)
@@ -86,6 +83,8 @@ def _mean_of_groups(
     name: str, groups: Sequence[Sequence[Measure]], labels: Mapping[str, Any], *, pooled: bool = False
 ) -> Measure:
     """The mean of groups, each the mean of measures; or that over all their items."""
+    # Means of means of means are one weighted mean of lines, and a weighted mean is what the bootstrap and the tests
+    # take. A line that is in several groups counts in each.
     weights: dict[Pool, float] = {}
     for group in groups:
         for part in group:
@@ -99,7 +98,6 @@ def _mean_of_groups(
 
 
 def absent_subsets(average: Average, subsets: Sequence[str]) -> list[str]:
-    """The subsets that an average names and that are not there."""
     return [subset for subset in average.parts if subset not in subsets]
 
 
@@ -180,7 +178,7 @@ def missing_averages(outcomes: Outcomes | pd.DataFrame, averages: Averages) -> l
         {"benchmark": benchmark, "metric": metric, "average": average.name, "absent": absent}
         for (benchmark, metric), subsets in of_metric.items()
         for average in _averages_of(averages, benchmark, metric)
-        # what another metric has is not absent: this metric says nothing of it
+        # A subset that only another metric has is not absent: this metric is not defined for it.
         if (absent := absent_subsets(average, subsets)) and absent_subsets(average, [*of_benchmark[benchmark]])
     ]
 
@@ -214,7 +212,6 @@ def usable_averages(outcomes: Outcomes, declared: Mapping[str, Sequence[Average]
 
 
 def _subsets(lines: Mapping[Line, str]) -> dict[tuple[str, str], list[str]]:
-    """The subsets of each benchmark and metric."""
     found: dict[tuple[str, str], list[str]] = {}
     for benchmark, subset, metric in lines:
         found.setdefault((benchmark, metric), []).append(subset)
@@ -230,12 +227,9 @@ def find_measure(name: str, known: Mapping[str, Measure], *, where: str) -> Meas
     """A measure by its name, or the mean of all lines that a pattern with `*` matches.
 
     Args:
-        name: of a measure, or a pattern.
-        known: by name.
-        where: what the error calls the place that names it.
-
-    Raises:
-        ValueError: for one that is not scored, with the nearest name and those that are.
+        name: Name of a measure, or a pattern.
+        known: Measures by name.
+        where: What the error calls the place that names the measure.
     """
     if name in known:
         return known[name]
@@ -266,9 +260,6 @@ def primary_measure(
 
     Returns:
         `None` where no name is given and nothing of composition is scored.
-
-    Raises:
-        ValueError: as `find_measure`, and for a pattern that fits metrics of different units.
     """
     outcomes = Outcomes.of(outcomes)
     if name is None:
@@ -280,7 +271,7 @@ def primary_measure(
     measures = all_measures(outcomes, usable_averages(outcomes, declared))
     known: dict[str, Measure] = {}
     for one in sorted(measures, key=lambda one: not one.is_average):
-        # of averages the first; of a single subset its line
+        # The short name belongs to the first average of a metric, or to the line of its only subset.
         short = f"{one.labels['benchmark']}: {one.labels['metric']}"
         for key in (short, one.name) if one.is_average else (one.name, short):
             known.setdefault(key, one)
@@ -306,9 +297,6 @@ def headline_measures(
         outcomes: the outcomes.
         benchmarks: those that are shown; none means all.
         primary: stands first, whatever the benchmarks. Without one, the mean of the lines of composition follows them.
-
-    Raises:
-        ValueError: for a benchmark that was not evaluated.
     """
     aspects = outcomes.aspects
     titles = list(dict.fromkeys(line[0] for line in aspects))
@@ -330,9 +318,5 @@ def headline_measures(
 
 
 def search_measure(outcomes: Outcomes, name: str) -> Measure:
-    """What a search judges a model by: one of `headline_measures`, or a pattern of their lines.
-
-    Raises:
-        ValueError: as `find_measure`.
-    """
+    """The measure that a search maximizes: one of `headline_measures`, or a pattern of their lines."""
     return find_measure(name, {one.name: one for one in headline_measures(outcomes)}, where="measure")

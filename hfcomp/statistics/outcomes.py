@@ -93,7 +93,6 @@ class Outcomes:
 
     @classmethod
     def concat(cls, parts: Iterable[Outcomes]) -> Outcomes:
-        """The rows of all parts."""
         return cls(pd.concat([part.table for part in parts], ignore_index=True))
 
     def __len__(self) -> int:
@@ -124,11 +123,9 @@ class Outcomes:
 
     @cached_property
     def digest(self) -> str:
-        """`items_hash` of the table."""
         return items_hash(self.table)
 
     def write(self, path: str | Path, about: Mapping[str, Any] | None = None) -> None:
-        """As `write_table`."""
         write_table(path, self.table, about, digest=self.digest)
 
 
@@ -141,7 +138,8 @@ def items_hash(items: pd.DataFrame) -> str:
     digest = hashlib.sha256(repr(names).encode())
     ends = [", "] * (len(names) - 1) + [",)" if len(names) == 1 else ")"]
     columns = [_written(items[name], end) for name, end in zip(names, ends, strict=True)]
-    # none of a column's texts begins another one, so that rows are in order where these are
+    # The rows are sorted without being written first: each column's texts are sorted, and because none of them begins
+    # another one, comparing rows text by text gives the order of the whole rows.
     order = np.lexsort([place for place, _ in reversed(columns)]) if columns else np.arange(0)
     for start in range(0, len(order), HASHED_ROWS):
         rows = order[start : start + HASHED_ROWS]
@@ -151,19 +149,18 @@ def items_hash(items: pd.DataFrame) -> str:
 
 
 def _written(column: pd.Series, end: str) -> tuple[NDArray[np.intp], NDArray[np.object_]]:
-    """`[n]`, the place of each cell among the distinct ones, and these as a row's `repr` has them, sorted.
-
-    Numbers are written as float and all else as text, so that a table read back from Parquet is the same table.
-    """
+    """`[n]`, the place of each cell among the distinct ones, and these as a row's `repr` has them, sorted."""
+    # Numbers are written as float and all else as text: Parquet may give back another type of the same value, and the
+    # table is then still the same.
     if column.name in NUMBERS:
-        bits, number = np.unique(
-            column.astype(float).to_numpy().view(np.int64), return_inverse=True
-        )  # -0.0 is not 0.0
+        # Compared as bits, because -0.0 and 0.0 are equal and written differently.
+        bits, number = np.unique(column.astype(float).to_numpy().view(np.int64), return_inverse=True)
         cells = list(map(repr, bits.view(np.float64).tolist()))
     else:
         number, distinct = pd.factorize(column if _equal_is_same(column) else _as_texts(column))
         cells = [repr(str(one)) for one in np.asarray(distinct).tolist()]
-        if (number < 0).any():  # None and NaN are one in Parquet
+        # None and NaN are one value in Parquet.
+        if (number < 0).any():
             number, cells = np.where(number < 0, len(cells), number), [*cells, repr(math.nan)]
     texts, place = np.unique(np.array([cell + end for cell in cells], dtype=object), return_inverse=True)
     return place[number], texts
@@ -187,10 +184,10 @@ def write_table(
     """Writes a table as Parquet with a checksum of it and of what it is of; see `hfcomp.writing.replacing`.
 
     Args:
-        path: of the file.
-        table: of outcomes, or other numbers per item.
-        about: what the table is of, as JSON knows it; `read_table` returns it.
-        digest: the table's `items_hash`, where it is known.
+        path: File to write.
+        table: Outcomes, or other numbers per item.
+        about: Description of the table in JSON types, which `read_table` returns.
+        digest: `items_hash` of the table, if it is known.
     """
     content = pa.Table.from_pandas(table, preserve_index=False)
     sealed = {"about": dict(about or {}), CHECKSUM: _checksum(digest or items_hash(table), about or {})}
@@ -199,11 +196,11 @@ def write_table(
 
 
 def read_table(path: Path, expected: str | None = None) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """What `write_table` wrote: the table and what it is of; of a file of other make, nothing is known.
+    """The table that `write_table` wrote, and its `about`, which is empty for a file of another program.
 
     Args:
-        path: of the file, which is there.
-        expected: the table's `items_hash`; None where none is known.
+        path: Existing file.
+        expected: `items_hash` of the table, if it is known.
 
     Raises:
         ValueError: naming the file, if it is not Parquet, was modified, or holds another table.
@@ -213,7 +210,8 @@ def read_table(path: Path, expected: str | None = None) -> tuple[pd.DataFrame, d
         sealed = json.loads((pq.read_schema(path).metadata or {}).get(METADATA, b"{}"))
         about, found = sealed.get("about", {}), items_hash(table)
         whole = not sealed or sealed[CHECKSUM] == _checksum(found, about)
-    except Exception as error:  # a damaged file raises whatever its readers run into
+    # A damaged file raises whatever its readers run into.
+    except Exception as error:
         said = f"{type(error).__name__}: {error}"
         raise ValueError(f"{path}: not a Parquet file, or damaged ({said}). Evaluate again.") from error
     if expected not in (None, found):

@@ -37,12 +37,7 @@ class Statistic(Protocol):
 
 
 class Median:
-    """The median of drawn items.
-
-    Args:
-        values: `[n]`.
-        images: `[n]`, the number of each item's image, which is drawn with all of its items.
-    """
+    """The median of drawn items, of values `[n]` and the numbers `[n]` of their images."""
 
     def __init__(self, values: Numbers, images: Places) -> None:
         order = np.argsort(values, kind="stable")
@@ -64,13 +59,7 @@ class Median:
 
 
 class Pearson:
-    """Pearson's correlation of drawn items, from -1 to 1; NaN where one of the two is constant.
-
-    Args:
-        first: `[n]`.
-        second: `[n]`.
-        images: `[n]`, as of `Median`.
-    """
+    """Pearson's correlation of drawn items, from -1 to 1; NaN where one of the two is constant."""
 
     def __init__(self, first: Numbers, second: Numbers, images: Places) -> None:
         # The correlation is the same for standardised values, but sums of squares of large values with a small spread
@@ -81,7 +70,7 @@ class Pearson:
         self._sums = np.stack([np.bincount(images, column) for column in columns], axis=1)  # by image
 
     def __call__(self, draws: Draws) -> Numbers:
-        """From sums over each image's items, so that all draws are one product."""
+        # From sums over each image's items, so all draws are one product.
         number, *means = (draws[:, : len(self._sums)].astype(np.float64) @ self._sums).T
         with np.errstate(invalid="ignore", divide="ignore"):  # of draws without an item
             x, y, xx, yy, xy = means / number
@@ -91,21 +80,15 @@ class Pearson:
 
 
 class Spearman:
-    """Spearman's correlation of drawn items, whose ranks are taken anew in every draw; NaN where one is constant.
-
-    Args:
-        first: `[n]`.
-        second: `[n]`.
-        images: `[n]`, as of `Median`.
-    """
+    """Spearman's correlation of drawn items, ranked again in every draw; NaN where one is constant."""
 
     def __init__(self, first: Numbers, second: Numbers, images: Places) -> None:
-        order = np.argsort(first, kind="stable")  # memory is then read in order
+        # Sorted by one of the two, so that memory is read in order.
+        order = np.argsort(first, kind="stable")
         self.images = images[order]
         self._ranks = [_Ranks(values[order]) for values in (first, second)]
 
     def __call__(self, draws: Draws) -> Numbers:
-        """Of each draw."""
         return np.array([self._of(draw.take(self.images)) for draw in draws])
 
     def _of(self, times: Draws) -> float:
@@ -123,8 +106,8 @@ class Kappa:
     Args:
         first: `[n]`, categories from 0.
         second: `[n]`, of the other rater.
-        images: `[n]`, as of `Median`.
-        categories: number of categories.
+        images: `[n]`, as in `Statistic`.
+        categories: Number of categories.
     """
 
     def __init__(self, first: Places, second: Places, images: Places, categories: int) -> None:
@@ -134,7 +117,6 @@ class Kappa:
         np.add.at(self._cells, (images, cells), 1)
 
     def __call__(self, draws: Draws) -> Numbers:
-        """From each image's table of ratings, so that all draws are one product."""
         tables = draws[:, : len(self._cells)].astype(np.float64) @ self._cells
         tables = tables.reshape(len(draws), self._categories, self._categories)
         with np.errstate(invalid="ignore", divide="ignore"):  # of draws without an item
@@ -169,9 +151,9 @@ class _Ranks:
 
 
 def _standardised(values: Numbers) -> Numbers:
-    """Less the mean, by the standard deviation; NaN for a constant, of which no more than rounding is left."""
     centred = values - values.mean()
     spread = float(np.mean(centred**2))
+    # A constant leaves nothing but rounding, whose correlation would be a number that means nothing.
     still = spread <= 1e-20 * max(1.0, float(np.abs(values).max()) ** 2)
     return centred / (np.nan if still else np.sqrt(spread))
 
@@ -224,12 +206,7 @@ def resample(statistics: Mapping[Key, Statistic], draws: Draws, *, progress: boo
 
 
 def percentile_interval(draws: Numbers, level: float = 0.95) -> tuple[float, float]:
-    """The percentile interval of draws; NaN where fewer than 100 of them are defined.
-
-    Args:
-        draws: `[resamples]`.
-        level: coverage.
-    """
+    """The percentile interval of draws `[resamples]`; NaN where fewer than 100 of them are defined."""
     known = draws[np.isfinite(draws)]
     if len(known) < FEWEST_DRAWS:
         return float("nan"), float("nan")

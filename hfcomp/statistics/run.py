@@ -47,9 +47,6 @@ def summarize_run(
     Returns:
         Lines as `summarize` makes them; the primary one, first if it is not among the others, has
         `primary`, its name. Then the mean of general abilities, where there are several.
-
-    Raises:
-        ValueError: as `summarize` and `primary_measure`.
     """
     outcomes = Outcomes.of(outcomes)
     measure = primary_measure(outcomes, primary, declared)
@@ -61,6 +58,8 @@ def summarize_run(
             own = replace(measure, labels=_labels(measure, outcomes))
             lines[:0] = summarize(outcomes, models=models, references=models[:-1], measures=[own], images="measure")
         lines[place or 0]["primary"] = measure.name
+    # Once all lines are there, because the correction depends on their number. The mean below stays out of it: its
+    # lines are counted here already.
     correct(lines, planned)
     general = [line for line, aspect in outcomes.aspects.items() if aspect == GENERAL]
     if len(general) < 2:
@@ -153,10 +152,9 @@ class Score:
     """A number.
 
     Attributes:
-        value: mean of the lines' means, each with the same weight; a line of strata is the mean of theirs.
-        low: end of an image-clustered bootstrap interval of 95 %; NaN with one image.
-        high: the other end.
-        benchmarks: whose lines they are, as tables call them.
+        value: Mean of the lines' means, each with the same weight. A line of strata is the mean of theirs.
+        low: Lower end of a 95% image-clustered bootstrap interval, NaN with one image; `high` is the upper end.
+        benchmarks: Titles of the lines' benchmarks.
     """
 
     value: float
@@ -166,12 +164,7 @@ class Score:
 
 
 def score(outcomes: Outcomes | pd.DataFrame, measure: str) -> Score:
-    """The value of a measure, of one model.
-
-    Args:
-        outcomes: of the model.
-        measure: as in `search_measure`.
-    """
+    """The value of a measure, named as in `search_measure`, of one model's outcomes."""
     outcomes = Outcomes.of(outcomes)
     chosen = search_measure(outcomes, measure)
     (line,) = summarize(outcomes, measures=[chosen], images="measure")

@@ -53,14 +53,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Sample:
-    """The mean of the means of parts.
-
-    Attributes:
-        columns: the C models.
-        parts: of items.
-        weights: what the mean of each part counts.
-        bounds: of an item's value.
-    """
+    """The mean of the means of parts, of C models (`columns`); `weights` is what the mean of each part counts."""
 
     columns: list[Column]
     parts: list[Items]
@@ -74,7 +67,7 @@ class Sample:
 
     @cached_property
     def seeds(self) -> dict[Cell, dict[int, int]]:
-        """The column of each seed of each cell."""
+        """The number of the column of each seed of each cell."""
         found: dict[Cell, dict[int, int]] = {}
         for index, (cell, seed) in enumerate(self.columns):
             found.setdefault(cell, {})[seed] = index
@@ -83,7 +76,7 @@ class Sample:
     def mean(self, kind: str = "values") -> NDArray[np.float64]:
         """`[C]`: of values or of ties; of chance a single number."""
         means = [getattr(part, kind).mean(axis=0) for part in self.parts]
-        # exact for a single part, where a product of weights would round
+        # A single part's mean stays exact; a product of weights would round it.
         weighted = means[0] if len(means) == 1 else np.tensordot(self.weights, np.stack(means), axes=1)
         return weighted if len(means) == 1 else weighted / sum(self.weights)
 
@@ -98,9 +91,6 @@ class Sample:
         """For each seed the paired differences `[n]` of the mean of some cells and that of others, part by part.
 
         A cell without a seed is paired with every seed of the others.
-
-        Raises:
-            ValueError: for a cell that lacks a seed which another has.
         """
         known = {cell: self.seeds[cell] for cell in (*cells, *others)}
         seeds = list(dict.fromkeys(seed for own in known.values() for seed in own if seed != NO_SEED)) or [NO_SEED]
@@ -135,11 +125,6 @@ class Samples:
         self._drawn: tuple[Any, ImageBootstrap | None] = None, None
 
     def sample(self, measure: Measure) -> Sample:
-        """The items of a measure.
-
-        Raises:
-            ValueError: for items that one model has and another lacks, or values that are not finite.
-        """
         absent = [line for line in measure.lines if line not in self._rows]
         if absent:
             raise ValueError(f"{measure.name}: no model was scored on {' / '.join(absent[0])}.")
@@ -157,7 +142,8 @@ class Samples:
         return Sample(columns, parts, shared, bounds)
 
     def bootstrap(self, measure: Measure) -> ImageBootstrap:
-        """The draws for a measure; those of the last one are kept, as the next is mostly of the same images."""
+        # The last draws are kept, because the next measure is mostly of the same images. All of them would be a byte
+        # per draw and image for every benchmark.
         key: Any = None
         if self._images != "all":
             key = {line[0] for line in measure.lines} if self._images == "benchmark" else measure.lines
@@ -168,7 +154,7 @@ class Samples:
         return self._drawn[1]
 
     def _items(self, line: Line, chosen: Sequence[int], columns: Sequence[Column]) -> Items:
-        """The items of a line; averages read them again."""
+        # Kept, because averages read the lines again.
         key = line, tuple(chosen)
         if key not in self._of_line:
             cells = {name: column[self._rows[line]] for name, column in self._cells.items()}
@@ -197,11 +183,9 @@ def _items(
     columns: Sequence[Column],
     where: str,
 ) -> Items:
-    """The items of a line, in order of appearance, by model; `names` are those of the numbers in `item`.
-
-    Raises:
-        ValueError: for an item that is duplicated or missing for a model, or has another image or a non-finite value.
-    """
+    """The items of a line, in order of appearance, by model; `names` are those of the numbers in `item`."""
+    # A table of row numbers, items by models. What is wrong with it is found in whole columns at a time, and named by
+    # the first cell.
     item, items = pd.factorize(cells["item"])
     column, number = np.searchsorted(chosen, cells["column"]), len(cells["item"])
     rows = np.full((len(items), len(chosen)), -1)

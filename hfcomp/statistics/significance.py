@@ -90,12 +90,7 @@ def macro_sign_flip_test(
 
 
 def differing_images(subsets: Subsets, weights: Sequence[float] | None = None) -> NDArray[np.intp]:
-    """`[M]`: the number of images with a difference, which the sign-flip test permutes.
-
-    Args:
-        subsets: `(difference, images)` of each, differences `[n]` or `[n, M]`.
-        weights: what each subset's mean counts; by default all the same.
-    """
+    """`[M]`: the number of images with a difference, which the sign-flip test permutes."""
     _, sums, _ = per_image(*_as_one_sum(subsets, weights), "difference")
     return _without_rounding(sums).astype(bool).sum(axis=0)
 
@@ -179,15 +174,7 @@ def macro_smallest_difference(
 def macro_standard_error(subsets: Subsets, weights: Sequence[float] | None = None) -> NDArray[np.float64]:
     """`[M]`: the standard error of a weighted mean of subsets' means, clustered by image.
 
-    Args:
-        subsets: `(values, images)` of each, values `[n]` or `[n, M]`.
-        weights: what each subset's mean counts; by default all the same.
-
-    Returns:
-        0 where the spread is only rounding; NaN where a subset has fewer than two images.
-
-    Raises:
-        ValueError: for NaN, unequal lengths, no subset, or weights that do not fit.
+    0 where the spread is only rounding; NaN where a subset has fewer than two images.
     """
     parts = parts_of(subsets, "difference")
     share = share_of_subsets(weights, len(parts))
@@ -197,7 +184,7 @@ def macro_standard_error(subsets: Subsets, weights: Sequence[float] | None = Non
     aligned = Aligned(parts, position, share)
     number = len(aligned.used)
     _, spread, _ = aligned.mean_and_spread(np.ones((1, number)))
-    # as the variance of a sample: residuals are taken from the mean of the same images
+    # Residuals from the mean of the same images are too small by this factor, as in the variance of a sample.
     error = np.sqrt(number / (number - 1)) * spread[0]
     return np.where(error > 1e-12 * np.maximum(1.0, aligned.largest), error, 0.0)
 
@@ -277,15 +264,10 @@ def _threshold(sums: NDArray[np.float64]) -> Any:
 
 
 def holm(p: ArrayLike) -> NDArray[np.float64]:
-    """p-values of a family that together err in at most their level: Holm's step-down procedure (1979).
-
-    Args:
-        p: `[n]`.
-
-    Returns:
-        `[n]`, in the same order.
-    """
+    """p-values of a family that together err in at most their level: Holm's step-down procedure (1979)."""
     p = np.asarray(p, dtype=np.float64)
+    # The smallest p counts for all n, the next for those that are left. The running maximum keeps the order: a larger
+    # p never becomes the smaller corrected one.
     order = np.argsort(p, kind="stable")
     adjusted = np.empty(len(p))
     adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
@@ -293,15 +275,9 @@ def holm(p: ArrayLike) -> NDArray[np.float64]:
 
 
 def false_discovery_rate(p: ArrayLike) -> NDArray[np.float64]:
-    """q-values: of the differences with q below a level, at most that share are false (Benjamini and Hochberg 1995).
-
-    Args:
-        p: `[n]`.
-
-    Returns:
-        `[n]`, in the same order.
-    """
+    """q-values: of the differences with q below a level, at most that share is false (Benjamini, Hochberg 1995)."""
     p = np.asarray(p, dtype=np.float64)
+    # From the largest p down, each times n by its rank; a smaller p can only have the smaller q.
     order = np.argsort(-p, kind="stable")
     adjusted = np.empty(len(p))
     scaled = p[order] * len(p) / np.arange(len(p), 0, -1)
@@ -334,6 +310,7 @@ def correct(lines: Sequence[dict[str, Any]], primary: Sequence[tuple[str, str]] 
             over all of these, a pair of models once, whichever is the reference.
     """
     first: list[dict[str, float]] = []
+    # "A minus B" and "B minus A" are one test: counted twice, they would make the correction stricter than it is.
     others: dict[tuple[int, frozenset[str]], list[dict[str, float]]] = {}
     for index, line in enumerate(lines):
         for name, references in line["differences"].items():

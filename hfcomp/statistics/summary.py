@@ -112,7 +112,6 @@ def summarize(
 
 
 def check_tie(tie: str) -> None:
-    """Raises ValueError for a value that is not in `TIE_RULES`."""
     if tie not in TIE_RULES:
         raise ValueError(f"tie: found {tie!r}, expected one of {', '.join(TIE_RULES)}.")
 
@@ -139,7 +138,7 @@ def _enumerate(table: pd.DataFrame, by: list[str], models: Sequence[Cell] | None
 
 
 def _in_order(names: pd.Series) -> NDArray[np.intp]:
-    """The number of each name in the order of the distinct ones: quicker than names."""
+    """The number of each name among the sorted distinct ones: grouping numbers is quicker than grouping names."""
     number, distinct = pd.factorize(names)
     order = np.argsort(np.asarray(distinct, dtype=object))
     place = np.empty(len(order), dtype=np.intp)
@@ -155,9 +154,9 @@ def _check_names(cells: Sequence[Cell], **arguments: Sequence[Cell]) -> None:
 
 
 def _credit_ties(table: pd.DataFrame, of_a_tie: float) -> pd.DataFrame:
-    """The table with what ties add to the values."""
     if not of_a_tie:
         return table
+    # Only where all values are 0 or 1: what a tie would add to a fraction is not known.
     whole = table["value"].isin([0.0, 1.0]).groupby([table["benchmark"], table["metric"]]).transform("all")
     return table.assign(value=table["value"].mask(whole & (table["value"] == 0) & table["tie"], of_a_tie))
 

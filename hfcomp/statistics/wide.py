@@ -57,7 +57,7 @@ class WideTables:
         Args:
             bounds: of an item's value, by column; these columns are summarized.
         """
-        # columns of one table that the same items have share one pass over the draws
+        # Columns of a table with the same items share one pass over the draws.
         groups = [
             (name, limits, columns)
             for name in self.tables
@@ -90,9 +90,11 @@ class WideTables:
 
     def _difference(self, first: str, second: str, columns: Sequence[Column]) -> Iterator[Estimate]:
         (values, images), (others, other_images) = (self._stacked(name, columns) for name in (first, second))
-        if np.array_equal(images, other_images):  # paired image by image: the same interval, and quicker
+        # Paired image by image it is the same interval, and quicker. Otherwise the difference is twice the mean of one
+        # table's mean and the other's with the sign changed, which is a mean of two subsets.
+        if np.array_equal(images, other_images):
             low, high = self.bootstrap.interval(values - others, images, bounds=None, difference=True)
-        else:  # twice the mean of one table's mean and the other's with the sign changed
+        else:
             halves = [(values, images), (-others, other_images)]
             low, high = (2 * end for end in self.bootstrap.macro_interval(halves, bounds=None, difference=True))
         shared = len(np.intersect1d(images, other_images))
@@ -100,7 +102,6 @@ class WideTables:
             yield _estimate(change, *ends) | {"shared_images": shared}
 
     def resample(self, statistics: Mapping[Any, Statistic]) -> dict[Any, Resampled]:
-        """Statistics that are no means, over the same draws."""
         return resample(statistics, self.bootstrap.draws, progress=self._progress)
 
     def _alike(self, columns: Iterable[Column], *names: str) -> list[list[Column]]:

@@ -27,7 +27,7 @@ import random
 import pytest
 
 from hfcomp.parsing import load_parser
-from hfcomp.parsing.rules.lemmas import lemma
+from hfcomp.parsing.rules.words import lemma
 from tests.parsing.pipelines import annotated_captions
 
 # Measured: 97.9 %, 95.5 %, 97.6 %; textblob's tagger alone has 93.9 % of the tags.

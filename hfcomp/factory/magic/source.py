@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
-from hfcomp.parsing.rules.lemmas import lemma
+from hfcomp.parsing.rules.words import lemma
 
 
 @dataclass(frozen=True)

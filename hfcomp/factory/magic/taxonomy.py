@@ -13,7 +13,7 @@ from hfcomp.checksums import file_hash
 from hfcomp.factory.magic.source import Found, canonical_name, name_problem
 from hfcomp.negatives.surface import fit_article
 from hfcomp.parsing import cached_parser
-from hfcomp.parsing.rules.lemmas import lemma
+from hfcomp.parsing.rules.words import lemma
 from hfcomp.reading import read_yaml
 from hfcomp.schemas import parse
 

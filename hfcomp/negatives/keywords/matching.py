@@ -67,7 +67,6 @@ class KeywordMatch:
 
 
 def check_concept(concept: str, *, table: KeywordTable = PAPER_TABLE) -> None:
-    """Raises `ValueError` for a concept that is missing from the table."""
     if concept not in table.concepts:
         raise ValueError(f"concept {concept!r} is not known. The concepts are {', '.join(table.names)}.")
 
@@ -107,9 +106,6 @@ def replace_keyword(
 
     The match has to come from `find_keywords` with the same caption, matching and table. The matching decides on case,
     number and article of the replacement.
-
-    Raises:
-        ValueError: The caption does not hold the match's keyword at that place, or the replacement is empty.
     """
     found = matcher((match.concept,), matching, table)
     surface = caption[match.start : match.end]
@@ -138,7 +134,8 @@ class Matcher:
         """The places of keywords in a caption, from left to right."""
         places: list[Place] = []
         for pattern, meanings in self._passes:
-            # one more character before the caption, so every end is off by one; the start is that of the added space
+            # A match begins with a space, whose place in the longer text is that of the keyword in the caption; its
+            # end is off by one.
             for found in pattern.finditer(" " + caption):
                 start, end = found.start(), found.end() - 1
                 for keyword, concept in meanings[found.group()[1:].lower()]:
@@ -166,11 +163,7 @@ class Matcher:
 
 @lru_cache(maxsize=256)
 def matcher(concepts: tuple[str, ...], matching: Matching, table: KeywordTable) -> Matcher:
-    """The matcher of concepts by name, kept for the next caption.
-
-    Raises:
-        ValueError: A concept is not known.
-    """
+    """The matcher of concepts by name, kept for the next caption."""
     for concept in concepts:
         check_concept(concept, table=table)
     return Matcher([table.concepts[name] for name in concepts], matching)
@@ -217,9 +210,9 @@ def _could_overlap(forms: Iterable[str], others: Iterable[str]) -> bool:
 
 
 def _pattern(forms: Iterable[str]) -> str:
-    """Longest first, behind their first letter: most words of a caption fail on a few letters and not on all forms."""
-    # `re` takes the first alternative that fits and not the longest, so "hot dog" has to stand before "hot". Sorting
-    # before the grouping keeps that order inside each letter, and forms of different letters cannot compete.
+    # Grouped by their first letter: most words of a caption then fail on a few letters and not on all forms. `re`
+    # takes the first alternative that fits and not the longest, so "hot dog" has to stand before "hot". Sorting before
+    # the grouping keeps that order inside each letter, and forms of different letters cannot compete.
     rests: dict[str, list[str]] = {}
     for form in sorted(forms, key=len, reverse=True):
         rests.setdefault(form[0], []).append(re.escape(form[1:]))

@@ -138,12 +138,11 @@ class KeywordTable:
     concepts: Mapping[str, Concept]
 
     def __repr__(self) -> str:
-        """The names alone: it is a default value, which `help()` shows."""
+        # Only the names: a table is a default value, which `help()` shows.
         return f"<KeywordTable: {', '.join(self.concepts)}>"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The concepts by name."""
         return tuple(self.concepts)
 
 
@@ -217,12 +216,12 @@ _Pairs = Annotated[list[_Pair], Field(min_length=1)]
 
 
 def _read_plurals(value: Any) -> Any:
-    # YAML's true and false stand for "all regular" and "no plurals"; a mapping lists the exceptions
+    # YAML's true and false stand for "all regular" and "no plurals"; a mapping lists the exceptions.
     return {} if value is True else None if value is False else value
 
 
 class _Plurals(Strict):
-    """The plurals of a concept, but for the regular ones."""
+    """The plurals of a concept, except for the regular ones."""
 
     irregular: dict[_Word, _Word] = {}
     always: list[_Word] = []
@@ -286,7 +285,8 @@ def _plurals(found: _Plurals | None, replacements: Replacements, place: str) -> 
                 raise ValueError(f"{place}: {key}: {word!r} is not a word of the concept.{nearest(word, known)}")
     plurals = Plurals(found.irregular, frozenset(found.always), frozenset(found.never))
     meant = {keyword: keyword for keyword in replacements}
-    for keyword in replacements:  # a plural that is also a keyword, or that of two, would be ambiguous
+    # A plural that is also a keyword, or the plural of two, would be ambiguous.
+    for keyword in replacements:
         plural = plurals.of(keyword)
         if meant.setdefault(plural, keyword) != keyword:
             raise ValueError(

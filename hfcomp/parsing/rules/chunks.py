@@ -46,7 +46,6 @@ class Arcs:
     labels: list[str]
 
     def add(self, word: int, head: int, label: str) -> None:
-        """Makes `head` the head of `word`."""
         self.heads[word], self.labels[word] = head, label
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hfcomp.parsing.rules.chunks import Arcs, Unit
-from hfcomp.parsing.rules.lemmas import lemma
-from hfcomp.parsing.rules.words import ANIMATE, MEASURES, PARTS_OF_THINGS
+from hfcomp.parsing.rules.words import ANIMATE, MEASURES, PARTS_OF_THINGS, lemma
 
 
 @dataclass
@@ -42,7 +41,6 @@ class Clauses:
 
     @property
     def clause(self) -> Clause:
-        """The clause that is open."""
         return self.clauses[-1]
 
     def frontier(self) -> list[int]:
@@ -65,20 +63,17 @@ class Clauses:
         return self.units[number] if number >= 0 else None
 
     def is_animate(self, word: int) -> bool:
-        """Whether a word names somebody or an animal."""
         return lemma(self.words[word], self.tags[word]) in ANIMATE
 
     def is_copula(self, word: int) -> bool:
-        """Whether a verb is a form of be."""
         return lemma(self.words[word], self.tags[word]) == "be"
 
     def has_expletive(self, verb: int) -> bool:
-        """Whether a verb has "there" for its subject."""
         return any(label == "expl" and self.arcs.heads[i] == verb for i, label in enumerate(self.arcs.labels))
 
     def finite_verb_ahead(self, number: int, any_form: bool = False) -> bool:
         """Whether the noun phrase or the like at `number` gets a verb of its own further on."""
-        # only to the next border: a verb behind a joint or subordinator belongs to another phrase
+        # Only up to the next border: a verb behind a joint or subordinator belongs to another phrase.
         for unit in self.units[number:]:
             if unit.kind == "V":
                 if unit.finite or any_form:
@@ -99,11 +94,9 @@ class Clauses:
         self.clause.last = word
 
     def wait(self, word: int, label: str) -> None:
-        """Keeps a word for the verb of the clause."""
         self.clause.waiting.append((word, label))
 
     def open(self, relation: str, root: int = -1) -> None:
-        """Begins a clause inside the one that is open."""
         self.clauses.append(Clause(root, root, [], relation))
 
     def give_waiting(self, word: int) -> None:

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from hfcomp.parsing.rules.chunks import Arcs, Unit, find_units
 from hfcomp.parsing.rules.clauses import Clauses, doer, is_doer, place
-from hfcomp.parsing.rules.lemmas import lemma
 from hfcomp.parsing.rules.tags import BE, NOUNS, UNIVERSAL, penn_tags
-from hfcomp.parsing.rules.words import ADVERBS_BEFORE_PREPOSITION, ADVERBS_LIKE_PREPOSITIONS, NOMINATIVES
+from hfcomp.parsing.rules.words import ADVERBS_BEFORE_PREPOSITION, ADVERBS_LIKE_PREPOSITIONS, NOMINATIVES, lemma
 
 # A word of a sentence can attach to any word before it, which costs the square of its length. Longer ones are cut,
 # which no caption of prose reaches.

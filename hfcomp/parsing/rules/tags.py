@@ -214,9 +214,11 @@ def _fix_verbs(lower: list[str], tags: list[str], i: int) -> None:
     elif word in BASE_FORMS and tag_at(lower, i - 1) == "to" and tag_at(lower, i - 2) != "next" and closed:
         tags[i] = "VB"
     elif word in BASE_FORMS and number == "singular" and opens and tag_at(tags, _phrase_start(tags, i) - 1) == "CC":
-        tags[i] = "VBP"  # "a man and woman walk"
+        # "a man and woman walk": the noun is singular, and the phrase is not.
+        tags[i] = "VBP"
     elif tag == "VB" and number == "plural":
-        tags[i] = "VBP"  # "people gather"
+        # "people gather"
+        tags[i] = "VBP"
     elif tag in ("VB", "VBP") and number == "singular" and word not in BE | HAVE:
         tags[i] = "VBP" if tag_at(lower, i - 1) in QUANTITIES else "NN"
     elif tag == "VBZ" and tag_at(tags, i - 1) in DETERMINERS | ADJECTIVES and word not in BE | HAVE:

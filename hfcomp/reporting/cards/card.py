@@ -42,8 +42,8 @@ class Interpolation:
     """How a model between a base and a tuned one was made.
 
     Attributes:
-        method: the idea and its paper.
-        facts: which point it is and how it was chosen, a line each.
+        method: The idea and its paper.
+        facts: Which point it is and how it was chosen, a line each.
     """
 
     method: Method
@@ -51,7 +51,7 @@ class Interpolation:
 
     @classmethod
     def of(cls, alpha: float, chosen: Mapping[str, Any] | None) -> Interpolation:
-        """Of a point from 0 (base) to 1 (tuned), given or, with the facts of a sweep, chosen."""
+        """A point from 0 (base) to 1 (tuned), given or, with the facts of a sweep, chosen."""
         if chosen is None:
             how = ["The point was given, not chosen by scores."]
         else:
@@ -68,34 +68,30 @@ class Interpolation:
 
 @dataclass(frozen=True)
 class Card:
-    """What a card says. Texts are plain: they are escaped when the card is rendered.
+    """The content of a card. Texts are plain: they are escaped when the card is rendered.
 
     Attributes:
-        metadata: what programs read.
-        title: of the card.
-        summary: what the model is, in a sentence.
-        objective: the class that it was trained with, empty where it is not known.
-        method: its idea and papers; `None` for an objective of the user's own.
-        interpolation: of a model between a base and a tuned one.
-        caveat: what limits all that the card says.
-        verdict: sentences that a reader must not miss.
-        figure: the name of a picture beside the card, and what it shows.
-        results: sections of tables; empty for a model that was not evaluated.
-        legend: how the numbers are read.
-        evaluate: the command that evaluates the model.
-        overlap: what the check of training and evaluation images found, a line each; empty where none was made.
-        provenance: what was trained from what, as names and values.
-        command: shell or Python that trains the model again, with the language of its block.
-        values: table of the values of the training.
-        recipe: all fields of the recipe, as YAML.
-        costs: of the training.
-        environment: names and versions.
-        limits: what the model or its numbers do not say.
-        notes: further facts, a line each.
-        place: the model's id on the Hub, for the code that loads it.
-        adapter: whether it is a PEFT adapter.
-        base_place: the base's id on the Hub, for the code that loads an adapter.
-        eval_files: entries of `.eval_results` by file name.
+        metadata: Metadata for programs, at the top of the file.
+        summary: The model in a sentence.
+        objective: Class that it was trained with. Empty if unknown.
+        method: Its idea and papers. `None` for an objective of the user's own.
+        interpolation: Set for a model between a base and a tuned one.
+        caveat: What limits everything that the card says.
+        verdict: Sentences that a reader must not miss.
+        figure: Name of a picture next to the card, and what it shows.
+        results: Sections of tables. Empty for a model that was not evaluated.
+        legend: How to read the numbers.
+        evaluate: Command that evaluates the model.
+        overlap: What the check of training and evaluation images found, a line each. Empty if there was none.
+        provenance: What was trained from what, as names and values.
+        command: Shell or Python that trains the model again, with the language of its block.
+        values: Table of the values of the training.
+        recipe: All fields of the recipe, as YAML.
+        environment: Names and versions of libraries.
+        limits: What the model or its numbers do not show.
+        place: Hub id of the model, for the code that loads it.
+        base_place: Hub id of the base, for the code that loads an adapter.
+        eval_files: Entries of `.eval_results` by file name.
     """
 
     metadata: ModelCardData
@@ -131,16 +127,18 @@ def evaluate_command(name: str, place: str, base: str | None) -> str:
 
 
 def render_card(card: Card) -> str:
-    """The text of a card."""
     template = (shipped_folder("model_cards", TEMPLATE) / TEMPLATE).read_text(encoding="utf-8")
     known = {one.name: getattr(card, one.name) for one in fields(card)}
     text = {"metadata": card.metadata.to_yaml(), "mark": OWN_MARK, "meanings": MEANINGS}
     return _compiled(template).render(**known | text)
 
 
+# Compiling takes longer than everything else about the card of a small training, and a Trainer writes one per
+# checkpoint.
 @cache
 def _compiled(template: str) -> jinja2.Template:
-    """Compiled once in a process: that takes longer than all else of a small training's card."""
+    # Without autoescape, which is for HTML: the template's filter `plain` escapes for Markdown. A field that the
+    # template misspells is an error and not an empty line.
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
@@ -149,10 +147,10 @@ def _compiled(template: str) -> jinja2.Template:
 
 
 def write_card(folder: Path, card: Card) -> bool:
-    """Writes `README.md` and `.eval_results/*.yaml` into a folder, and says whether it did.
+    """Writes `README.md` and `.eval_results/*.yaml` into a folder, and returns whether it did.
 
-    A card that somebody wrote or changed stays: of those that are there only hfcomp's own, which still have their
-    mark, and the empty forms of peft and transformers are replaced.
+    A card that somebody wrote or changed stays. Only hfcomp's own cards, which still have their mark, and the empty
+    forms of peft and transformers are replaced.
     """
     path = folder / CARD
     if path.is_file() and not _is_replaceable(path.read_text(encoding="utf-8", errors="replace")):
@@ -164,7 +162,8 @@ def write_card(folder: Path, card: Card) -> bool:
 
 
 def _write_eval_files(folder: Path, files: Mapping[str, Sequence[EvalResultEntry]]) -> None:
-    """Writes them, and removes those of an evaluation before; files of others stay."""
+    # Files of an earlier evaluation are removed, or the Hub would show its numbers as this model's. Files of other
+    # programs stay: only hfcomp's entries have its note.
     for path in folder.glob("*.yaml"):
         entries = read_yaml(path)
         if path.name not in files and all(SCORED_WITH in str(entry.get("notes")) for entry in entries):

@@ -1,4 +1,4 @@
-"""What programs read of a card: its metadata with `model-index`, and the files of `.eval_results`."""
+"""The machine-readable part of a card: its metadata with `model-index`, and the files of `.eval_results`."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ def card_metadata(
     adapter: bool = False,
     **extra: Any,
 ) -> ModelCardData:
-    """What the Hub searches models by.
+    """The metadata that the Hub searches models by.
 
     Args:
-        name: of the method, a tag and the model's name in `model-index`.
-        base: the model that was fine-tuned; left out unless it is an id of the Hub.
-        datasets: of the training, likewise.
-        results: as `eval_results` makes them.
-        tags: further ones.
-        adapter: whether the repository holds a PEFT adapter.
-        extra: further entries, such as `license` and `language`.
+        name: Name of the method, which becomes a tag and the model's name in `model-index`.
+        base: The model that was fine-tuned. Left out unless it is a Hub id.
+        datasets: Training datasets. Left out unless they are Hub ids.
+        results: Results as made by `eval_results`.
+        tags: Further tags.
+        adapter: Whether the repository holds a PEFT adapter.
+        extra: Further entries, such as `license` and `language`.
     """
+    # The Hub links what stands here. A path of this machine would be a dead link, and tell others about the machine.
     on_hub = is_on_hub(base)
     known = [one for one in datasets if one is not None and is_on_hub(one)]
     relation: dict[str, Any] = {"base_model_relation": "adapter" if adapter else "finetune"} if on_hub else {}
@@ -52,6 +53,7 @@ def card_metadata(
         tags=[*TAGS, *([slug(name)] if name else []), *tags],
         base_model=base if on_hub else None,
         datasets=known or None,
+        # `model-index` needs both; without results the name would be left as a field of its own.
         model_name=name if results else None,
         eval_results=list(results) or None,
         **relation,
@@ -70,9 +72,9 @@ def eval_results(
     """The values of the last model on all lines, from 0 to 1, for `model-index`.
 
     Args:
-        lines: as `hfcomp.statistics.results` makes them.
-        own: the data set of the user's own that was scored.
-        benchmarks: as `results.json` has them; what was read from the Hub is named by its id and commit.
+        lines: Lines of `summarize`.
+        own: The user's own dataset that was scored.
+        benchmarks: As in `results.json`. Data from the Hub is named by its id and commit.
     """
     places = _hub_data(benchmarks)
     return [_eval_result(line, own, places.get(line["benchmark"])) for line in lines if _value(line) is not None]
@@ -83,13 +85,9 @@ def eval_files(
 ) -> dict[str, list[EvalResultEntry]]:
     """The entries of `.eval_results/*.yaml` by file name: of benchmarks that were read from the Hub, and no others.
 
-    The Hub files a result under a data set's id and a task of it. Scenes of the sandbox and folders have no id.
-
-    Args:
-        lines: as `hfcomp.statistics.results` makes them; the last model's values are taken.
-        benchmarks: as `results.json` has them.
-        version: of hfcomp.
+    The values are those of the last model; `version` is hfcomp's.
     """
+    # The Hub files a result under a dataset's id and one of its tasks. Scenes of the sandbox and folders have no id.
     places, files = _hub_data(benchmarks), dict[str, list[EvalResultEntry]]()
     for line in lines:
         if line["benchmark"] not in places or _value(line) is None:
@@ -108,6 +106,7 @@ def eval_files(
 
 def _hub_data(benchmarks: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, str | None]]:
     """Id and commit of the data of benchmarks that were read from the Hub, by their title."""
+    # The form of an id is not enough: `data/own` may be a folder. Only data of the Hub has a commit.
     return {
         facts["title"]: (data["place"], data["commit"])
         for facts in benchmarks.values()
@@ -118,6 +117,7 @@ def _hub_data(benchmarks: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[st
 def _eval_result(line: Line, own: str | None, data: tuple[str, str | None] | None) -> EvalResult:
     benchmark, metric = line["benchmark"], line["metric"]
     kind, name, revision = slug(benchmark), benchmark, None
+    # Leaderboards read these entries without their card, so the entry itself says that drawn scenes are synthetic.
     if benchmark.split()[0].lower() == SYNTHETIC:
         kind, name = f"hfcomp-{kind}", f"{benchmark} (synthetic)"
     elif benchmark == OWN:

@@ -1,4 +1,4 @@
-"""What a card says of a training: the method's idea and papers, from `methods.yaml`, and whose each value is."""
+"""The training in a card: the method's idea and papers, from `methods.yaml`, and whose choice each value is."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ class Method:
     """A method that hfcomp knows.
 
     Attributes:
-        name: its own, or of several the first.
-        idea: a sentence or two.
-        papers: what to cite.
+        name: Name of the method, or the first of several.
+        idea: A sentence or two.
+        papers: Papers to cite.
     """
 
     name: str
@@ -75,10 +75,11 @@ def find_method(name: str | None, trainers: Sequence[str]) -> Method | None:
     """The method of that name, else that of the first known class; `None` for an objective of the user's own.
 
     Args:
-        name: of the method, as recipes have it.
-        trainers: names of the trainer's class and of those that it derives from, the nearest first.
+        name: Name of the method, as in recipes.
+        trainers: Names of the trainer's class and of those that it derives from, the nearest first.
     """
     known = _known()
+    # The name first: a method may have no trainer of its own, or share one with others.
     for entry in known.methods:
         if name in entry.methods:
             return _method(name, entry)
@@ -90,11 +91,6 @@ def find_method(name: str | None, trainers: Sequence[str]) -> Method | None:
 
 
 def known_method(name: str) -> Method:
-    """The method of that name.
-
-    Raises:
-        ValueError: for a name that `methods.yaml` lacks.
-    """
     found = find_method(name, [])
     if found is None:
         raise ValueError(f"{FILE.name} has no method {name!r}.")
@@ -124,17 +120,18 @@ def values_table(
     defaults: Mapping[str, Any] | None = None,
     default_sources: Mapping[str, str] | None = None,
 ) -> Table:
-    """A row for each value: name, value, whose it is, and what is said of it.
+    """A row for each value: name, value, whose choice it is, and a note.
 
     Args:
-        values: what the recipe and the command line set.
-        sources: by field what its comment in the recipe says, `paper, section 3`, or `ON_COMMAND_LINE`.
-        defaults: fields that nobody set.
-        default_sources: by such a field where its default is from.
+        values: Values that the recipe and the command line set.
+        sources: By field, its comment in the recipe, such as `paper, section 3`, or `ON_COMMAND_LINE`.
+        defaults: Fields that nobody set.
+        default_sources: By such a field, the source of its default.
     """
     notes, kept = default_sources or {}, dict(defaults or {})
+    # transformers ignores the number of epochs if it has one of steps, so a card must not state both.
     if (values.get("max_steps") or 0) > 0:
-        kept.pop("num_train_epochs", None)  # steps decide
+        kept.pop("num_train_epochs", None)
     stated = {name: f"{DEFAULT}, {notes.get(name, '')}" for name in kept} | dict(sources)
     rows = [
         [name, *_cells(value, stated.get(name, ""))]
@@ -148,7 +145,7 @@ def values_table(
 
 
 def whose(source: str) -> tuple[str, str]:
-    """Whose a value is, and the rest of what its source says."""
+    """Whose choice a value is, and the rest of its source."""
     found = _SOURCE.match(source)
     return (WHOSE[found[1]], found[2]) if found else (UNSTATED, source)
 
@@ -159,7 +156,7 @@ def is_secret(name: str) -> bool:
 
 
 def without_secrets(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values that others may read: without tokens, and with the last part alone of places on this machine."""
+    """Values that others may read: without tokens, and with only the last part of local paths."""
     return without_local_paths({name: value for name, value in values.items() if not is_secret(name)})
 
 

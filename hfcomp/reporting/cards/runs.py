@@ -1,4 +1,4 @@
-"""The card of a run of a recipe, from what its folder holds."""
+"""The card of a run of a recipe, from the record in its folder."""
 
 from __future__ import annotations
 
@@ -44,29 +44,23 @@ BASES = {
 }
 SANDBOX, SANDBOX_DATA = "sandbox", "the sandbox's drawn scenes"
 SEED = 42
-"""Of transformers' `TrainingArguments`."""
+"""The default of transformers' `TrainingArguments`."""
 
 
 def write_run_cards(folder: Path, *, place: str = PLACE) -> list[Path]:
-    """Writes the cards of a run: for its folder, its method, the adapter of that and what its forgetting guard chose.
-
-    So pushing any of them brings one.
-
-    They are made of the record alone, so that a run may get new ones at any time.
+    """Writes the cards of a run: for its folder, its method, the method's adapter and what its forgetting guard chose.
 
     Args:
-        folder: of the run.
-        place: the id on the Hub that the model will have, for the code that loads it.
+        folder: Folder of a finished run.
+        place: Hub id that the model will have, for the code that loads it.
 
     Returns:
-        The folders whose card was written; one whose card was changed by hand keeps it.
-
-    Raises:
-        ValueError: for a damaged `results.json`.
-        FileNotFoundError: where the run has none, as it is not finished.
+        The folders whose card was written; a card that was changed by hand stays.
     """
+    # From the record and nothing else, so a run can get new cards at any time.
     record = RunRecord.read(folder)
     adapter = folder / record.model_folder(record.method) / ADAPTER_FOLDER
+    # Each folder that may be pushed has a card of its own.
     own = [folder, adapter.parent, *([adapter] if adapter.is_dir() else [])]
     models: dict[Path, str | None] = dict.fromkeys(own)
     models |= {folder / record.model_folder(name): name for name in record.guarded}
@@ -89,20 +83,19 @@ def run_card(
 ) -> Card:
     """The card of a model of a run.
 
-    Places on this machine are cut to their last part and tokens taken out: a card is read by others.
-
     Args:
-        record: of the run.
-        place: the model's id on the Hub, where it is known.
-        figure: whether the run's figure is beside the card.
-        adapter: whether it is the card of the method's adapter, not of the merged model.
-        model: its name in the results: the method (the default), or what the forgetting guard chose.
+        record: Record of the run.
+        place: Hub id of the model, if it is known.
+        figure: Whether the run's figure is next to the card.
+        adapter: Whether it is the card of the method's adapter, not of the merged model.
+        model: Name of the model in the results: the method (the default), or what the forgetting guard chose.
     """
     name, base_id = model or record.method, record.config.get("model")
     base_id = base_id if is_on_hub(base_id) else None
     record = _with_last(record, model)
-    # before places are cut: what is left of one has the form of an id
+    # Before paths are cut: "LOCAL/folder", which is left of one, has the form of a Hub id.
     metadata = _metadata(record, name, adapter=adapter)
+    # A card is read by others, for whom paths mean nothing and tokens are not meant.
     record = RunRecord.of(without_local_paths(record.contents(), known=_local_places(record)))
     config, lines = record.config, record.results
     base = config.get("model") or BASES[config.get("fresh_model", SANDBOX)]
@@ -157,8 +150,8 @@ def result_sections(lines: Sequence[Line], average: Line | None) -> list[Section
     """Values of every model; differences of the last one, on the lines that stand for others.
 
     Args:
-        lines: as `summarize` makes them.
-        average: the mean of general abilities, where it is known.
+        lines: Lines of `summarize`.
+        average: The mean of general abilities, if it is known.
     """
     models = models_of(lines)
     reference = BASE if models[:1] == [BASE] and len(models) > 1 else None
@@ -167,6 +160,7 @@ def result_sections(lines: Sequence[Line], average: Line | None) -> list[Section
     def pairs(line: Line) -> list[tuple[str, str]]:
         if line not in compared:
             return []
+        # What a method gains is compared with every control; what it forgets, with the base it came from.
         others = models[:-1] if line["aspect"] == "composition" else [one for one in models[:1] if reference]
         return [(models[-1], other) for other in others]
 
@@ -187,9 +181,10 @@ def _with_last(record: RunRecord, model: str | None) -> RunRecord:
 
 
 def _made(record: RunRecord, name: str, base: str) -> dict[str, Any]:
-    """By what a model was made: its summary, objective, method and interpolation."""
+    """How a model was made: its summary, objective, method and interpolation."""
     trained, chosen = unguarded_name(name), record.guarded.get(name)
     known = {"objective": record.config.get("objective", ""), "classes": record.trainer_classes or ()}
+    # The guard may have chosen a point of a control, which was not trained with the run's objective.
     if trained != record.method:
         known = {"objective": CONTROL, "classes": [CONTROL]}
     tuned = f"fine-tuned with {trained} on {_data(record.config)}"
@@ -285,14 +280,15 @@ def _limits(record: RunRecord) -> Iterator[str]:
 
 
 def _local_places(record: RunRecord) -> set[str]:
-    """Absolute paths among the values of the configuration and the places of the models, blanks in them included."""
+    """Absolute paths among the values of the configuration and the places of the models."""
+    # Known as a whole, they can be replaced inside sentences even if they contain blanks.
     models = [place.get("path") if isinstance(place, dict) else place for place in (record.models or {}).values()]
     places = [*record.config.values(), *models]
     return {str(place) for place in places if isinstance(place, str | Path) and is_absolute(str(place))}
 
 
 def copy_figure(drawn: Path, place: Path) -> bool:
-    """Copies the run's figure next to a card and removes that of an earlier run."""
+    """Copies the run's figure next to a card, or removes that of an earlier run."""
     own = place / FIGURE
     if drawn.is_file():
         if own != drawn:

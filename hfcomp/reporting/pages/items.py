@@ -1,4 +1,4 @@
-"""Items of benchmarks to look at, as a section of a page: pictures, texts, scores and what came of each."""
+"""Items of benchmarks to look at, as a section of a page: pictures, texts, scores and outcomes."""
 
 from __future__ import annotations
 
@@ -43,9 +43,8 @@ class ItemText:
     """A text of an item.
 
     Attributes:
-        role: `CAPTION`, `NEGATIVE`, `POSITIVE`, or what else it is.
-        text: itself.
-        scores: by model with each picture of the item; `None` where there is none.
+        role: `CAPTION`, `NEGATIVE`, `POSITIVE`, or another word.
+        scores: By model, the score with each picture of the item; `None` if there is none.
     """
 
     role: str
@@ -55,7 +54,7 @@ class ItemText:
 
 @dataclass(frozen=True)
 class ItemOutcome:
-    """What came of an item in one metric for one model: its value, and whether it tied."""
+    """The outcome of an item in one metric for one model: its value, and whether it tied."""
 
     value: float
     tie: bool = False
@@ -66,14 +65,10 @@ class ShownItem:
     """An item of a benchmark.
 
     Attributes:
-        benchmark: by its title.
-        subset: of the benchmark.
-        item: its name.
-        image_id: of its image.
-        outcomes: by metric and model.
-        pictures: what each shows, and itself.
-        texts: in the order in which they are shown.
-        hidden: texts that are left out, as there are many.
+        benchmark: Title of the benchmark.
+        outcomes: Outcomes by metric and model.
+        pictures: What each picture shows, and the picture.
+        hidden: Number of texts left out because there are many.
     """
 
     benchmark: str
@@ -91,14 +86,11 @@ class ItemBrowser:
     """Items of a page.
 
     Attributes:
-        models: by name.
-        pair: the two that are shown first, the reference before the other; a single one is shown alone.
-        metrics: by title of each benchmark, the main one first.
-        items: in the order in which they are shown.
-        about: how many of how many are here, and how they were chosen.
-        notes: what else a reader has to know of them.
-        tie: what a tie counts: `wrong`, `half` or `win`.
-        options: of the page.
+        pair: The two models that are shown first, the reference before the other; a single one is shown alone.
+        metrics: Metrics by title of each benchmark, the main one first.
+        about: How many of how many items are here, and how they were chosen.
+        notes: What else a reader has to know about the items.
+        tie: What a tie counts: `wrong`, `half` or `win`.
     """
 
     models: Sequence[str]
@@ -128,6 +120,7 @@ class ItemBrowser:
 
     def _benchmark(self, title: str) -> dict[str, Any]:
         own, metrics = [one for one in self.items if one.benchmark == title], self.metrics[title]
+        # A metric with fractions has no right and wrong items to filter by.
         graded = [
             any(found.value not in (0, 1) for one in own for found in one.outcomes.get(metric, {}).values())
             for metric in metrics
@@ -141,6 +134,7 @@ class ItemBrowser:
             if metric in one.outcomes:
                 found = [one.outcomes[metric].get(model) for model in self.models]
                 values[place] = [None if outcome is None else outcome.value for outcome in found]
+                # Ties are rare; thousands of items without one would only make the file longer.
                 if any(outcome is not None and outcome.tie for outcome in found):
                     ties[place] = [outcome is not None and outcome.tie for outcome in found]
         caption = next((text.text for text in one.texts if text.role == CAPTION), None)
@@ -164,5 +158,5 @@ class ItemBrowser:
 
 
 def items_html(browser: ItemBrowser) -> str:
-    """The section of items: what is said of them, and where items are shown, the controls and their place."""
+    """The section of items: texts about them, and if there are items, the controls and the place for the list."""
     return fill(FOLDER / "items.html", browser=browser)

@@ -78,15 +78,17 @@ def render_page(
     """The text of a page, the same for the same arguments.
 
     Args:
-        title: of the page, and its first heading.
+        title: Title of the page and its first heading.
         body: HTML below it, in which every text is escaped already.
-        styles: files of CSS, after those that all pages have.
-        scripts: files of JavaScript, which run in this order as one script when the page is there.
+        styles: CSS files, after those that all pages have.
+        scripts: JavaScript files, which run in this order as one script when the page is loaded.
         data: JSON values by the id of the element that holds them; `readData` of `list.js`, or `JSON.parse` of its
             text, gives one to the script.
     """
     style = "\n".join(path.read_text("utf-8") for path in (STYLE, *styles))
     script = "\n".join(path.read_text("utf-8") for path in scripts)
+    # The second line of defense behind escaping: a browser runs no script and loads no address that this does not
+    # name, whatever a caption has smuggled into the page.
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -100,22 +102,20 @@ def fill(path: Path, **values: Any) -> Markup:
     """HTML of a template, in which every text is escaped as `text_html` does it.
 
     Filters for what is not a text between tags: `table` of a report, `difference` of two captions, and `attribute`.
-
-    Args:
-        path: of the template, in the language of jinja.
-        values: by their names in the template.
     """
     return Markup(_template(path).render(values))
 
 
 @cache
 def _template(path: Path) -> jinja2.Template:
-    # StrictUndefined: a name that the template does not get is an error and not an empty text
+    # StrictUndefined: a name that the template does not get is an error and not an empty text. Autoescape alone would
+    # leave control characters and the direction of texts, which `finalize` sees to first; what it returns is Markup,
+    # so nothing is escaped twice.
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_escaped
     )
     environment.filters |= {
-        "table": lambda table: Markup(table_html(table)),
+        "table": lambda table, kind="": Markup(table_html(table, kind=kind)),
         "difference": lambda after, before: Markup(difference_html(before, after)),
         "attribute": lambda text: Markup(escape(visible(text))),
     }
@@ -127,7 +127,8 @@ def _escaped(value: Any) -> Markup:
 
 
 def _data(name: str, value: Any) -> str:
-    # no "</script" in it, whatever a text says
+    # A browser ends a script at "</script", even inside a string: no "<" is left, whatever a text says. A NaN is no
+    # JSON and would stop the page's script.
     text = json.dumps(_visible(value), ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace(
         "<", "\\u003c"
     )
@@ -148,13 +149,7 @@ def _hash(text: str) -> str:
 
 
 class Thumbnail(NamedTuple):
-    """A picture of a page.
-
-    Attributes:
-        uri: with its bytes inside.
-        width: in pixels.
-        height: likewise.
-    """
+    """A picture of a page: a URI with its bytes inside, and its size in pixels."""
 
     uri: str
     width: int
@@ -166,11 +161,7 @@ Cell = Thumbnail | str | None
 
 
 class Thumbnails:
-    """The distinct pictures of a page, each once.
-
-    Args:
-        distinct: receives them.
-    """
+    """The distinct pictures of a page, which are added to `distinct`: items of one photograph share its bytes."""
 
     def __init__(self, distinct: list[Thumbnail]) -> None:
         self.distinct = distinct
@@ -190,11 +181,8 @@ def thumbnail(image: Image.Image, side: int) -> Thumbnail:
     """A picture whose longer side has at most `side` pixels; a smaller image keeps its size.
 
     It is a JPEG, or a PNG where the image kept its size and that is shorter, as of a drawing.
-
-    Args:
-        image: RGB; it is not changed.
-        side: in pixels.
     """
+    # `Image.thumbnail` works in place.
     small = image.copy()
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     kinds = ("JPEG", "PNG") if small.size == image.size else ("JPEG",)
@@ -203,17 +191,18 @@ def thumbnail(image: Image.Image, side: int) -> Thumbnail:
 
 
 def mask_overlay(mask: Image.Image, size: tuple[int, int]) -> Thumbnail:
-    """A picture to lay over another: tinted where the mask is lighter than middle grey, with a line around it.
+    """A picture to lay over another: tinted where the mask is lighter than middle gray, with a line around it.
 
     Args:
-        mask: of any mode and size.
-        size: width and height of the picture below it, in pixels.
+        mask: Mask of any mode and size.
+        size: Width and height of the picture below it in pixels.
     """
     area = mask.convert("L").resize(size, Image.Resampling.NEAREST).point(lambda value: 255 * (value > 127))
     outline = ImageChops.subtract(area.filter(ImageFilter.MaxFilter(3)), area)
     alpha = ImageChops.add(area.point(lambda value: TINT_ALPHA * (value > 0)), outline)
     picture = Image.new("RGBA", size, (*TINT, 0))
     picture.putalpha(alpha)
+    # Nothing, tint and line: a palette holds them in a much shorter PNG.
     few = picture.quantize(4)
     return _with_uri(_encoded(few, "PNG"), "PNG", few)
 
