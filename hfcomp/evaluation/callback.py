@@ -279,7 +279,7 @@ def benchmark_values(benchmark: Benchmark, items: pd.DataFrame, *, details: bool
         return {}
     measures: dict[str, Measure] = {}
     outcomes = Outcomes(items)
-    own = all_measures(outcomes, {title: benchmark.averages for title, _, _ in outcomes.aspects})
+    own = all_measures(outcomes.aspects, {title: benchmark.averages for title, _, _ in outcomes.aspects})
     for metric in dict.fromkeys(one.labels["metric"] for one in own):
         key = f"{_key(benchmark.name)}_{_word(metric)}"
         averages, lines = [], []

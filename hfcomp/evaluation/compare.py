@@ -11,12 +11,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hfcomp.evaluation.blind.results import combine_blind, read_blind
+from hfcomp.evaluation.blind.folders import combine_blind, read_blind
 from hfcomp.evaluation.evaluation_results import EvaluationResults
-from hfcomp.evaluation.item_scores import joined, of_model
-from hfcomp.evaluation.stored import Stored, averages_of_lines, listed, model_facts, read_stored, stated_items
+from hfcomp.evaluation.stored import Stored, averages_of_lines, listed, model_facts, origins, read_stored, stated_items
 from hfcomp.reading import nearest
-from hfcomp.statistics.outcomes import Outcomes
+from hfcomp.statistics.outcomes import Outcomes, label_items
 from hfcomp.statistics.results import package_versions
 from hfcomp.statistics.summary import TIE_RULES
 
@@ -65,6 +64,7 @@ def compare(
     compared = {one.name: (one.folder, one.model) for one in stored}
     folders_read = {one.folder: one.results for one in stored}
     blind = {folder: read_blind(folder, results) for folder, results in folders_read.items()}
+    scores = [_scores_of(one) for one in stored if one.scores is not None]
     return EvaluationResults(
         outcomes,
         models,
@@ -77,12 +77,12 @@ def compare(
         versions=package_versions(),
         published=published,
         blind=combine_blind(blind, compared, outcomes, notes),
-        scores=joined([_scores_of(one) for one in stored if one.scores is not None]),
+        scores=pa.concat_tables(scores) if scores else None,
     )
 
 
 def _scores_of(one: Stored) -> pa.Table:
-    return of_model(one.scores.filter(pc.equal(one.scores["arm"], one.model)), one.name)
+    return label_items(one.scores.filter(pc.equal(one.scores["arm"], one.model)), one.name)
 
 
 def _reference(wanted: str | None, stored: Sequence[Stored]) -> str:
@@ -125,14 +125,6 @@ def _benchmark_facts(one: Stored, title: str) -> dict[str, dict[str, Any]]:
     source = (one.results.get("data") or {}).get("evaluation") or {}
     said = " ".join(str(source[key]) for key in ("name", "dataset") if source.get(key)) or None
     return {title: {"evaluation": said}}
-
-
-def _commits(data: Mapping[str, Any] | None) -> Iterator[tuple[str, str | None]]:
-    """Every place that was read, pools included, and its commit where one is known."""
-    if data:
-        yield data["place"], data.get("commit")
-        for pool in data.get("pools") or ():
-            yield from _commits(pool)
 
 
 def _titles(stored: Sequence[Stored], wanted: Sequence[str], notes: list[str]) -> list[str]:
@@ -178,7 +170,9 @@ def _check_source(label: str, one: Source, other: Source, common: bool, notes: l
                 f"{label}: {key} {facts[key]} in {folder}, {others[key]} in {other_folder}: items are scored "
                 "differently. Evaluate both with the same hfcomp on the same data, or exclude it with --benchmarks."
             )
-    places, their_places = dict(_commits(facts.get("data"))), dict(_commits(others.get("data")))
+    places, their_places = (
+        {place: commit for _, place, commit in origins(known.get("data"))} for known in (facts, others)
+    )
     for place, commit in places.items():
         theirs = their_places.get(place)
         if None in (commit, theirs) or commit == theirs:

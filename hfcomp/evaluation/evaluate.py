@@ -20,18 +20,20 @@ from hfcomp.evaluation import benchmarks as known
 from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.blind.encoders import BLIND
 from hfcomp.evaluation.blind.outcomes import BlindRules, prior_outcomes
-from hfcomp.evaluation.blind.rules import prior_of
+from hfcomp.evaluation.blind.results import BlindResults, prior_of
 from hfcomp.evaluation.encoding.cache import open_cache
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.embedded import Encoder
 from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.evaluator import DetailedScores, Evaluator
-from hfcomp.evaluation.item_scores import of_model
 from hfcomp.evaluation.items.item_browser import ItemImages
-from hfcomp.evaluation.models import check_device, describe_model, named_models, open_encoder, place_of, text_notes
+from hfcomp.evaluation.model_names import named_models, place_of
+from hfcomp.evaluation.models import check_device, describe_model, open_encoder
 from hfcomp.evaluation.score_files import ScoreFile
 from hfcomp.evaluation.spec import Benchmark, Folders, data_folders
 from hfcomp.evaluation.stored import BLIND_PATH
+from hfcomp.statistics.outcomes import label_items
 from hfcomp.statistics.results import versions
 from hfcomp.statistics.summary import check_tie
 
@@ -124,7 +126,7 @@ def evaluate(
     access = UrlAccess.asked(allow_urls, DEFAULT_TIMEOUT if url_timeout is None else url_timeout)
     with fail_together(), url_access(access):  # a process that fails alone ends all
         encoders = {name: open_encoder(model, **settings) for name, model in request.models.items()}
-        evaluator = load_benchmarks(chosen, folders, log, text_notes(encoders), skip_damaged=skip_damaged)
+        evaluator = load_benchmarks(chosen, folders, log, _text_notes(encoders), skip_damaged=skip_damaged)
         for note in (note for one in request.files.values() for note in one.check(evaluator.loaded)):
             evaluator.note(note)
         # the blind rules first: before anything can be lost
@@ -147,7 +149,9 @@ def evaluate(
             versions=versions(),
             config={"date": datetime.now(UTC).isoformat(timespec="seconds")},
             published=published,
-            blind=request.rules.results([*blind, scored.prior]) if request.rules and len(scored.items) else None,
+            blind=BlindResults.join([*blind, scored.prior], **request.rules.facts)
+            if request.rules and len(scored.items)
+            else None,
             scores=scored.scores,
             images=ItemImages(evaluator.loaded),
         )
@@ -259,7 +263,7 @@ def _score(
             seconds[name][one.benchmark.name] = report.seconds
             if rank() == 0:
                 tables.append(report.items.assign(arm=name, benchmark=one.title))
-                scores += [] if report.scores is None else [of_model(report.scores, name, one.title)]
+                scores += [] if report.scores is None else [label_items(report.scores, name, one.title)]
                 if report.prior is not None:
                     blind.append(report.prior.assign(arm=prior_of(name), benchmark=one.title))
                 evaluator.log(f"{name} on {one.benchmark.title}: {report.counts}, {report.seconds:.1f} s")
@@ -269,6 +273,15 @@ def _score(
         reasons = "; ".join(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}" for one in evaluator.skipped)
         raise ValueError(f"no benchmark could be scored. {reasons}")
     return DetailedScores.join(tables, scores, blind, seconds)
+
+
+def _text_notes(encoders: Mapping[str, Any]) -> list[str]:
+    """How texts are prepared, with the models of each way."""
+    names: dict[str, list[str]] = {}
+    for name, encoder in encoders.items():
+        if isinstance(encoder, Embedder):
+            names.setdefault(encoder.tokenizer.preparation, []).append(name)
+    return [f"texts are {preparation}: {', '.join(own)}" for preparation, own in names.items()]
 
 
 def _listed(given: Any) -> Any:

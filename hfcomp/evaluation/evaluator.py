@@ -8,10 +8,11 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from hfcomp.data.images import SKIP_ADVICE, DamagedImage
 from hfcomp.data.overlap import ScoredImages
@@ -29,7 +30,6 @@ from hfcomp.evaluation.engine import (
     validate,
     without_damaged,
 )
-from hfcomp.evaluation.item_scores import joined
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import (
     FAILED,
@@ -43,9 +43,6 @@ from hfcomp.evaluation.spec import (
     column_values,
 )
 from hfcomp.statistics.outcomes import COLUMNS, Outcomes
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -132,7 +129,7 @@ class DetailedScores:
         """Those of several benchmarks; without any, as in all processes but the first, tables without rows."""
         table = pd.concat(items, ignore_index=True) if items else pd.DataFrame(columns=list(COLUMNS))
         prior = pd.concat(priors, ignore_index=True) if priors else table.iloc[:0]
-        return cls(table, joined(scores), prior, seconds or {})
+        return cls(table, pa.concat_tables(scores) if scores else None, prior, seconds or {})
 
 
 @dataclass

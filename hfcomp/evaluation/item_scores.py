@@ -93,24 +93,6 @@ def _classes(scored: ScoredItems) -> Iterator[dict[str, Any]]:
         }
 
 
-def of_model(scores: pa.Table, arm: str, benchmark: str | None = None) -> pa.Table:
-    """The scores of a model, with its name in the column `arm`, and with another title of the benchmark."""
-    import pyarrow as pa
-
-    kept = scores.drop_columns(["arm"]) if "arm" in scores.column_names else scores
-    if benchmark is not None:
-        place = kept.schema.get_field_index("benchmark")
-        kept = kept.set_column(place, "benchmark", pa.array([benchmark] * len(kept), pa.string()))
-    return kept.add_column(0, "arm", pa.array([arm] * len(kept), pa.string()))
-
-
-def joined(parts: Sequence[pa.Table]) -> pa.Table | None:
-    """The scores of several models as one table; none where there are none."""
-    import pyarrow as pa
-
-    return pa.concat_tables(parts) if parts else None
-
-
 def write_scores(path: Path, scores: pa.Table | None) -> None:
     """Writes scores, or removes those of an earlier evaluation where there are none."""
     if scores is None:

@@ -1,10 +1,9 @@
-"""Outcomes that an evaluation or a recipe left in a folder, model by model, and lines that not all models have."""
+"""Outcomes that an evaluation or a recipe left in a folder, model by model."""
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from hfcomp.checksums import read_checked
 from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.item_scores import SCORES_FILE, read_scores
 from hfcomp.statistics.average import Average
-from hfcomp.statistics.outcomes import LINE, Outcomes, read_table
+from hfcomp.statistics.outcomes import Outcomes, read_table
 from hfcomp.statistics.results import ITEMS_FILE, RESULTS_FILE, RESULTS_SCHEMA_VERSION
 
 FEWEST = 2
@@ -135,6 +134,14 @@ def model_facts(results: Mapping[str, Any], name: str) -> dict[str, Any]:
     return dict(facts) if isinstance(facts, Mapping) else {"path": facts}
 
 
+def origins(data: Mapping[str, Any] | None, depth: int = 0) -> Iterator[tuple[int, str, str | None]]:
+    """Every place that was read with its commit, if known; `depth` is 0 for the items and 1 for pools of images."""
+    if data:
+        yield depth, data["place"], data.get("commit")
+        for pool in data.get("pools") or ():
+            yield from origins(pool, depth + 1)
+
+
 def averages_of_lines(
     lines: Iterable[Mapping[str, Any]], notes: list[str] | None = None
 ) -> dict[Any, Sequence[Average]]:
@@ -176,43 +183,3 @@ def stated_items(results: Mapping[str, Any]) -> str | None:
 def listed(names: Iterable[Any]) -> str:
     """Names for a sentence."""
     return ", ".join(map(str, names))
-
-
-def shared_lines(outcomes: Outcomes, models: Sequence[str]) -> Outcomes:
-    """The outcomes of lines that every model has: a benchmark may have failed for one model alone."""
-    table = outcomes.table
-    kept = table.groupby(LINE, sort=False)["arm"].transform("nunique") == len(models)
-    return outcomes if kept.all() else Outcomes(table[kept])
-
-
-def unshared_notes(outcomes: Outcomes, shared: Outcomes, models: Sequence[str]) -> list[str]:
-    """What was scored for some of the models alone, with who was scored and who was not.
-
-    A benchmark that has no shared line is named once, else each of its metrics.
-    """
-    shown = set(shared.table["benchmark"])
-    found: dict[tuple[str, tuple[str, ...]], None] = {}
-    for (benchmark, _, metric), arms in outcomes.table.groupby(LINE, sort=False)["arm"].unique().items():
-        owners = tuple(name for name in models if name in arms)
-        if len(owners) < len(models):
-            found[f"{benchmark}, {metric}" if benchmark in shown else benchmark, owners] = None
-    return [
-        f"{what}: scored for {_listed(owners)}, not shown because {_listed([*others])} "
-        f"{'has' if len(others) == 1 else 'have'} no scores of it. {ITEMS_FILE} has the outcomes"
-        f"{_how_to_compare(owners)}."
-        for what, owners in found
-        if (others := [name for name in models if name not in owners])
-    ]
-
-
-def _listed(names: Sequence[str]) -> str:
-    """`a, b and c`."""
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
-
-
-def _how_to_compare(owners: Sequence[str]) -> str:
-    """How to see outcomes of some models alone; one model is not compared with anything."""
-    if len(owners) < 2:
-        return ""
-    words = shlex.join([f"FOLDER:{name}" for name in owners])
-    return f"; `hfcomp compare {words}` compares these models, of the output FOLDER"

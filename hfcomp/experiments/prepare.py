@@ -246,7 +246,8 @@ def score_blind_rules(config: ExperimentConfig, evaluator: Evaluator) -> BlindRe
     """
     folders = data_folders(parse_folders(config.evaluation_data, option=OPTION), option=OPTION)
     rules = BlindRules(config.blind_captions, folders)
-    return rules.results(rules.score(_Scored(one.benchmark, one.data) for one in evaluator.loaded))
+    tables = rules.score(_Scored(one.benchmark, one.data) for one in evaluator.loaded)
+    return BlindResults.join(tables, **rules.facts)
 
 
 def published_effects(config: ExperimentConfig) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from hfcomp.statistics.bootstrap import FEWEST_SEEDS, ImageBootstrap, difference
 from hfcomp.statistics.measures import Averages, Measure, all_measures
 from hfcomp.statistics.outcomes import COLUMNS, NO_SEED, Outcomes
 from hfcomp.statistics.samples import Cell, Column, Sample, Samples
-from hfcomp.statistics.significance import correct, macro_smallest_difference
+from hfcomp.statistics.significance import adjust, macro_smallest_difference
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ def summarize(
     check_tie(tie)
     table, columns = _enumerate(outcomes.table, list(by), models)
     whole = measures is None
-    measures = all_measures(Outcomes(table[list(COLUMNS)]), averages) if whole else measures
+    measures = all_measures(Outcomes(table[list(COLUMNS)]).aspects, averages) if whole else measures
     cells = list(dict.fromkeys(cell for cell, _ in columns))
     _warn_of_two_seeds(columns)
     subject = [cell for cell in cells if cell != BASE] if subject is None else subject
@@ -218,3 +218,28 @@ def _contrast(
     value = np.average([change.mean() for change in averaged], weights=sample.weights)
     low, high = bootstrap.macro_interval(list(zip(averaged, images, strict=True)), **how, difference=True)
     return {"value": float(value), "low": low, "high": high, "seeds": len(changes)}
+
+
+def correct(lines: Sequence[dict[str, Any]], primary: Sequence[tuple[str, str]] = ()) -> None:
+    """Corrects the p-values of a report for their number, in place.
+
+    Args:
+        lines: of `summarize`; one with `primary` holds the report's primary endpoint.
+        primary: the comparisons, model and reference, for which the report is made. On the primary line they get
+            `p_holm`, Holm's correction for their number. Every other difference gets `q` of Benjamini and Hochberg
+            over all of these, a pair of models once, whichever is the reference.
+    """
+    first: list[dict[str, float]] = []
+    others: dict[tuple[int, frozenset[str]], list[dict[str, float]]] = {}
+    for index, line in enumerate(lines):
+        for name, references in line["differences"].items():
+            for reference, difference in references.items():
+                difference.pop("q", None), difference.pop("p_holm", None)
+                if line.get("primary") and (name, reference) in primary:
+                    first.append(difference)
+                else:
+                    others.setdefault((index, frozenset((name, reference))), []).append(difference)
+    adjust(first, [pair[0] for pair in others.values()])
+    for pair in others.values():
+        for difference in pair:
+            difference["q"] = pair[0]["q"]

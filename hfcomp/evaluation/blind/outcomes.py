@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hfcomp.evaluation.blind.captions import FOLDER, CaptionSource, read_caption_source
-from hfcomp.evaluation.blind.results import BlindResults, blind_outcomes
 from hfcomp.evaluation.blind.rules import BIGRAM, BIGRAM_SENTENCE, BIGRAMS, text_scores
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.encoding.embedded import EmbeddedItems
@@ -79,9 +78,10 @@ class BlindRules:
                 self.skipped[title] = f"{type(error).__name__}: {error}"
         return found
 
-    def results(self, tables: Sequence[pd.DataFrame]) -> BlindResults:
-        """What rules and priors made of the items."""
-        return BlindResults(blind_outcomes(tables), self.skipped, self.captions, self.not_applicable)
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The attributes of `BlindResults` besides outcomes, after `score`."""
+        return {"skipped": self.skipped, "captions": self.captions, "not_applicable": self.not_applicable}
 
     def _source(self, applicable: Sequence[tuple[str, Benchmark, BenchmarkData]]) -> CaptionSource | None:
         if self._given is None and all(one.synthetic for _, one, _ in applicable):

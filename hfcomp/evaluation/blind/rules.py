@@ -121,11 +121,6 @@ RULES = {
 """Blind rules by name, with what they choose."""
 
 
-def prior_of(model: str) -> str:
-    """What tables call the prior of a model."""
-    return f"{PRIOR} of {model}"
-
-
 TEXT_RULES: dict[str, Callable[[Sequence[str]], Scores]] = {
     CONSTANT: lambda texts: np.zeros(len(texts)),
     SHORTER: lambda texts: -np.array([len(text) for text in texts], dtype=np.float64),

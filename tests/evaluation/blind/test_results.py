@@ -14,9 +14,10 @@ from datasets import Dataset
 import hfcomp
 from hfcomp import cli, compare
 from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUGARCREPE, SUGARCREPE_PP, rows, rows_pp
+from hfcomp.evaluation.blind.folders import BLIND_FILE, read_blind, write_blind
 from hfcomp.evaluation.blind.outcomes import BlindRules
-from hfcomp.evaluation.blind.results import BLIND_FILE, UNSOLVED, BlindResults, blind_outcomes, read_blind, write_blind
-from hfcomp.evaluation.blind.rules import BIGRAM, BIGRAM_SENTENCE, CONSTANT, FULL_STOP, SHORTER, prior_of
+from hfcomp.evaluation.blind.results import UNSOLVED, BlindResults, blind_outcomes, prior_of
+from hfcomp.evaluation.blind.rules import BIGRAM, BIGRAM_SENTENCE, CONSTANT, FULL_STOP, SHORTER
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import validate
 from hfcomp.evaluation.evaluator import Loaded
