@@ -270,8 +270,6 @@ def benchmark_values(benchmark: Benchmark, items: pd.DataFrame, *, details: bool
     """The few numbers of a benchmark that are watched in training, by the keys of [`EvaluateBenchmarks`].
 
     Args:
-        benchmark: whose averages are taken.
-        items: `Report.items` of it.
         details: whether further averages and the subsets have keys too; an average goes before a subset that is
             called the same.
     """

@@ -50,12 +50,7 @@ Altered = Crop | Fitted | Inset
 
 
 class LazyCells(Sequence[Any]):
-    """A column of images, each read when it is asked for: by file name, by row of another set, out of an archive.
-
-    Args:
-        length: of the column.
-        read: the cell of a row; `None` for a missing image.
-    """
+    """A column of images, each read when it is asked for: by file name, by row of another set, out of an archive."""
 
     def __init__(self, length: int, read: Callable[[int], Any]) -> None:
         self._rows = range(length)
@@ -122,27 +117,18 @@ def distinct(keys: Iterable[bytes | None]) -> tuple[list[bytes], NDArray[np.int6
 
 
 def digest(content: Any) -> bytes:
-    """A key of `KEY_BYTES` bytes for some bytes."""
     return hashlib.sha256(content).digest()[:KEY_BYTES]
 
 
 def check_text(text: Any, row: int) -> str:
-    """A text that is one.
-
-    Raises:
-        TypeError: for what is not a text, with its row.
-    """
+    """The text; raises TypeError with its row for anything else."""
     if not isinstance(text, str):
         raise TypeError(f"texts, entry {row}: found {text!r}, expected a text. Remove such entries.")
     return text
 
 
 def text_key(text: Any, row: int) -> bytes:
-    """A key that two texts share when they are the same as written.
-
-    Raises:
-        TypeError: for what is not a text, with its row.
-    """
+    """A key that two texts share when they are the same as written."""
     return digest(check_text(text, row).encode("utf-8", "surrogatepass"))
 
 
@@ -249,12 +235,7 @@ def _problem(cell: Any, where: str) -> str:
 
 
 class CellsWithout(Sequence[Any]):
-    """A column of images in which those of some rows are `None`.
-
-    Args:
-        cells: the column.
-        rows: those without.
-    """
+    """A column of images in which those of some rows are `None`."""
 
     def __init__(self, cells: Sequence[Any], rows: Iterable[int]) -> None:
         self._cells, self._rows = cells, set(rows)

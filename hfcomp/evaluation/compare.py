@@ -100,7 +100,6 @@ def _reference(wanted: str | None, stored: Sequence[Stored]) -> str:
 
 
 def _tie_rule(stored: Sequence[Stored]) -> str:
-    """What a tie counts in the folders, which has to be the same in all."""
     rules = {one.folder: one.results.get("tie_rule") or "wrong" for one in stored}
     if len(set(rules.values())) > 1:
         said = ", ".join(f"{rule} in {folder}" for folder, rule in rules.items())
@@ -218,7 +217,6 @@ def _align(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes:
 
 
 def _difference(one: Stored, absent: pd.DataFrame, stored: Sequence[Stored], shared: pd.DataFrame) -> str:
-    """What one model has and another lacks, or has of another image."""
     row = absent.iloc[0]
     others = ((other, other.table[(other.table[ITEM[:-1]] == row[ITEM[:-1]]).all(axis=1)]) for other in stored)
     lacks, same = next((other, own) for other, own in others if row["image_id"] not in own["image_id"].to_list())
@@ -240,11 +238,7 @@ RECIPE_NAME, RECIPE_TITLE = "evaluation", "own"
 
 
 def unify_own_titles(stored: Sequence[Stored], notes: list[str]) -> list[Stored]:
-    """Gives a recipe's own set the title that an evaluation of the same dataset has.
-
-    Raises:
-        ValueError: If both read the same dataset, but other rows of it.
-    """
+    """Gives a recipe's own set the title that an evaluation of the same dataset has."""
     evaluated = {place: (one, title) for one in stored for place, title in _own_places(one) if title != RECIPE_TITLE}
     unified = []
     for one in stored:

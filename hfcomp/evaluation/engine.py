@@ -50,11 +50,9 @@ class NoModel:
     texts: Sequence[str] = ()
 
     def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
-        """A vector for each image that is there."""
         return self._index(np.array([is_missing(image) for image in images], dtype=bool))
 
     def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
-        """A vector for each text."""
         self.texts = texts
         return self._index(np.zeros(len(texts), dtype=bool))
 
@@ -72,13 +70,11 @@ class Report:
     Attributes:
         items: a row per item and metric: `benchmark`, `subset`, `metric`, `aspect`, `chance`, `item`, `image_id`,
             `value`, `tie`, `stratum`.
-        images: distinct images.
         texts: distinct texts, by their token ids.
         truncated: distinct texts that were longer than the text tower.
         merged: how many of these were cut to the tokens of another one, so that the two tie.
         tiny: distinct images that are one pixel wide or high.
         computed: distinct images and texts that were encoded now rather than read from the cache.
-        seconds: that encoding and scoring took.
         pairs: of an image and a text that were scored, where that is how the model works; then `computed` counts
             distinct ones of these.
         prior: outcomes of what the model chooses without the image, where they were asked for and there are such.
@@ -99,7 +95,6 @@ class Report:
 
     @property
     def counts(self) -> str:
-        """How much was encoded or scored, and how much of it was cached."""
         inputs = f"{self.images:,} images and {self.texts:,} texts"
         if self.pairs:
             return f"{self.pairs:,} pairs of {inputs}, {self.computed:,} scored now"
@@ -175,12 +170,7 @@ def validate(benchmark: Benchmark, items: BenchmarkData, *, texts_suffice: bool 
     So are those that a reader gave a reason in the column `left_out`.
 
     Args:
-        benchmark: names the columns.
-        items: all rows.
         texts_suffice: whether rows without an image are kept, for checks that read texts only.
-
-    Raises:
-        ValueError: for a missing column, a duplicate item, or no item left.
     """
     protocol, rows = benchmark.protocol, items.rows
     there = [*rows.column_names, *items.images]
@@ -224,11 +214,7 @@ def find_damaged(benchmark: Benchmark, items: BenchmarkData, *, progress: bool =
 
 
 def without_damaged(benchmark: Benchmark, items: BenchmarkData, damaged: Mapping[int, str]) -> BenchmarkData:
-    """The items without damaged ones, which are counted, with the first of them in a note.
-
-    Raises:
-        ValueError: if no item is left.
-    """
+    """The items without damaged ones, which are counted, with the first of them in a note."""
     if not damaged:
         return items
     first = next(iter(damaged.values()))
@@ -246,7 +232,6 @@ def without_damaged(benchmark: Benchmark, items: BenchmarkData, damaged: Mapping
 
 
 def select_rows(items: BenchmarkData, rows: NDArray[np.intp]) -> BenchmarkData:
-    """Some of the rows, with their images."""
     if len(rows) == len(items.rows):
         return items
     images = {name: pick_cells(cells, rows) for name, cells in items.images.items()}
@@ -254,7 +239,6 @@ def select_rows(items: BenchmarkData, rows: NDArray[np.intp]) -> BenchmarkData:
 
 
 def embed(benchmark: Benchmark, items: BenchmarkData, encoder: Encoder, *, progress: bool = False) -> EmbeddedItems:
-    """The vectors of everything that a benchmark's protocol reads."""
     protocol = benchmark.protocol
     images = {}
     for column in protocol.images:
@@ -299,8 +283,6 @@ def _table(benchmark: Benchmark, items: BenchmarkData, measured: Measured) -> pd
 
 
 def _empty_texts(rows: Dataset, column: str) -> NDArray[np.bool_]:
-    """Rows without any nonempty text."""
-
     def empty(value: Any) -> bool:
         texts = [value] if isinstance(value, str) or value is None else value
         return not any(text and text.strip() for text in texts)

@@ -158,15 +158,7 @@ def evaluate(
 
 
 class EvaluationRequest(NamedTuple):
-    """The models of an evaluation, checked before anything is loaded.
-
-    Attributes:
-        models: by name, not opened yet.
-        files: scores of other systems, by name.
-        scorers: blind scorers that are further models, by name.
-        rules: the blind rules; None without.
-        reference: the name of the model that the others are compared to.
-    """
+    """The models of an evaluation, checked before anything is loaded."""
 
     models: Mapping[str, Any]
     files: Mapping[str, ScoreFile]
@@ -230,11 +222,7 @@ def load_benchmarks(
     *,
     skip_damaged: bool = False,
 ) -> Evaluator:
-    """The benchmarks with their data; what is wrong with it shows before anything is encoded.
-
-    Raises:
-        ValueError: for data that is there and wrong, or a folder of `data` that none needs.
-    """
+    """The benchmarks with their data; what is wrong with it shows before anything is encoded."""
     evaluator = Evaluator(log, skip_damaged=skip_damaged)
     for note in notes:
         evaluator.note(note)

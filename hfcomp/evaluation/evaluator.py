@@ -60,7 +60,6 @@ class Loaded:
         return f"{self.benchmark.title}{PART}" if is_part else self.benchmark.title
 
     def facts(self) -> dict[str, Any]:
-        """Its entry in `results.json`."""
         data = self.data
         facts = {"title": self.title, "version": self.benchmark.version, "data": asdict(data.origin)}
         counts = {"unsolvable": data.unsolvable, "texts_alone": data.texts_alone}
@@ -90,13 +89,11 @@ class Loaded:
             yield f"{name}: {data.unsolvable:,} items cannot be solved: a negative is the caption"
 
     def of_concept(self, concept: str) -> Loaded:
-        """The items of a concept where it has such, else all."""
         chosen = np.flatnonzero(np.asarray(self.data.rows["subset"][:]) == concept)
         return replace(self, data=select_rows(self.data, chosen)) if len(chosen) else self
 
 
 def load_benchmark(benchmark: Benchmark, folders: Folders | None = None) -> Loaded:
-    """A benchmark with its data; raises as `load_items` and `validate`."""
     folders = folders or Folders()
     items = load_items(benchmark, folders)
     return Loaded(benchmark, validate(benchmark, items, texts_suffice=folders.texts_suffice))
@@ -110,7 +107,6 @@ class DetailedScores:
         items: one row per item and metric, with the columns of `hfcomp.evaluation.engine.Report.items`.
         scores: texts and cosines behind them, of `hfcomp.evaluation.item_scores`, where they are kept.
         prior: the same rows of what the model chooses without the image; none where that was not asked for.
-        seconds: by model and benchmark.
     """
 
     items: pd.DataFrame
@@ -140,7 +136,6 @@ class Evaluator:
 
     Attributes:
         log: receives each line of `notes` on the first process.
-        loaded: each benchmark with its data.
         images: those that are scored and may be in a training set.
         notes: what a reader of the scores has to know, each line once: the models of a run share a tokenizer.
         skipped: `benchmark`, `reason` and `how_to_fix` of each that was not scored, as in `results.json`.
@@ -156,7 +151,6 @@ class Evaluator:
     skip_damaged: bool = False
 
     def note(self, note: str) -> None:
-        """Logs a line and keeps it."""
         if note not in self.notes:
             self.notes.append(note)
             if rank() == 0:
@@ -221,7 +215,6 @@ class Evaluator:
         return pd.concat([report.items for _, report in self.score(encoder)], ignore_index=True)
 
     def score_with_details(self, encoder: Encoder, *, keep_scores: bool, prior: Prior | None) -> DetailedScores:
-        """The same outcomes with what else is known; `keep_scores` and `prior` are those of `run_benchmark`."""
         reports = [report for _, report in self.score(encoder, keep_scores=keep_scores, prior=prior)]
         scores = [report.scores for report in reports if report.scores is not None]
         priors = [report.prior for report in reports if report.prior is not None]
@@ -242,7 +235,6 @@ class Evaluator:
         check(Outcomes(pd.concat(scored, ignore_index=True).assign(arm="")))
 
     def select_benchmarks(self, titles: Sequence[str]) -> Evaluator:
-        """The benchmarks of these titles alone."""
         return replace(self, loaded=[one for one in self.loaded if one.benchmark.title in titles])
 
     def of_concept(self, concept: str) -> Evaluator:
@@ -267,7 +259,6 @@ class Evaluator:
         self.skipped.append({"benchmark": benchmark.name, "reason": reason, "how_to_fix": how_to_fix})
 
     def note_inputs(self, name: str, counts: Mapping[str, int], tower: str = "") -> None:
-        """Notes how many texts of a benchmark were cut, and how many images are tiny, where there are such."""
         if counts["truncated"]:
             merged = f", {counts['merged']:,} of them to the tokens of another text" if counts["merged"] else ""
             texts = f"{counts['truncated']:,} texts are longer than {tower or 'the text tower'}"
@@ -277,7 +268,6 @@ class Evaluator:
 
 
 def _load(benchmark: Benchmark, folders: Folders, strict: bool) -> Loaded | tuple[str, str]:
-    """The benchmark, or why its data is unavailable and how to get it."""
     try:
         return load_benchmark(benchmark, folders)
     except Unavailable as error:

@@ -69,7 +69,6 @@ def _newest(repo: str) -> str | None:
 
 
 def _unreachable(place: str, error: Exception) -> str:
-    """Why something on the Hub or the web is unavailable, in one line."""
     said = textwrap.shorten(str(error), LONGEST_REASON, placeholder=" ...")
     return f"{place} cannot be read ({type(error).__name__}{': ' * bool(said)}{said})."
 

@@ -102,11 +102,7 @@ def write_scores(path: Path, scores: pa.Table | None) -> None:
 
 
 def read_scores(path: Path) -> pa.Table | None:
-    """The scores in a file; none where there is no file.
-
-    Raises:
-        ValueError: for a file that is damaged, naming it.
-    """
+    """The scores in a file; none where there is no file."""
     import pyarrow.parquet as pq
 
     if not path.is_file():

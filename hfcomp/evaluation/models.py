@@ -37,7 +37,6 @@ def pair_model(place: str | Path) -> type[PairModel] | None:
 
 
 def kind_of(config: Any) -> type[PairModel] | None:
-    """As `pair_model`, of a configuration."""
     names = set(getattr(config, "architectures", None) or ())
     known = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
     if _MATCHER in names:
@@ -96,7 +95,6 @@ def describe_model(model: Any, encoder: Any) -> dict[str, Any]:
 
 
 def check_device(device: Any) -> None:
-    """Raises ValueError for a device that is not there."""
     try:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:

@@ -20,7 +20,6 @@ from hfcomp.modeling.interpolation import Interpolation
 
 
 def point_name(alpha: float) -> str:
-    """The name of a point in outcomes."""
     return f"alpha {alpha:g}"
 
 
@@ -32,9 +31,6 @@ class PointsEmbedder(Embedder):
     Args:
         interpolation: of the weights; it is moved to the device.
         alphas: the P points.
-        processor: of the models.
-        batch_size: images or texts at a time.
-        device: such as `cpu` or `cuda:1`; by default a GPU where there is one.
     """
 
     def __init__(

@@ -228,10 +228,6 @@ def write_pairs(path: str | Path, loaded: Iterable[Loaded], log: Callable[[str],
     Args:
         path: ends with `.csv`, `.jsonl` or `.parquet`; replaced where it is there.
         loaded: benchmarks with their data. What cannot be scored from pairs is left out.
-        log: receives a line for each benchmark.
-
-    Raises:
-        ValueError: for another kind of file, or where no benchmark can be scored from pairs.
     """
     path = Path(path)
     if path.suffix.lower() not in ENDINGS:

@@ -59,7 +59,6 @@ class Pool:
     Attributes:
         name: of the folder that holds them.
         repo: on the Hub; `None` where they are not.
-        split: of `repo`.
         image: its column of images.
         key: its column of file names.
         revision: of `repo`, where one could be confirmed.
@@ -111,13 +110,11 @@ class Pool:
         return pick_cells(rows[self.image], [place.get(name) for name in names]), origin
 
     def folder(self, folders: Folders, beside: Path | None) -> Path | None:
-        """The folder that holds the images, if there is one."""
         inside = None if beside is None else beside / self.name
         return inside if inside is not None and inside.is_dir() else folders.of(self.name)
 
 
 def _load_folder(folder: Path, options: Mapping[str, Any]) -> Dataset:
-    """Rows of a folder in the layout of a data set on the Hub."""
     from hfcomp.data.formats.tables import literal_options
     from hfcomp.evaluation import hub
 
@@ -320,11 +317,6 @@ def with_images(
 
 
 def require(rows: Dataset, columns: Any, place: str) -> None:
-    """Checks that rows have columns.
-
-    Raises:
-        ValueError: naming what is missing, what is there and how to fix it.
-    """
     absent = [name for name in columns if name not in rows.column_names]
     if absent:
         raise ValueError(

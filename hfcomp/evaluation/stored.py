@@ -39,12 +39,10 @@ class Stored:
 
     @property
     def table(self) -> pd.DataFrame:
-        """The rows as a table."""
         return self.outcomes.table
 
     @property
     def file(self) -> Path:
-        """Where the items are."""
         return self.folder / ITEMS_FILE
 
 
@@ -171,7 +169,6 @@ def averages_of_lines(
 
 
 def _parts(average: Average) -> tuple[bool, list[list[str]]]:
-    """What an average is of, whatever the order."""
     return average.pooled, sorted(sorted(group) for group in average.groups or ())
 
 
@@ -181,5 +178,4 @@ def stated_items(results: Mapping[str, Any]) -> str | None:
 
 
 def listed(names: Iterable[Any]) -> str:
-    """Names for a sentence."""
     return ", ".join(map(str, names))

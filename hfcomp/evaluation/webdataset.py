@@ -46,18 +46,15 @@ class WebDatasetData(Data):
 
     @property
     def layout(self) -> str:
-        """In words."""
         beside = TRAIN if self.train else TEMPLATES
         return f"the files of {self.repo} on the Hub ({TEST}/0.tar, {TEST}/{COUNT}, {CLASSES}, {beside} and so on)"
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
-        """The items, when the folder holds archives of test images."""
         if not any((folder / TEST / name).is_file() for name in (COUNT, "0.tar")):
             return None
         return self._items(folder, Origin(str(folder)))
 
     def remote(self, folders: Folders) -> BenchmarkData:
-        """The items from the Hub."""
         from hfcomp.evaluation import hub
 
         wanted = [CLASSES, TEMPLATES, f"{TEST}/*", *([f"{TRAIN}/*"] if self.train else [])]
@@ -110,13 +107,7 @@ class _Samples:
 
 
 def tar_images(archives: Sequence[Path], place: NDArray[np.int64], names: Sequence[str]) -> LazyCells:
-    """Encoded images inside uncompressed tar archives; `None` for a missing one.
-
-    Args:
-        archives: paths.
-        place: `[n, 3]`, of each image its archive, first byte (-1 for no image) and size.
-        names: `[n]`, what images are called.
-    """
+    """Encoded images inside uncompressed tar archives; `None` for a missing one."""
 
     def read(row: int) -> Any:
         archive, start, size = place[row].tolist()
@@ -161,11 +152,7 @@ def class_names(folder: Path) -> tuple[str, ...]:
 
 
 def class_templates(folder: Path) -> tuple[str, ...]:
-    """The prompts in a folder's `zeroshot_classification_templates.txt`, one a line, with `{c}` for the class.
-
-    Raises:
-        ValueError: for a file that is missing or empty, or a line without `{c}`.
-    """
+    """The prompts in a folder's `zeroshot_classification_templates.txt`, one a line, with `{c}` for the class."""
     path = folder / TEMPLATES
     lines = [line.strip() for line in _text(path, "a prompt with {c} for the class").splitlines()]
     for number, line in enumerate(lines, start=1):
@@ -213,12 +200,10 @@ class ClassFolders(Data):
 
     @property
     def layout(self) -> str:
-        """In words."""
         beside = f" and {self.mappings}/ with {LABELS} and {OVERLAP}" if self.mappings else ""
         return f"{self.name}/ with a folder per class, as the authors' archive unpacks{beside}"
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
-        """The items, when the folder holds the authors' folder, or is it."""
         for place in (folder / self.name, *([] if self.mappings else [folder])):
             if place.is_dir() and (found := [path for path in place.iterdir() if self._is_class(path)]):
                 return self._items(folder, sorted(found, key=self._order))

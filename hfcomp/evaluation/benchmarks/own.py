@@ -85,19 +85,12 @@ class OwnData(Data):
 
     @property
     def layout(self) -> str:
-        """In words."""
         return f"{self.source} with the columns image and caption"
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData:
-        """The rows of the source, whatever the folder."""
         return self.remote(folders)
 
     def remote(self, folders: Folders) -> BenchmarkData:
-        """The rows.
-
-        Raises:
-            ValueError: for a set that cannot be read, a column that is missing, or a row without image or caption.
-        """
         from datasets import List, Value
 
         from hfcomp.data.columns import COLUMNS, require_columns

@@ -65,15 +65,7 @@ NOVEL_KINDS = ("swap_att", "replace_att", "replace_obj")
 
 @dataclass(frozen=True)
 class SandboxData(Data):
-    """Rows that a function of `hfcomp.sandbox` draws, each an item by the name of its scene.
-
-    Attributes:
-        function: its name, such as `levels_set`.
-        rows: how many are asked for.
-        seed: of the scenes.
-        options: further arguments.
-        reshape: makes the rows those of the protocol.
-    """
+    """Rows that a function of `hfcomp.sandbox` draws, each an item by the name of its scene."""
 
     function: str
     rows: int
@@ -84,7 +76,6 @@ class SandboxData(Data):
     layout = "nothing: it is drawn"
 
     def remote(self, folders: Folders) -> BenchmarkData:
-        """The rows."""
         from hfcomp import sandbox
 
         rows = _rows(self.function, self.rows, self.seed, tuple(self.options.items()))
@@ -146,11 +137,7 @@ def keyword_benchmarks(
     objects" are other data, the second with shape-colour combinations that no training image has.
 
     Args:
-        concepts: of the table.
         items: rows of the lone objects; of the others `retrieval_rows(items)`.
-        seed: of the scenes.
-        table: concepts and keywords.
-        matching: how keywords are found and written.
     """
     known = SandboxData("zero_shot_set", items, seed)
     sets = {
@@ -171,11 +158,7 @@ def concept_benchmarks(
     """What a model knows of a concept and of retrieval: the tests of Rösch et al. 2024, section 5.
 
     Args:
-        concept: of the table.
         items: as `keyword_benchmarks` has it, and rows of the edited pairs of a concept.
-        seed: of the scenes.
-        table: concepts and keywords.
-        matching: how keywords are found and written.
 
     Returns:
         "sandbox retrieval" by its text-to-image recall@5, "sandbox keywords", "sandbox edited" (Eq. 2) where the set

@@ -38,9 +38,7 @@ class CaptionSource:
     """Captions with the names of their images.
 
     Attributes:
-        texts: of all captions.
         images: of each, the name of its image where it is known.
-        place: where they were read.
     """
 
     texts: Sequence[str]

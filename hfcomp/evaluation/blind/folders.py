@@ -24,11 +24,7 @@ def write_blind(folder: Path, blind: BlindResults | None) -> None:
 
 
 def read_blind(folder: Path, results: Mapping[str, Any]) -> BlindResults | None:
-    """What `write_blind` wrote; `None` where an earlier hfcomp, or a run without blind rules, wrote the results.
-
-    Raises:
-        ValueError: for a file that is missing, damaged or of other results.
-    """
+    """What `write_blind` wrote; `None` where an earlier hfcomp, or a run without blind rules, wrote the results."""
     facts = results.get("blind")
     if not facts:
         return None
@@ -52,7 +48,6 @@ def combine_blind(
     Args:
         read: of each folder what `read_blind` found there.
         models: that are compared, by name: the folder of each and its name there.
-        items: their outcomes.
         notes: receives what the folders do not agree on, and which have none.
 
     Returns:

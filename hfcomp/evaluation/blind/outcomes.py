@@ -46,7 +46,6 @@ class BlindRules:
 
     Args:
         captions: what the user named for the bigram model, see `read_caption_source`.
-        folders: local data folders.
 
     Attributes:
         skipped: rule to why it did not run, or title of a benchmark to why none did.

@@ -43,7 +43,6 @@ class BlindResults:
 
     @classmethod
     def join(cls, tables: Sequence[pd.DataFrame], **facts: Any) -> BlindResults:
-        """The results of tables of outcomes, with the other attributes."""
         return cls(blind_outcomes(tables), **facts)
 
     @property
@@ -58,12 +57,10 @@ class BlindResults:
         return replace(self, outcomes=Outcomes(table[~table["arm"].isin(left)]))
 
     def on_items_of(self, outcomes: Outcomes) -> BlindResults:
-        """The same on the items alone that outcomes have."""
         kept = self.outcomes.table.merge(outcomes.table[ITEM].drop_duplicates(), on=ITEM, how="inner")
         return replace(self, outcomes=Outcomes(kept))
 
     def with_priors(self, tables: Sequence[pd.DataFrame]) -> BlindResults:
-        """The same with outcomes of the priors of models, whose `arm` is `prior_of` them."""
         return replace(self, outcomes=blind_outcomes([self.outcomes.table, blind_outcomes(tables).table]))
 
     @cached_property
@@ -139,13 +136,11 @@ class BlindResults:
 
 
 def blind_outcomes(tables: Sequence[pd.DataFrame]) -> Outcomes:
-    """The rows of all tables; none for a run without a choice among texts."""
     there = [table for table in tables if len(table)]
     return Outcomes(pd.concat(there, ignore_index=True) if there else pd.DataFrame(columns=list(COLUMNS)))
 
 
 def prior_of(model: str) -> str:
-    """What tables call the prior of a model."""
     return f"{PRIOR} of {model}"
 
 

@@ -35,11 +35,7 @@ class BigramScores:
 
 
 class CountedCaptions:
-    """Captions as numbers of words, so that several models can be made of parts of them.
-
-    Args:
-        captions: their texts.
-    """
+    """Captions as numbers of words, so that several models can be made of parts of them."""
 
     def __init__(self, captions: Iterable[str]) -> None:
         self._number: dict[str, int] = {"<start>": _START, "<end>": _END}
@@ -48,7 +44,6 @@ class CountedCaptions:
         self._caption = np.repeat(np.arange(len(rows)), lengths)
 
     def model(self, kept: NDArray[np.bool_]) -> BigramModel:
-        """The model of some of the captions."""
         own = kept[self._caption]
         return BigramModel(self._number, self._before[own], self._after[own])
 

@@ -219,7 +219,6 @@ class Embedder(EvaluatedModel):
         return Indexed(found.vectors, index[[number[text] for text in texts]], sum(cut), len(missing), merged)
 
     def _encode(self, encode: Callable[[nn.Module, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> NDArray:
-        """Vectors `[b, width]` of a batch."""
         return encode(self.backbone, inputs).float().cpu().numpy()
 
     def _width(self) -> int:

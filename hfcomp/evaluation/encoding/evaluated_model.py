@@ -28,18 +28,7 @@ NOT_FINITE = "the model's embeddings are NaN or infinite: its weights are broken
 
 
 class EvaluatedModel(ABC):
-    """A model that computes something of each distinct input once, and stores it by content.
-
-    Args:
-        model: Hub id, folder or module.
-        device: where it runs; by default a module's own place, else a GPU when there is one.
-        batch_size: inputs at a time.
-        cache: stored results. By default each call computes again. For a module it has to be one without a folder.
-        split: whether the processes of `torchrun` or `accelerate launch` share the work.
-
-    Raises:
-        ValueError: for a module with a cache on disk.
-    """
+    """A model that computes something of each distinct input once, and stores it by content."""
 
     def __init__(
         self,
@@ -67,11 +56,7 @@ class EvaluatedModel(ABC):
         self._fingerprints: Mapping[str, Mapping[str, Any]] = {}
 
     def checked(self, model: nn.Module) -> nn.Module:
-        """The part of a module that is run.
-
-        Raises:
-            ValueError: for a module of another kind.
-        """
+        """The part of a module that is run."""
         return model
 
     @abstractmethod
@@ -80,11 +65,7 @@ class EvaluatedModel(ABC):
 
     @property
     def backbone(self) -> nn.Module:
-        """The model, loaded on first use.
-
-        Raises:
-            ValueError: when its files have changed since this object was made.
-        """
+        """The model, loaded on first use."""
         if self._backbone is None:
             backbone = self.load().to(self.device)
             weights = {facts["weights"] for facts in self._fingerprints.values()}
@@ -95,7 +76,6 @@ class EvaluatedModel(ABC):
 
     @property
     def weights(self) -> str:
-        """What identifies the weights."""
         return f"module {id(self)}" if isinstance(self._model, nn.Module) else identity(self._model)
 
     def release(self) -> None:
@@ -172,7 +152,6 @@ class Found(NamedTuple):
 
 
 def workers() -> int:
-    """Threads that load images."""
     return min(8, os.cpu_count() or 1)
 
 

@@ -48,11 +48,7 @@ BY_URL = "named by a URL, which is not fetched again for this page"
 
 
 class ItemImages:
-    """The images of loaded benchmarks, found by the names of their items.
-
-    Args:
-        loaded: the benchmarks with their data.
-    """
+    """The images of loaded benchmarks, found by the names of their items."""
 
     def __init__(self, loaded: Iterable[Loaded]) -> None:
         self._rows: dict[Entry, tuple[Loaded, int]] = {}
@@ -115,14 +111,10 @@ def item_browser(
     """The items of a page: first those on which models differ, then a sample of each subset; none without outcomes.
 
     Args:
-        outcomes: with the columns of `Outcomes`.
         scores: of `item_scores`, with the column `arm`; without them items have no texts.
         images: of the benchmarks; without them items have no pictures.
-        models: in the order of columns.
         pair: the two that are shown first, the reference before the other.
         blind: those of `models` whose differences choose no item.
-        tie: what a tie counts.
-        options: of the page.
     """
     if not options.items or not len(outcomes):
         return None
@@ -220,7 +212,6 @@ class _Texts:
         self._names = _Names(self._texts)
 
     def images(self, entry: Entry) -> list[str]:
-        """The names of an item's images."""
         found = self._names.find(entry)
         return self._images.get(found.entry, ["image"]) if found is not None else ["image"]
 

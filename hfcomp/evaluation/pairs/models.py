@@ -79,7 +79,6 @@ class PairModel(EvaluatedModel, ABC):
 
     @cached_property
     def config(self) -> Any:
-        """The model's configuration."""
         if self._backbone is not None:
             return self._backbone.config
         return transformers.AutoConfig.from_pretrained(self._model, trust_remote_code=False)
@@ -103,15 +102,9 @@ class PairModel(EvaluatedModel, ABC):
         return 0
 
     def dtype(self) -> torch.dtype | str:
-        """The precision that weights are loaded in."""
         return torch.float32
 
     def load(self) -> nn.Module:
-        """The model of an id or folder, with all of its weights.
-
-        Raises:
-            ValueError: for weights that are damaged, missing or of another shape, naming them.
-        """
         with damage_named(self._model), no_report():
             backbone, info = self.auto_class.from_pretrained(
                 self._model,
@@ -124,7 +117,6 @@ class PairModel(EvaluatedModel, ABC):
         return backbone
 
     def score_pairs(self, pairs: PairList, *, progress: bool = False) -> PairScores:
-        """The probability of each pair."""
         if self.cache is not None and not self._fingerprints:
             self._fingerprints = {"pairs": self._fingerprint()}
         with self.together():

@@ -60,7 +60,6 @@ def fit_adamw10(
     Args:
         features: `[n, D]`, of any length; they stay on the CPU, and may be a memory map of half precision.
         labels: `[n]` or `[n, C]` bool.
-        classes: C.
         seed: of the first weights, the orders and the held-out part; the same bits again on one CPU with the same
             number of threads.
         weight_decay: from 0 to 10, which takes the whole weight in the first step; several to choose from, such as
@@ -68,10 +67,6 @@ def fit_adamw10(
         held_out: `[n]` bool, which images to choose on; by default a seeded fifth of each class.
         allow_missing: whether classes may lack examples, or counterexamples; such a class is never right.
         batch_size: changing it changes the protocol; report it with the result.
-        device: where to train.
-
-    Raises:
-        ValueError: as `hfcomp.evaluation.probes.linear.check_training`, and for weight decays out of range.
     """
     import torch
 
@@ -176,7 +171,6 @@ def fit_lbfgs(
     Args:
         features: `[n, D]`, of any length.
         labels: `[n]` or `[n, C]` bool.
-        classes: C.
         seed: of the held-out part; the solver itself draws nothing.
         strength: from 1e-9 to 1e9; several to choose from.
         held_out: `[n]` bool, which images to choose on, such as those of `vtab_1k`; by default a seeded fifth.
@@ -222,8 +216,6 @@ class _Solver:
 
     Args:
         units: `[n, D]`, overwritten.
-        labels: `[n]` or `[n, C]`.
-        classes: C.
     """
 
     def __init__(self, units: NDArray[np.float64], labels: Labels, classes: int) -> None:

@@ -59,9 +59,6 @@ class LinearProbe:
 
         Returns:
             `[n, C]` fp32.
-
-        Raises:
-            ValueError: for another width, or a row that is not finite or has length 0.
         """
         if features.ndim != 2 or features.shape[1] != self.weight.shape[1]:
             raise ValueError(f"features {features.shape}: expected [n, {self.weight.shape[1]}], as in training.")
@@ -74,15 +71,7 @@ class LinearProbe:
 
 
 def unit_rows(features: NDArray[np.floating], first: int = 0) -> NDArray[np.float64]:
-    """Features at unit length, `[n, D]` float64.
-
-    Args:
-        features: `[n, D]`.
-        first: number of the first row, for the message.
-
-    Raises:
-        ValueError: for a row that is not finite or has length 0.
-    """
+    """Features `[n, D]` at unit length, in float64; `first` is the number of the first row, for the message."""
     wide = features.astype(np.float64)
     length = np.linalg.norm(wide, axis=1, keepdims=True)
     bad = np.flatnonzero(~(np.isfinite(length[:, 0]) & (length[:, 0] > 0)))
@@ -96,18 +85,7 @@ def unit_rows(features: NDArray[np.floating], first: int = 0) -> NDArray[np.floa
 
 
 def check_training(features: NDArray[np.floating], labels: Labels, classes: int, allow_missing: bool) -> None:
-    """Refuses a training set that no probe can be fitted to.
-
-    Args:
-        features: `[n, D]`.
-        labels: `[n]` or `[n, C]`.
-        classes: C.
-        allow_missing: whether classes may lack examples, or counterexamples.
-
-    Raises:
-        ValueError: for shapes or lengths that do not fit, features that are not finite, labels out of range, or a
-            class that training lacks, named in the message.
-    """
+    """Raises ValueError for a set that no probe can be fitted to; with `allow_missing` a class may lack examples."""
     if features.ndim != 2 or labels.ndim not in (1, 2) or len(features) != len(labels):
         raise ValueError(
             f"features {features.shape} and labels {labels.shape}: expected [n, D] and [n], or [n, C] for many labels "
@@ -124,16 +102,7 @@ def check_training(features: NDArray[np.floating], labels: Labels, classes: int,
 def without_missing(
     weight: NDArray[np.floating], bias: NDArray[np.floating], labels: Labels
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """A probe's weights and biases with those of the classes that `labels` lack as [`LinearProbe`] says.
-
-    Args:
-        weight: `[C, D]`.
-        bias: `[C]`.
-        labels: `[n]` or `[n, C]`, of the training set.
-
-    Returns:
-        `[C, D]` and `[C]`, fp32.
-    """
+    """`[C, D]` and `[C]`, fp32, with the weights and biases of classes that `labels` lack as [`LinearProbe`] says."""
     counts = np.bincount(labels, minlength=len(bias)) if labels.ndim == 1 else labels.sum(axis=0)
     missing, everywhere = counts == 0, counts == len(labels)
     bias = np.where(missing, -np.inf, np.where(everywhere, np.inf, bias))
@@ -184,13 +153,9 @@ def vtab_1k(count: int, *, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.
 
     Args:
         count: images of the training set, at least 1,000.
-        seed: of the sample.
 
     Returns:
         `[1000]`, rows of the training set; `[1000]` bool, which of them are held out.
-
-    Raises:
-        ValueError: for fewer than 1,000 images.
     """
     if count < VTAB_IMAGES:
         raise ValueError(f"count: found {count} training images, expected at least {VTAB_IMAGES:,} for VTAB-1k.")
@@ -205,15 +170,7 @@ def hold_out(labels: Labels, seed: int, given: NDArray[np.bool_] | None = None) 
     left without an example.
 
     Args:
-        labels: `[n]` or `[n, C]`.
-        seed: of the draw.
         given: `[n]`, taken as it is.
-
-    Returns:
-        `[n]` bool.
-
-    Raises:
-        ValueError: when a part is empty, what is left has one class only, or `given` has another shape.
     """
     if given is None:
         generator = np.random.default_rng(seed)
@@ -235,11 +192,7 @@ def hold_out(labels: Labels, seed: int, given: NDArray[np.bool_] | None = None) 
 
 
 def held_out_score(scores: NDArray[np.float32], labels: Labels) -> float:
-    """Accuracy by strict comparison, or mAP for labels `[n, C]`: what a strength is chosen by.
-
-    Raises:
-        ValueError: when the mAP has no class.
-    """
+    """Accuracy by strict comparison, or mAP for labels `[n, C]`: what a strength is chosen by."""
     if labels.ndim == 1:
         return top_k(scores, labels).accuracy
     found = average_precision(scores, labels)
@@ -254,11 +207,6 @@ def best(held_out: Mapping[float, float]) -> float:
 
 
 def check_strengths(strengths: float | Sequence[float], name: str, lowest: float, highest: float) -> list[float]:
-    """Strengths as a list, checked.
-
-    Raises:
-        ValueError: for none, repeats, or one outside the range.
-    """
     found = [float(value) for value in np.atleast_1d(strengths)]
     if not found or len(set(found)) < len(found) or not all(lowest <= value <= highest for value in found):
         raise ValueError(f"{name}: found {found}, expected one or several, each once, from {lowest:g} to {highest:g}.")

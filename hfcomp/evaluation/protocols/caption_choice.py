@@ -20,7 +20,6 @@ from hfcomp.metrics.keyword_ranking import keyword_ranking
 
 
 def concatenated(outcomes: Sequence[ChoiceOutcome]) -> ChoiceOutcome:
-    """Outcomes of consecutive rows as one."""
     if not outcomes:
         return ChoiceOutcome(np.zeros(0, dtype=bool), np.zeros(0, dtype=bool))
     return ChoiceOutcome(
@@ -40,12 +39,6 @@ def caption_choice(
 ) -> ChoiceOutcome:
     """Scores items by cosine, in fp32; a tie is wrong and counted (as in SugarCrepe's own script).
 
-    Args:
-        image: `[n, D]`, L2-normalised.
-        caption: `[n, D]`, L2-normalised.
-        negative: `[n, K, D]` or `[n, D]`, L2-normalised.
-        mask: `[n, K]`, which negatives exist.
-
     Returns:
         Correct and tied items. Chance is 1/2 for one negative, 1/(K + 1) for K.
     """
@@ -62,11 +55,9 @@ class CaptionChoice(ScoringProtocol):
     row_pairs = CHOICE_PAIRS
 
     def text_choice(self, items: BenchmarkData) -> CaptionChoice:
-        """All of it."""
         return self
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        """The metric "caption choice"."""
         outcomes, chances = [], []
         for rows in scored.parts():
             negative, mask = scored.list_scores("image", "negative_captions", rows)
@@ -89,7 +80,6 @@ class JointChoice(CaptionChoice):
     groups: tuple[tuple[str, int], ...] = (("pair", 2), ("set", 4))
 
     def notes(self, items: BenchmarkData) -> Iterable[str]:
-        """How many groups lack rows."""
         for column, size in self.groups:
             short = sum(len(rows) != size for rows in _rows_of(items, column).values())
             if short:
@@ -97,7 +87,6 @@ class JointChoice(CaptionChoice):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of its metrics."""
         return (*super().metric_names, *(f"{column} accuracy" for column, _ in self.groups))
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
@@ -138,11 +127,9 @@ class KeywordRanking(ScoringProtocol):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of its metrics."""
         return self.metrics
 
     def text_choice(self, items: BenchmarkData) -> KeywordRanking | None:
-        """The metric "top-1", where it is reported."""
         return replace(self, metrics=("top-1",)) if "top-1" in self.metrics else None
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
@@ -178,7 +165,6 @@ class Brittleness(ScoringProtocol):
     row_pairs = (*CHOICE_PAIRS[:1], ("image", "positive_captions"), *CHOICE_PAIRS[1:])
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        """[`hfcomp.metrics.brittleness.brittleness`] of every row."""
         parts = [_outcome(scored, rows) for rows in scored.parts()]
         for part, metric in METRICS.items():
             outcome = concatenated([getattr(one, part) for one in parts])

@@ -17,7 +17,6 @@ from hfcomp.metrics.classification import Scores, class_scores, top_k
 
 
 def accuracy_names(top: Sequence[int]) -> tuple[str, ...]:
-    """The names of the metrics of `accuracies`."""
     names = tuple("accuracy" if k == 1 else f"top-{k} accuracy" for k in top)
     return (*names, *(("mean per class",) if 1 in top else ()))
 
@@ -29,8 +28,6 @@ def accuracies(scores: Scores, label: NDArray[np.integer], classes: int, top: Se
 
     Args:
         scores: `[n, C]`, or a function that gives some of its rows.
-        label: `[n]`, 0 to C - 1.
-        classes: C.
         top: of top-k accuracy; any k of C or more is dropped.
     """
     for k in top:
@@ -42,18 +39,7 @@ def accuracies(scores: Scores, label: NDArray[np.integer], classes: int, top: Se
 
 
 def class_embeddings(prompts: NDArray[np.float32], classes: Sequence[int]) -> NDArray[np.float32]:
-    """The mean of each class's prompts, normalised again (Radford et al. 2021, section 3.1.4).
-
-    Args:
-        prompts: `[m, D]`, L2-normalised.
-        classes: `[m]`, each prompt's class, 0 to C - 1; every class has at least one.
-
-    Returns:
-        `[C, D]`, L2-normalised.
-
-    Raises:
-        ValueError: for a class without prompts.
-    """
+    """`[C, D]`: the mean of each class's prompts `[m, D]`, normalised again (Radford et al. 2021, section 3.1.4)."""
     index = np.asarray(classes)
     sums = np.zeros((index.max() + 1, prompts.shape[1]), dtype=np.float64)
     np.add.at(sums, index, prompts)
@@ -65,11 +51,6 @@ def class_embeddings(prompts: NDArray[np.float32], classes: Sequence[int]) -> ND
 
 def zero_shot(image: NDArray[np.float32], classes: NDArray[np.float32], label: NDArray[np.integer]) -> ChoiceOutcome:
     """Whether an image's own class scores strictly higher than every other, in fp32.
-
-    Args:
-        image: `[n, D]`, L2-normalised.
-        classes: `[C, D]`, L2-normalised, C at least 2.
-        label: `[n]`, 0 to C - 1.
 
     Returns:
         Correct and tied items. Chance is 1/C.
@@ -92,11 +73,7 @@ class ZeroShot(ScoringProtocol):
     top: tuple[int, ...] = (1, 5)
 
     def prompts(self, items: BenchmarkData) -> list[str]:
-        """Every template with every class, class by class.
-
-        Raises:
-            ValueError: without classes or templates.
-        """
+        """Every template with every class, class by class."""
         if not items.classes or not items.templates:
             raise ValueError(
                 f"{items.origin.place}: found {len(items.classes)} class names and {len(items.templates)} templates; "
@@ -106,11 +83,9 @@ class ZeroShot(ScoringProtocol):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of its metrics."""
         return accuracy_names(self.top)
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
-        """Top-k accuracy, and the mean of the classes' accuracies."""
         items = embedded.items
         index = np.repeat(np.arange(len(items.classes)), len(items.templates))
         classes = class_embeddings(embedded.prompts, index)
@@ -125,7 +100,6 @@ class AttributeZeroShot(ScoringProtocol):
     metric_names = ("accuracy",)
 
     def prompts(self, items: BenchmarkData) -> list[str]:
-        """Those of every class of every attribute."""
         return [text for classes in items.prompts.values() for texts in classes.values() for text in texts]
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
@@ -168,9 +142,6 @@ class Probe(ScoringProtocol):
 
         The item values of mAP are first-order terms with the mAP as their mean; see
         `hfcomp.metrics.average_precision`.
-
-        Raises:
-            ValueError: without training rows, or when an image of theirs is missing.
         """
         items = embedded.items
         _check_training(embedded)

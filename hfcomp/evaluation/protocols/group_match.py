@@ -33,7 +33,6 @@ class GroupMatch(ScoringProtocol):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of its metrics."""
         return self.metrics
 
     def text_choice(self, items: BenchmarkData) -> ScoringProtocol | None:
@@ -41,7 +40,6 @@ class GroupMatch(ScoringProtocol):
         return replace(self, metrics=("text",)) if "text" in self.metrics else None
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        """The strict comparisons of `hfcomp.metrics.group` of every row."""
         parts = [
             group.group_score(*(scored.scores(*pair, rows) for pair in self.row_pairs)) for rows in scored.parts()
         ]
@@ -61,15 +59,12 @@ class GroupAndCaption(GroupMatch):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of its metrics."""
         return (*self.metrics, *CaptionChoice().metric_names)
 
     def text_choice(self, items: BenchmarkData) -> ScoringProtocol:
-        """The choice of the caption."""
         return CaptionChoice()
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        """The metrics of the groups, then "caption choice"."""
         rows = np.flatnonzero(scored.items.rows["one_answer"][:])
         for one in super().score(scored):
             yield replace(one, value=one.value[rows], tie=one.tie[rows], rows=rows)

@@ -41,10 +41,6 @@ class PairRetrieval(ScoringProtocol):
     """Columns `image` and `caption`, one pair per row; [`same_image_or_caption`] defines the positives, by `image_id`.
 
     `Retrieval` is for images with all their captions in one row.
-
-    Attributes:
-        k: of recall@k.
-        directions: which of text-to-image and image-to-text.
     """
 
     texts = ("caption",)
@@ -55,7 +51,6 @@ class PairRetrieval(ScoringProtocol):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of its metrics."""
         return tuple(f"{direction} recall@{k}" for direction in self.directions for k in self.k)
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
@@ -87,15 +82,12 @@ class PairsAndNegatives(PairRetrieval):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of its metrics."""
         return (*FirstNegative().metric_names, *super().metric_names)
 
     def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
-        """Where there are negatives, the image with its caption and the first of them."""
         return CHOICE_PAIRS if "negative_captions" in items.rows.column_names else ()
 
     def text_choice(self, items: BenchmarkData) -> ScoringProtocol | None:
-        """The choice of the caption, where rows have a negative."""
         return FirstNegative() if "negative_captions" in items.rows.column_names else None
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
@@ -115,11 +107,9 @@ class FirstNegative(ScoringProtocol):
     optional_texts = ("negative_captions",)
 
     def text_choice(self, items: BenchmarkData) -> FirstNegative:
-        """All of it."""
         return self
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        """The metric "caption choice" of the rows that have a negative."""
         column = scored.columns.get("negative_captions")
         if column is not None:
             rows = np.flatnonzero((column.ragged(slice(None)) >= 0).any(axis=1))
@@ -146,7 +136,6 @@ class Retrieval(ScoringProtocol):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of its metrics."""
         return tuple(f"{way} recall@{k}" for way in DIRECTIONS for k in self.k)
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
@@ -195,7 +184,6 @@ class Queries:
 
 
 def queries(wanted: Sequence[Sequence[str]], keys: Sequence[str]) -> Queries:
-    """The queries among texts or images."""
     number = {name: place for place, name in enumerate(keys)}
     there = [np.array([number[name] for name in names if name in number], dtype=np.intp) for names in wanted]
     asked = [place for place, found in enumerate(there) if len(found)]
@@ -219,7 +207,6 @@ class RepairedRetrieval(ScoringProtocol):
     texts = ("captions",)
 
     def notes(self, items: BenchmarkData) -> Iterable[str]:
-        """How many right keys are not in the data."""
         rows = items.rows
         captions = [name for names in rows["caption_ids"][:] for name in names]
         wanted = [names for lists in rows["right_images"][:] for names in lists]
@@ -231,7 +218,6 @@ class RepairedRetrieval(ScoringProtocol):
                 yield f"{found.missing:,} right {keys} are missing; {found.dropped:,} queries have none left"
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
-        """The metrics "mAP@R", "R-precision" and "recall@1" in both directions."""
         rows, column = embedded.items.rows, embedded.columns["captions"]
         there = column.index >= 0
         owner = np.repeat(np.arange(len(rows)), np.diff(column.offsets))[there]
@@ -292,7 +278,6 @@ class Hierarchy(ScoringProtocol):
     texts = ("captions",)
 
     def prompts(self, items: BenchmarkData) -> list[str]:
-        """The empty text."""
         return [""]
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:

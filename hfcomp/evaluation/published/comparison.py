@@ -31,13 +31,7 @@ ROUNDING_ERROR = 1e-9
 
 @dataclass(frozen=True)
 class PublishedComparison:
-    """A published number beside the measured one.
-
-    Attributes:
-        model: its name in the results.
-        line: of the results.
-        published: the number, its source and protocol.
-    """
+    """A published number beside the measured one."""
 
     model: str
     line: Line
@@ -45,13 +39,11 @@ class PublishedComparison:
 
     @property
     def measured(self) -> Estimate:
-        """`value`, `low` and `high`."""
         found: Estimate = self.line["models"][self.model]
         return found
 
     @property
     def difference(self) -> float:
-        """Measured minus published."""
         return float(self.measured["value"]) - self.published.value
 
     @property

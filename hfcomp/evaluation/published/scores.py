@@ -83,7 +83,6 @@ class Source(Strict):
     Attributes:
         name: short, for tables.
         source: in full, with an arXiv id, or a repository and its commit.
-        tables: of it.
     """
 
     name: str
@@ -92,22 +91,12 @@ class Source(Strict):
 
 
 def read_models(path: Path = MODELS_FILE) -> dict[str, PublishedModel]:
-    """The models by name.
-
-    Raises:
-        ValueError: for a file that is not as `PublishedModel` describes, with the place in it.
-    """
     models: Mapping[str, PublishedModel] = parse(dict[str, PublishedModel], read_yaml(path), str(path))
     return dict(models)
 
 
 def read_source(path: Path) -> Source:
-    """The tables of a source.
-
-    Raises:
-        ValueError: for a file that is not as `Source` describes, rows of another length than the columns, or a value
-            with more decimals than are printed, with the place in it.
-    """
+    """The tables of a source."""
     found = parse(Source, read_yaml(path), str(path))
     for table in found.tables:
         where = f"{path}, {table.table}"
@@ -191,12 +180,7 @@ def _scores() -> tuple[PublishedScore, ...]:
 
 
 def read_scores(folder: Path, models: Mapping[str, PublishedModel]) -> tuple[PublishedScore, ...]:
-    """The numbers in the files of a folder.
-
-    Raises:
-        ValueError: for a file that `read_source` refuses, a model, benchmark, subset or metric that is unknown, or a
-            value that the metric cannot have, with the place in it.
-    """
+    """The numbers in the files of a folder."""
     return tuple(
         one for path in sorted(folder.glob("*.yaml")) for one in _of_source(read_source(path), str(path), models)
     )
@@ -232,7 +216,6 @@ def _value(printed: float, table: PublishedTable, metric: str, where: str) -> tu
 
 
 def _line(column: Column, where: str) -> tuple[str, str, str]:
-    """Title, subset and metric of a column, which have to be there."""
     if column.benchmark in MEANS:
         names = [one.name for one in MEANS[column.benchmark]]
         _expect(column.metric, names, f"{where}: {column.benchmark}: metric")
@@ -261,11 +244,7 @@ def _expect(found: str, known: list[str] | tuple[str, ...], where: str) -> None:
 
 @cache
 def published_models() -> dict[str, PublishedModel]:
-    """The models that have published numbers, by name.
-
-    Raises:
-        ValueError: for a file that is not as described, or a name or Hub id of two models.
-    """
+    """The models that have published numbers, by name."""
     models = read_models()
     owners: dict[str, str] = {}
     for name, model in models.items():

@@ -65,7 +65,6 @@ NO_OBJECT = "no labelled object"
 
 
 def labels_of_objects(rows: Dataset) -> Dataset:
-    """Rows whose column `objects` has become `labels`, the distinct categories in it."""
     found = [sorted(set(objects["category"])) for objects in rows["objects"]]
     return rows.remove_columns("objects").add_column("labels", found)
 
@@ -101,7 +100,6 @@ class InstanceFiles(Data):
         return replace(test, train=train)
 
     def remote(self, folders: Folders) -> BenchmarkData:
-        """Never: the files are not on the Hub."""
         raise Unavailable(f"Not on the Hub in this form: it takes {self.layout}.", "")
 
 

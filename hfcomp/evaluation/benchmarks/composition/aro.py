@@ -46,7 +46,6 @@ def rare(subsets: list[str]) -> list[str]:
 
 
 def rows(folder: Path, *, file: str, subset: str) -> list[dict[str, Any]]:
-    """The items of one of the authors' two JSON files, as the copy on the Hub has them."""
     return [
         {
             "image": str(folder / "images" / row["image_path"]),

@@ -23,7 +23,6 @@ KEYS = ("image_path", "true_caption", "false_caption")
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """The items of the three files; those of `swap` have boxes."""
     return [row for subset, file in SUBSETS.items() for row in _rows_of(folder, subset, file)]
 
 

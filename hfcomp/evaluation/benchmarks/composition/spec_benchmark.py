@@ -35,8 +35,7 @@ def caption_rows(folder: Path, subsets: Sequence[str], file: str, archive: str |
 def image_rows(folder: Path, subsets: Sequence[str], file: str, archive: str | None = None) -> list[dict[str, Any]]:
     """Texts, each with images to choose from: a row per text, and one per image that is no text's own.
 
-    Questions with the same images are one set, and one cluster in intervals. The arguments are those of
-    `caption_rows`.
+    Questions with the same images are one set, and one cluster in intervals.
     """
     found: list[dict[str, Any]] = []
     sets: dict[tuple[str, ...], str] = {}

@@ -17,7 +17,6 @@ SUBSETS, SUBSETS_PP = (*ADD, *REPLACE, *SWAP), (*REPLACE, *SWAP)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """The items of SugarCrepe's seven files."""
     return [
         {
             "subset": subset,

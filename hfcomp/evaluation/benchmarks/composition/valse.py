@@ -49,7 +49,6 @@ def photograph(file: str) -> str:
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """The items of the authors' eleven JSON files, each file an instrument."""
     return [
         {
             "subset": instrument,
@@ -66,7 +65,6 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def with_photographs(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
-    """Items with the images of every available pool."""
     return with_images_of(items, POOLS, [pool_of(file) for file in items.rows["image"][:]], folders, beside)
 
 

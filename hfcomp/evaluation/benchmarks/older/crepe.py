@@ -58,11 +58,6 @@ def _forms(folder: str, files: Mapping[str, tuple[str, str]], web: str) -> tuple
 
 
 def rows(folder: Path, *, inside: str, files: Mapping[str, tuple[str, str]]) -> list[dict[str, Any]]:
-    """The items of some files, in a folder or a zip archive.
-
-    Raises:
-        ValueError: for a box that is not four whole numbers, or negatives that are no list of texts.
-    """
     from hfcomp.data.formats.tables import read_list
 
     found = []

@@ -24,7 +24,6 @@ FIRST, SECOND = "c0i0", "c1i1"
 
 
 def frame_files(file: str) -> Adapted:
-    """One of the two files beside its frames."""
     read = shuffled_rows if file == FULL else listed_rows
     layout = f"{file} of github.com/Wangt-CN/EqBen and a folder {' or '.join(IMAGES)}"
     return Adapted(RawFiles((file,), partial(read, file=file), layout), _with_frames)
@@ -50,9 +49,6 @@ def shuffled_rows(folder: Path, file: str) -> list[dict[str, Any]]:
     """The groups of the full set, put together again; the frames of one folder are a cluster.
 
     The file has the four combinations of each group at random places.
-
-    Raises:
-        ValueError: for a group without one of its two true pairs.
     """
     groups: dict[tuple[str, int], dict[str, dict[str, Any]]] = defaultdict(dict)
     for _, one in entries(folder / file, ("image", "caption", "private_info")):

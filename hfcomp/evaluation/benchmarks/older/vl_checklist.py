@@ -56,11 +56,7 @@ def checklist(web: str) -> Adapted:
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """The items; of several phrases the first counts, as in the authors' script.
-
-    Raises:
-        ValueError: for a file that is no list of `[image, {"POS": [phrase], "NEG": [phrase]}]`.
-    """
+    """The items; of several phrases the first counts, as in the authors' script."""
     found = []
     for test, file in TESTS.items():
         for number, one in enumerate(_list(folder / file)):

@@ -25,11 +25,7 @@ SIDE = 256  # pixels of the authors' own images
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """The items of the authors' table; `image` is COCO's name of the file in val2017, where all of them are.
-
-    Raises:
-        ValueError: for a row that has not four captions.
-    """
+    """The items of the authors' table; `image` is COCO's name of the file in val2017, where all of them are."""
     found = []
     table = open_table(folder / FILE)
     for number, (_, cells) in enumerate(table.rows()):

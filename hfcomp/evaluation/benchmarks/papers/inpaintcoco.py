@@ -33,11 +33,9 @@ class Pairs(HubData):
 
     @property
     def layout(self) -> str:
-        """In words."""
         return f"{super().layout}, or a set of `hfcomp build inpaintcoco`"
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
-        """The items, when the folder holds such files."""
         from hfcomp.data.built_sets import is_build
 
         if not is_build(folder):

@@ -50,19 +50,12 @@ def keyword_benchmark(
     keywords of a concept, the first is permuted: the paper has one item per caption.
 
     Args:
-        name: on the command line.
         data: forms of the data, whose rows have an image in `image` and its caption in `caption` or all of them in
             `captions`; `item` may name a row, `image_id` say which rows show the same.
-        title: in tables.
-        licence: of the data.
-        obtain: how to get the data.
         concepts: some of `object`, `color`, `location` and `size`.
         limit: items of a concept; of more, as many are drawn and the others counted as left out. `None`: all.
         seed: of the draw.
         matching: how keywords are found and written, `PAPER` or `EXTENDED`.
-
-    Raises:
-        ValueError: for a concept that the paper does not have, or a limit below 1.
     """
     for concept in concepts:
         check_concept(concept)
@@ -98,15 +91,7 @@ class _Caption(NamedTuple):
 
 @dataclass(frozen=True)
 class KeywordItems:
-    """Makes images with captions into items of keyword ranking; arguments as in [`keyword_benchmark`].
-
-    Attributes:
-        concepts: each a subset.
-        limit: items of a concept.
-        seed: of the draw.
-        matching: of keywords.
-        table: of concepts and keywords.
-    """
+    """Makes images with captions into items of keyword ranking; arguments as in [`keyword_benchmark`]."""
 
     concepts: tuple[str, ...] = CONCEPTS
     limit: int | None = LIMIT
@@ -117,12 +102,7 @@ class KeywordItems:
     def __call__(
         self, pairs: BenchmarkData, folders: Folders | None = None, folder: Path | None = None
     ) -> BenchmarkData:
-        """One row per caption and concept with a keyword in it, with the images of `pairs`.
-
-        Raises:
-            NoKeyword: when no caption holds one.
-            ValueError: when there is no column of captions.
-        """
+        """One row per caption and concept with a keyword in it, with the images of `pairs`."""
         from datasets import Dataset, concatenate_datasets
 
         cells = pairs.images["image"] if "image" in pairs.images else pairs.rows["image"]
@@ -208,11 +188,7 @@ class KeywordItems:
 
 
 def sbu_captions(folder: Path) -> list[dict[str, Any]]:
-    """SBU's images and captions, of the one JSON object of lists; a file is called as in its address.
-
-    Raises:
-        ValueError: when the lists are not of the same length.
-    """
+    """SBU's images and captions, of the one JSON object of lists; a file is called as in its address."""
     file = folder / "sbu-captions-all.json"
     content = read_json(file)
     urls, captions = content.get("image_urls", ()), content.get("captions", ())

@@ -134,5 +134,4 @@ def cropped(items: BenchmarkData, folders: Folders | None = None, beside: Path |
 
 
 def both_photographs(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
-    """Items whose `image` and `negative_image` name files of Visual Genome."""
     return with_images(items, VISUAL_GENOME, folders, beside, ("image", "negative_image"))

@@ -56,7 +56,6 @@ FLICKR8K_IMAGES = Pool(
 
 
 def karpathy(folder: Path, file: str) -> list[dict[str, Any]]:
-    """The test images of one of Karpathy's `dataset_*.json`, each with its captions."""
     return [
         {
             "item": one["filename"],
@@ -75,11 +74,7 @@ def listed(folder: Path, file: str) -> list[dict[str, Any]]:
 
 
 def lines(rows: Dataset) -> Dataset:
-    """Captions that stand in one text, a line each, as lists.
-
-    Raises:
-        ValueError: for a sample without a text.
-    """
+    """Captions that stand in one text, a line each, as lists."""
     for row in (row for row, text in enumerate(rows["captions"]) if text is None):
         raise ValueError(
             f"the sample {rows['item'][row]!r} of the archives has no .txt with its captions. Add it, or remove it."
