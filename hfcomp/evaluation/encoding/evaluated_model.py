@@ -90,9 +90,36 @@ class EvaluatedModel(ABC):
         """Where processes share the work, a failure of one ends all."""
         return fail_together() if self.split else nullcontext()
 
-    def look_up(
-        self, kind: str, keys: list[bytes], width: int, *, unit: bool = True
-    ) -> tuple[VectorStore, Found, list[int]]:
+    def compute(
+        self,
+        kind: str,
+        keys: list[bytes],
+        width: int,
+        load: Callable[[int], tuple[Any, bool]],
+        encode: Callable[[list[tuple[Any, bool]]], NDArray[np.float32]],
+        *,
+        progress: bool,
+        desc: str = "",
+        ahead: bool = True,
+        order: Callable[[int], Any] | None = None,
+        unit: bool = True,
+    ) -> tuple[Found, int]:
+        """The vectors of distinct inputs, from the store or computed now, and how many were computed.
+
+        `load` makes the input of a number and its flag, `encode` makes `[b, width]` of a batch of these. With `ahead`,
+        threads load the next batch while one is encoded. Batches are cut in the `order` of what is missing.
+        """
+        store, found, missing = self._look_up(kind, keys, width, unit)
+        if order is not None:
+            missing.sort(key=order)
+        bar = tqdm(total=len(missing), desc=desc or kind, disable=not progress or not missing, leave=False)
+        with bar, ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+            own = self._own_batches(missing)
+            batches = loaded_ahead(pool, load, own) if ahead else ((batch, list(map(load, batch))) for batch in own)
+            self._fill(store, found, missing, batches, encode, bar)
+        return found, len(missing)
+
+    def _look_up(self, kind: str, keys: list[bytes], width: int, unit: bool) -> tuple[VectorStore, Found, list[int]]:
         """The store, what it holds of the keys, and which have to be encoded: what any process lacks, so all agree."""
         if self.cache is None:
             store = VectorStore()
@@ -106,12 +133,12 @@ class EvaluatedModel(ABC):
             absent = set().union(*gather_objects(absent))
         return store, Found(keys, vectors, flags), [number for number, key in enumerate(keys) if key in absent]
 
-    def own_batches(self, missing: list[int]) -> list[list[int]]:
+    def _own_batches(self, missing: list[int]) -> list[list[int]]:
         """Batches are cut from all that is missing, then dealt out: they are the same for any number of processes."""
         batches = [missing[at : at + self.batch_size] for at in range(0, len(missing), self.batch_size)]
         return batches[rank() :: world_size()] if self.split else batches
 
-    def fill(
+    def _fill(
         self,
         store: VectorStore,
         found: Found,
@@ -149,10 +176,6 @@ class Found(NamedTuple):
     keys: list[bytes]
     vectors: NDArray[np.float32]
     flags: NDArray[np.bool_]
-
-
-def workers() -> int:
-    return min(8, os.cpu_count() or 1)
 
 
 @contextmanager

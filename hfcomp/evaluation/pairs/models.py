@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
@@ -18,13 +17,12 @@ import transformers
 from numpy.typing import NDArray
 from PIL import Image
 from torch import nn
-from tqdm.auto import tqdm
 from transformers import AutoModelForImageTextToText, BlipForImageTextRetrieval
 
 from hfcomp.data.images import is_tiny
 from hfcomp.evaluation.cells import decoded, digest, distinct, text_key
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, loaded_ahead, processor_facts, workers
+from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, processor_facts
 from hfcomp.evaluation.pairs.items import MOST_PAIRS, PairList, PairScores
 from hfcomp.modeling import load_processor
 from hfcomp.modeling.weight_checks import damage_named, no_report, refuse
@@ -148,15 +146,14 @@ class PairModel(EvaluatedModel, ABC):
             images, texts = zip(*(pair for pair, _ in loaded), strict=True)
             return self.log_probabilities(images, texts).float().cpu().numpy()[:, None]
 
-        store, found, missing = self.look_up("pairs", keys, 1, unit=False)
-        # the pairs of one image follow each other, so that it is decoded once, and short texts are padded little
-        missing.sort(key=lambda number: (pairs.image[first[number]], len(pairs.texts[pairs.text[first[number]]])))
-        bar = tqdm(total=len(missing), desc="pairs", disable=not progress or not missing, leave=False, unit="pair")
-        with bar, ThreadPoolExecutor(max_workers=workers()) as pool:
-            self.fill(store, found, missing, loaded_ahead(pool, load, self.own_batches(missing)), score, bar)
+        def order(number: int) -> tuple[int, int]:
+            # the pairs of one image follow each other, so that it is decoded once, and short texts are padded little
+            return pairs.image[first[number]], len(pairs.texts[pairs.text[first[number]]])
+
+        found, computed = self.compute("pairs", keys, 1, load, score, progress=progress, order=order, unit=False)
         tiny = len({pairs.keys[pairs.image[first[number]]] for number in np.flatnonzero(found.flags)})
         values = np.exp(found.vectors[index, 0].astype(np.float64))
-        return PairScores(values, len(missing), tiny, self.truncated([pairs.texts[one] for one in set(pairs.text)]))
+        return PairScores(values, computed, tiny, self.truncated([pairs.texts[one] for one in set(pairs.text)]))
 
     def _fingerprint(self) -> dict[str, Any]:
         precision = self.dtype() if self._backbone is None else self._backbone.dtype

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +20,14 @@ from hfcomp.metrics.choice import ChoiceOutcome, choose, pair_scores
 from hfcomp.metrics.keyword_ranking import keyword_ranking
 
 
-def concatenated(outcomes: Sequence[ChoiceOutcome]) -> ChoiceOutcome:
-    if not outcomes:
+def concatenated(parts: Sequence[Any]) -> Any:
+    """Outcomes of consecutive rows as one: of any dataclass whose fields are arrays or such outcomes."""
+    if not parts:
         return ChoiceOutcome(np.zeros(0, dtype=bool), np.zeros(0, dtype=bool))
-    return ChoiceOutcome(
-        np.concatenate([one.correct for one in outcomes]), np.concatenate([one.tie for one in outcomes])
-    )
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    joined = {one.name: concatenated([getattr(part, one.name) for part in parts]) for one in fields(parts[0])}
+    return replace(parts[0], **joined)
 
 
 CHANCE = 0.5
@@ -138,14 +141,12 @@ class KeywordRanking(ScoringProtocol):
         for rows in scored.parts():
             true = scored.scores("image", "caption", rows)
             found.append(keyword_ranking(true, *scored.list_scores("image", "negative_captions", rows)))
-        first = concatenated([part.first for part in found])
+        whole = concatenated(found)
         if "top-1" in self.metrics:
-            chance = np.concatenate([part.chance for part in found])
-            yield Measured("top-1", first.correct, first.tie, chance)
+            yield Measured("top-1", whole.first.correct, whole.first.tie, whole.chance)
         if "reciprocal rank" in self.metrics:
-            rank = np.concatenate([part.reciprocal_rank for part in found])
-            chance = np.concatenate([part.reciprocal_rank_chance for part in found])
-            yield Measured("reciprocal rank", rank, np.zeros(len(rank), dtype=bool), chance)
+            untied = np.zeros(len(whole.rank), dtype=bool)
+            yield Measured("reciprocal rank", whole.reciprocal_rank, untied, whole.reciprocal_rank_chance)
 
 
 METRICS = {"original": "original accuracy", "augmented": "augmented accuracy", "brittle": "brittleness"}
@@ -165,9 +166,9 @@ class Brittleness(ScoringProtocol):
     row_pairs = (*CHOICE_PAIRS[:1], ("image", "positive_captions"), *CHOICE_PAIRS[1:])
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        parts = [_outcome(scored, rows) for rows in scored.parts()]
+        whole = concatenated([_outcome(scored, rows) for rows in scored.parts()])
         for part, metric in METRICS.items():
-            outcome = concatenated([getattr(one, part) for one in parts])
+            outcome = getattr(whole, part)
             yield Measured(metric, outcome.correct, outcome.tie, BRITTLENESS_CHANCE[part])
 
 

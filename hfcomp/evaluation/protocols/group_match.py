@@ -40,11 +40,12 @@ class GroupMatch(ScoringProtocol):
         return replace(self, metrics=("text",)) if "text" in self.metrics else None
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        parts = [
-            group.group_score(*(scored.scores(*pair, rows) for pair in self.row_pairs)) for rows in scored.parts()
-        ]
+        parts = scored.parts()
+        whole = concatenated(
+            [group.group_score(*(scored.scores(*pair, rows) for pair in self.row_pairs)) for rows in parts]
+        )
         for metric in self.metrics:
-            outcome = concatenated([getattr(part, metric) for part in parts])
+            outcome = getattr(whole, metric)
             yield Measured(metric, outcome.correct, outcome.tie, group.CHANCE[metric])
 
 
