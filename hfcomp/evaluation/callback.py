@@ -178,6 +178,7 @@ class EvaluateBenchmarks(TrainerCallback):
         best = {}
         for key in self._headlines:
             seen = [(line[key], line["step"]) for line in state.log_history if key in line]
+            # higher is better for every value of a benchmark; only the chosen one may be told otherwise
             choose = min if key == chosen and not args.greater_is_better else max
             best[f"{key}_best"], best[f"{key}_best_step"] = choose(seen, key=lambda entry: entry[0])
         if best:
@@ -241,6 +242,7 @@ class EvaluateBenchmarks(TrainerCallback):
             step = trainer.state.global_step
             outcomes = Outcomes(pd.concat(tables, ignore_index=True)).assign(arm=f"step {step}", step=step)
             outcomes.write(Path(trainer.args.output_dir) / f"benchmarks-{step}.parquet")
+        # all processes have to choose the same checkpoint
         values = gather_objects(values)[0]
         self._headlines = [key for key in values if "/" not in key and not key.endswith("_ties")]
         return values
@@ -283,6 +285,7 @@ def benchmark_values(benchmark: Benchmark, items: pd.DataFrame, *, details: bool
         averages, lines = [], []
         for one in (one for one in own if one.labels["metric"] == metric):
             (averages if one.is_average else lines).append(one)
+        # several subsets without a declared average still need one number to be watched
         if not averages:
             averages = [Measure("mean over items", [tuple(line for one in lines for line in one.lines)])]
         measures[key] = averages[0]

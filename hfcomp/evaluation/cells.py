@@ -88,6 +88,7 @@ def files_of(folder: Path, names: Sequence[str], parts: Sequence[str] = ()) -> l
     """
     names = [name.partition("/")[2] if name.partition("/")[0] in parts else name for name in names]
     places = [place for place in (folder, *(folder / part for part in parts)) if place.is_dir()]
+    # the last entry of a dict wins: the folder itself goes before its parts, and these in their order
     there = {path.name: str(path) for place in reversed(places) for path in place.iterdir()}
     return [there.get(name) or (str(folder / name) if (folder / name).is_file() else None) for name in names]
 
@@ -98,6 +99,7 @@ def is_missing(cell: Any) -> bool:
         return is_missing(cell.cell)
     if isinstance(cell, dict):
         cell = cell["bytes"] if cell.get("bytes") is not None else cell.get("path")
+    # what is behind an address shows only when it is fetched, so it counts as present
     return cell is None or (isinstance(cell, str) and "://" not in cell and not Path(cell).is_file())
 
 
@@ -171,6 +173,7 @@ def image_key(value: Any, where: str) -> bytes | None:
         size = value.side if isinstance(value, Fitted) else value.edge
         return None if own is None else digest(own + f"{how} {size}".encode())
     if isinstance(value, dict):
+        # bytes go first: a path beside them is often only the name on the machine that made the file
         value = value.get("bytes") if value.get("bytes") is not None else value.get("path")
     if value is None:
         return None
@@ -204,6 +207,7 @@ def damaged_images(cells: Sequence[Any], column: str, *, progress: bool = False)
         try:
             return None if _is_empty(cell) else image_key(cell, _where(column, row))
         except Unreadable as error:
+            # a file that cannot be read has no key, so it is not decoded below either
             found[row] = str(error)
             return None
 

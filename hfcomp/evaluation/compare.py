@@ -53,6 +53,7 @@ def compare(
     unchecked = dict.fromkeys(one.folder for one in stored if stated_items(one.results) is None)
     notes = [f"{folder}: its results name no hash of the items, which are not checked" for folder in unchecked]
     stored = unify_own_titles(stored, notes)
+    # after titles are unified, as a recipe calls its own set otherwise than an evaluation does
     titles = _titles(stored, benchmarks, notes)
     stored = [replace(one, outcomes=one.outcomes.select(benchmark=titles)) for one in stored]
     for title in titles:
@@ -163,6 +164,7 @@ def _check_origin(title: str, stored: Sequence[Stored], common: bool, notes: lis
 
 def _check_source(label: str, one: Source, other: Source, common: bool, notes: list[str]) -> None:
     (folder, facts), (other_folder, others) = one, other
+    # the version of a benchmark changes with any change of its scoring, so equal items are not enough
     for key in ("version", "evaluation"):
         if None not in (facts.get(key), others.get(key)) and facts[key] != others[key]:
             raise ValueError(
@@ -174,6 +176,7 @@ def _check_source(label: str, one: Source, other: Source, common: bool, notes: l
     )
     for place, commit in places.items():
         theirs = their_places.get(place)
+        # an unknown commit proves nothing in either direction; the items themselves are compared later
         if None in (commit, theirs) or commit == theirs:
             continue
         said = f"{label}: {place} was read at commit {commit} for {folder}, {theirs} for {other_folder}"

@@ -139,6 +139,7 @@ def run_benchmark(
     if hasattr(encoder, "score_pairs"):
         scored, counts = score_pairs(benchmark, items, encoder, progress=progress)
     else:
+        # a prior needs vectors of single texts, which a model that scores pairs does not have
         scored = embed(benchmark, items, encoder, progress=progress)
         counts = scored.counts
         blind = prior(benchmark, scored) if score and prior is not None else None
@@ -152,6 +153,7 @@ def score_items(benchmark: Benchmark, scored: ScoredItems) -> pd.DataFrame:
     """The outcomes of embedded items or scored pairs, with the columns of [`Report.items`]."""
     import pandas as pd
 
+    # published numbers name metrics: one that is not declared could never be compared with them
     declared = benchmark.protocol.metric_names
     tables = []
     for one in benchmark.protocol.score(scored):
@@ -187,6 +189,7 @@ def validate(benchmark: Benchmark, items: BenchmarkData, *, texts_suffice: bool 
     for column in protocol.images:
         missing |= np.fromiter(map(is_missing, items.cells(column)), dtype=bool, count=len(rows))
     if protocol.needs_images and not texts_suffice:
+        # a row has one reason, so that the counts add up to the rows that are left out
         reason[missing] = NO_IMAGE
     # what a reader says of a row is more precise than that its image or text is missing
     if LEFT_OUT in rows.column_names:
@@ -209,6 +212,7 @@ def find_damaged(benchmark: Benchmark, items: BenchmarkData, *, progress: bool =
     found: dict[int, str] = {}
     for column in benchmark.protocol.images:
         reasons = damaged_images(items.cells(column), column, progress=progress)
+        # of a row with several damaged images the reason of the first one stays
         found = reasons | found
     return dict(sorted(found.items()))
 
@@ -232,6 +236,7 @@ def without_damaged(benchmark: Benchmark, items: BenchmarkData, damaged: Mapping
 
 
 def select_rows(items: BenchmarkData, rows: NDArray[np.intp]) -> BenchmarkData:
+    # the usual case, in which nothing is left out, does without a table of indices
     if len(rows) == len(items.rows):
         return items
     images = {name: pick_cells(cells, rows) for name, cells in items.images.items()}
@@ -243,6 +248,7 @@ def embed(benchmark: Benchmark, items: BenchmarkData, encoder: Encoder, *, progr
     images = {}
     for column in protocol.images:
         images[column] = encoder.index_images(items.cells(column), column=column, progress=progress)
+    # one table for all columns: a text that stands in several of them is encoded once
     texts = TextTable()
     optional = [column for column in protocol.optional_texts if column in items.rows.column_names]
     columns = {column: texts.add(column_values(items.rows, column)) for column in (*protocol.texts, *optional)}
@@ -265,6 +271,7 @@ def _table(benchmark: Benchmark, items: BenchmarkData, measured: Measured) -> pd
     rows = slice(None) if measured.rows is None else measured.rows
     names = {column: values[rows] for column, values in items.names.items()}
     if measured.items is not None:
+        # a row may have several entries, such as one for each of its captions
         names["item"] = np.asarray(measured.items, dtype=object)
     return pd.DataFrame(
         {
@@ -295,6 +302,7 @@ def _unsolvable(benchmark: Benchmark, rows: Dataset) -> int:
     if not {"caption", "negative_captions"} <= read & set(rows.column_names):
         return 0
     pairs = zip(column_values(rows, "caption"), column_values(rows, "negative_captions"), strict=True)
+    # a tie is wrong, so no model can solve an item whose caption is one of its negatives
     return sum(caption in negatives for caption, negatives in pairs)
 
 
@@ -330,6 +338,7 @@ def _whole_images(items: BenchmarkData) -> Iterator[Any]:
 
 
 def _check_names(benchmark: Benchmark, items: BenchmarkData) -> None:
+    # models are compared item by item, which needs names that occur once
     first: dict[str, int] = {}
     for row, names in enumerate(zip(items.names["subset"], items.names["item"], strict=True)):
         name = "/".join(names)

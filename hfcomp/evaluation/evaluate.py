@@ -125,6 +125,7 @@ def evaluate(
     bars = sys.stderr.isatty() if progress is None else progress
     access = UrlAccess.asked(allow_urls, DEFAULT_TIMEOUT if url_timeout is None else url_timeout)
     with fail_together(), url_access(access):  # a process that fails alone ends all
+        # opened before any data is read: a model that is not supported ends the run at once
         encoders = {name: open_encoder(model, **settings) for name, model in request.models.items()}
         evaluator = load_benchmarks(chosen, folders, log, _text_notes(encoders), skip_damaged=skip_damaged)
         for note in (note for one in request.files.values() for note in one.check(evaluator.loaded)):
@@ -181,6 +182,7 @@ def _read_request(
     if NO_RULES in blind and captions is not None:
         raise ValueError(f"blind_captions: blind={NO_RULES} leaves no rule that reads {captions}. Pass one of them.")
     scorers = {name: BLIND[name][1]() for name in blind if name != NO_RULES}
+    # blind scorers and files are columns beside the models, so all of their names share one namespace
     for name in scores:
         if name in BLIND:
             raise ValueError(f"scores: {name!r} is the name of a blind scorer. Choose another one.")
@@ -211,6 +213,7 @@ def choose_benchmarks(
         if costly:
             titles = ", ".join(dict.fromkeys(costly))
             log(f"not in a suite, as they fetch or compute too much: {titles} (see --list)")
+    # what the suite has and the user names as well is scored once
     return list({one.name: one for one in chosen}.values())
 
 
@@ -248,6 +251,7 @@ def _score(
         prior = prior_outcomes if name in priors else None
         how = {"progress": progress, "keep_going": True, "prior": prior, "keep_scores": True}
         for one, report in evaluator.score(encoder, model=name, **how):
+            # on every process: below, all of them have to raise if nothing was scored
             seconds[name][one.benchmark.name] = report.seconds
             if rank() == 0:
                 tables.append(report.items.assign(arm=name, benchmark=one.title))
@@ -255,6 +259,7 @@ def _score(
                 if report.prior is not None:
                     blind.append(report.prior.assign(arm=prior_of(name), benchmark=one.title))
                 evaluator.log(f"{name} on {one.benchmark.title}: {report.counts}, {report.seconds:.1f} s")
+        # models are scored one after another, so only one of them has to fit into memory
         if isinstance(encoder, EvaluatedModel):
             encoder.release()
     if not any(seconds.values()):

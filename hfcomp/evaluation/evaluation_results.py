@@ -134,6 +134,7 @@ class EvaluationResults:
         """The entry `blind` of `results.json`: scores of blind rules, and models on the items that none solves."""
         if self.blind is None or not len(self._shared):
             return None
+        # rules ran on all items; the models may share only some of the benchmarks
         blind = self.blind.on_items_of(self._shared)
         return blind.to_json(self.averages, self._shared, list(self._image_models), self.blind.outcomes)
 
@@ -272,8 +273,8 @@ def _unshared_notes(outcomes: Outcomes, shared: Outcomes, models: Sequence[str])
         if others := [name for name in models if name not in owners]:
             words = shlex.join([f"FOLDER:{name}" for name in owners])
             how = f"; `hfcomp compare {words}` compares these models, of the output FOLDER" * (len(owners) > 1)
-            lack = f"{_enumerate(others)} {'has' if len(others) == 1 else 'have'} no scores of it"
-            scored = f"{what}: scored for {_enumerate(owners)}, not shown because {lack}."
+            lack = f"because {_enumerate(others)} {'has' if len(others) == 1 else 'have'} no scores of it."
+            scored = f"{what}: scored for {_enumerate(owners)}, not shown {lack}"
             yield f"{scored} {files.ITEMS_FILE} has the outcomes{how}."
 
 
@@ -329,10 +330,8 @@ def _facts(evaluation: EvaluationResults, *, brief: bool) -> Iterator[Section]:
         for one in evaluation.missing
     ]
     read = [] if brief else _data(evaluation.benchmarks)
-    yield Section(
-        "Data",
-        [*read, Lines(skipped, "skipped benchmarks", whole=True), Lines(missing, "averages without all parts")],
-    )
+    left = [Lines(skipped, "skipped benchmarks", whole=True), Lines(missing, "averages without all parts")]
+    yield Section("Data", [*read, *left])
     if not brief:
         yield Section("Models", [tables.facts_table(evaluation.models)])
         yield Section("How it was made", [tables.made_table(evaluation.config, evaluation.versions)])
@@ -370,6 +369,7 @@ def write_evaluation(
     folder: Path, results: EvaluationResults, *, items: bool = True, page: PageOptions | None = DEFAULT_PAGE
 ) -> None:
     """As `EvaluationResults.save`, for who holds the folder's lock; items and scores are written only with `items`."""
+    # before `results.json`, which names their hash: a folder left in between raises and mixes nothing
     if items:
         results.outcomes.write(folder / files.ITEMS_FILE)
         write_blind(folder, results.blind)

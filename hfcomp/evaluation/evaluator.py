@@ -203,6 +203,7 @@ class Evaluator:
                     raise
                 self._skip(one.benchmark, f"{FAILED}{model}: {error}", self._way_out(error))
                 continue
+            # per model, as each has its own tokenizer and its own longest text
             counts = {"truncated": report.truncated, "merged": report.merged, "tiny": report.tiny}
             self.note_inputs(one.benchmark.name, counts, f"{model}'s text tower" if model else "")
             if report.pairs and one.benchmark.protocol.pairs(one.data) and one.benchmark.protocol.beyond_pairs:
@@ -229,6 +230,7 @@ class Evaluator:
         if any(one.data.train is not None for one in self.loaded):
             return
         try:
+            # names of lines follow from the items alone: equal vectors give them without encoding anything
             scored = [report.items for _, report in self.score(NoModel(), progress=False)]
         except Exception:  # a protocol of the user's may need real vectors
             return
@@ -243,6 +245,7 @@ class Evaluator:
 
     def _undamaged(self, one: Loaded) -> Loaded:
         """The benchmark without items with a damaged image, which the first process looks for."""
+        # one process decodes, and all leave out the rows that it found: their batches have to be the same
         damaged = find_damaged(one.benchmark, one.data, progress=sys.stderr.isatty()) if rank() == 0 else None
         return replace(one, data=without_damaged(one.benchmark, one.data, gather_objects(damaged)[0]))
 
@@ -273,6 +276,7 @@ def _load(benchmark: Benchmark, folders: Folders, strict: bool) -> Loaded | tupl
     except Unavailable as error:
         return error.reason, error.how_to_fix or benchmark.obtain
     except ValueError as error:
+        # wrong data of the user's is an error; a published set that has changed costs that benchmark only
         own = getattr(benchmark.data[0], "is_own", False)  # a form of the user's may be any class
         if strict or own or folders.of(benchmark.name) or (benchmark.folder and folders.of(benchmark.folder)):
             raise

@@ -52,6 +52,7 @@ class PointsEmbedder(Embedder):
 
     def _encode(self, encode: Callable[[nn.Module, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> NDArray:
         found = []
+        # the model of each point in turn on one batch: images are decoded once for all points
         for alpha in self.alphas:
             self._interpolation.set(alpha)
             found.append(super()._encode(encode, inputs))

@@ -124,6 +124,7 @@ class ScoreFile:
         own = self._scores.get(name)
         if own is None:
             raise Unavailable(f"{self.path} has no scores of it.", _LIST)
+        # names as they come back from a spreadsheet, which the list protects from formulas
         wanted = [tuple(map(plain_cell, pair)) for pair in pair_names(pairs)]
         missing = list(dict.fromkeys(pair for pair in wanted if pair not in own))
         if missing:
@@ -131,6 +132,7 @@ class ScoreFile:
                 f"{self.path}: {len(missing):,} of {len(set(wanted)):,} pairs of {name} have no score, the first is "
                 f"{_shown([name, *missing[0]])}. {_LIST}"
             )
+        # scores of other pairs mean another split or version of the data, which should not pass unnoticed
         unknown = own.keys() - set(wanted)
         if unknown:
             pair = min(unknown, key=lambda one: own[one][0])
@@ -268,6 +270,7 @@ def _files(pairs: PairList, folder: Path) -> Iterator[str]:
             yield shown(place)  # without the signature of an address
             continue
         content, ending = _content(cell, str(pairs.first[number]))
+        # named by content: an image that several pairs or benchmarks share is written once
         target = folder / f"{key.hex()}{ending}"
         write_bytes(target, content)
         yield str(target)

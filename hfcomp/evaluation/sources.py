@@ -38,6 +38,7 @@ def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Benchmar
             items = form.local(folder, folders)
             if items is not None:
                 return items
+        # not from the Hub instead: the user named this folder, and would get numbers of other data
         raise ValueError(f"{benchmark.name}: {folder} does not contain its data. Expected {forms}. {benchmark.obtain}")
     # each form may fail for a reason of its own: all of them are reported
     reasons, ways = [], [benchmark.obtain]
@@ -157,6 +158,7 @@ class HubData(Data):
         """The items, when the folder holds such files."""
         if not folder.is_dir() or next(folder.rglob(self.files), None) is None:
             return None
+        # a cut archive would give fewer rows and no error
         if self.files == "*.tar":
             self._check_archives(folder)
         parts = {name: _load_folder(folder, options) for name, options in self.subsets.items()}
@@ -249,9 +251,11 @@ class RawFiles(Data):
         from hfcomp.evaluation import hub
 
         if self.repo is not None:
+            # patterns of the Hub know no `./`
             names = [os.path.normpath(f"{self.inside}/{name}") for name in self.required_files]
             folder = hub.repository(self.repo, [*names, *(f"{name}/*" for name in names)], self.revision)
             return self._items(folder / self.inside, Origin(self.repo, folder.name), folders)
+        # addresses of raw files hold the commit, which results record
         commit = next((part for part in self.web.split("/") if re.fullmatch("[0-9a-f]{40}", part)), None)
         return self._items(hub.downloaded(self.web, self.required_files), Origin(self.web, commit), folders)
 

@@ -49,6 +49,7 @@ class Stored:
 def read_stored(arguments: Sequence[str]) -> list[Stored]:
     """The models that folders hold: of a folder all but blind scorers, of `folder:model` that one."""
     read: dict[Path, tuple[Outcomes, dict[str, Any]]] = {}
+    # several models of one folder read its files once
     scores: dict[Path, pa.Table | None] = {}
     found: list[Stored] = []
     for argument in arguments:
@@ -110,6 +111,7 @@ def read_evaluation(path: str | Path) -> tuple[Outcomes, dict[str, Any]]:
                 f"`hfcomp evaluate {folder} --benchmarks NAMES --output_dir FOLDER` first."
             )
     results = read_checked(folder / RESULTS_FILE, "Evaluate again, or restore the file from a copy.")
+    # JSON of anything may lie under this name
     version = results.get("schema_version") if isinstance(results, dict) else None
     if not isinstance(version, int):
         raise ValueError(f"{folder / RESULTS_FILE}: found no schema_version. It is not a results file of hfcomp.")

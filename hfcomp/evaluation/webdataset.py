@@ -113,6 +113,7 @@ def tar_images(archives: Sequence[Path], place: NDArray[np.int64], names: Sequen
         archive, start, size = place[row].tolist()
         if start < 0:
             return None
+        # opened for each image: threads and processes that read at once share no position
         with archives[archive].open("rb") as file:
             file.seek(start)
             return {"bytes": file.read(size), "path": names[row]}
@@ -135,6 +136,7 @@ def _samples(shard: Path) -> Iterator[tuple[str, int, tuple[int, int]]]:
                 if ending.lower() in IMAGE_ENDINGS:
                     images[key] = (member.offset_data, member.size)
                 elif ending == "cls":
+                    # labels are read at once, while images stay in the archive and only their place is kept
                     file.seek(member.offset_data)
                     labels[key] = file.read(member.size).decode("ascii", "replace").strip()
             check_end(file, archive.offset)
@@ -218,6 +220,7 @@ class ClassFolders(Data):
     def _items(self, folder: Path, found: list[Path]) -> BenchmarkData:
         from datasets import Dataset
 
+        # ObjectNet's other classes have no name among ImageNet's, so no model could be right on them
         kept = found if self.mappings is None else [path for path in found if path.name in self._overlap(folder)]
         named = self._named(folder)
         names = class_names(named)

@@ -113,6 +113,7 @@ class OwnData(Data):
         every = rows
         rows = undecoded(rows.select_columns([column for column in COLUMNS if column in rows.column_names]))
         _check_rows(rows, place, partial(place_of_row, every))
+        # the metric of your own sets is the choice between two texts
         negatives = [texts_of(texts)[:1] for texts in column_of(rows, NEGATIVES)]
         count = sum(map(len, negatives))
         notes.append(f"{len(rows):,} rows of {place}, {count:,} with a negative")
@@ -140,6 +141,7 @@ class OwnData(Data):
         from hfcomp.data.formats.tables import literal_options, tables_of_images
 
         path = Path(self.source)
+        # a single file has one split, which `datasets` calls train
         if path.is_file():
             return "train"
         if tables := tables_of_images(path):

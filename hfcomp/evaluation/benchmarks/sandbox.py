@@ -80,6 +80,7 @@ class SandboxData(Data):
 
         rows = _rows(self.function, self.rows, self.seed, tuple(self.options.items()))
         options = [f"{name}={value}" for name, value in self.options.items()]
+        # results name the call that draws the same rows again
         place = f"the sandbox: {self.function}({', '.join(map(str, (self.rows, self.seed, *options)))})"
         prompts = sandbox.zero_shot_prompts() if self.function == "zero_shot_set" else {}
         return BenchmarkData(self.reshape(rows) if self.reshape else rows, Origin(place), prompts=prompts)

@@ -72,6 +72,8 @@ class CaptionSource:
             The model, `None` where no caption is left; and what was counted: `place`, `captions` (those in the
             model), `of_its_images` and `equal_texts`, the captions that were left out.
         """
+        # a caption of an image of the benchmark may be a true text in other words, and an equal text is one
+        # of the benchmark's own: with either the model would have seen the answer
         used, same = {photograph_key(one) for one in images}, set(map(plain, texts))
         of_image = np.array([key is not None and key in used for key in self._keys], dtype=bool)
         equal = np.array([text in same for text in self._plain], dtype=bool) & ~of_image

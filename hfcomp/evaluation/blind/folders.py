@@ -102,6 +102,7 @@ def _agreed(
 
 def _differing(one: pd.DataFrame, other: pd.DataFrame) -> int:
     """How many items a rule chooses otherwise, or has in one of the two alone."""
+    # an outer merge: an item that one side lacks has NaN there, and NaN differs from every value
     keys = ["arm", *ITEM]
     both = one[[*keys, "value", "tie"]].merge(other[[*keys, "value", "tie"]], on=keys, how="outer")
     return int(((both["value_x"] != both["value_y"]) | (both["tie_x"] != both["tie_y"])).sum())

@@ -100,6 +100,7 @@ class BlindRules:
         bigrams = None
         if source is not None:
             bigrams, counts = source.model_without(items.rows["image_id"][:], listing.texts)
+            # benchmarks of one title, such as parts of one set, are counted side by side
             self.captions[title] = {**self.captions.get(title, {}), benchmark.name: counts}
             if bigrams is None:
                 reason = f"{title}: {NO_CAPTIONS.format(place=source.place)}."
@@ -107,6 +108,7 @@ class BlindRules:
                     self.skipped[rule] = " ".join(filter(None, (self.skipped.get(rule), reason)))
         found = []
         for rule, scores in text_scores(listing.texts, bigrams).items():
+            # each image has the vector 1, so that the protocol scores a text by the rule alone and by its usual code
             chosen = replace(embedded, text_vectors=_ranked(scores))
             found.append(score_items(benchmark, chosen).assign(arm=rule, benchmark=title))
         return found

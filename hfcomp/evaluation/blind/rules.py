@@ -44,6 +44,7 @@ class CountedCaptions:
         self._caption = np.repeat(np.arange(len(rows)), lengths)
 
     def model(self, kept: NDArray[np.bool_]) -> BigramModel:
+        # pairs of words were numbered once; a model of a part of the captions only selects among them
         own = kept[self._caption]
         return BigramModel(self._number, self._before[own], self._after[own])
 
@@ -66,6 +67,7 @@ class BigramModel:
         self._of_word = np.bincount(after, minlength=size)
         self._of_context = np.bincount(before, minlength=size)
         self._pairs, self._of_pair = np.unique(before * size + after, return_counts=True)
+        # one more for all unknown words together, so that the probabilities add up to 1
         self._kinds = int((self._of_word > 0).sum()) + 1
 
     def scores(self, texts: Sequence[str]) -> BigramScores:

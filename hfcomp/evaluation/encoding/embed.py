@@ -141,6 +141,7 @@ class Embedder(EvaluatedModel):
         if isinstance(images, str | bytes | os.PathLike | Image.Image):
             raise TypeError(f"images: found one {type(images).__name__}, expected a list. Put it into one: [image].")
         found = self.index_images(images, column=column, progress=progress)
+        # `decode_image` raises the error of a missing image, with its place
         if (found.index < 0).any():
             decode_image(None, where=f"column '{column}', row {int(np.argmax(found.index < 0))}")
         return found.take(slice(None))
@@ -182,6 +183,7 @@ class Embedder(EvaluatedModel):
         return index_images(self, self.transform, images, encode, self._width(), column=column, progress=progress)
 
     def _index_texts(self, texts: Sequence[str], progress: bool) -> Indexed:
+        # equal texts are tokenized once, and texts with equal tokens are encoded once
         number = {text: place for place, text in enumerate(dict.fromkeys(map(check_text, texts, count())))}
         ids, cut = self.tokenizer(list(number))
         is_cut = np.array(cut, dtype=bool)
@@ -203,6 +205,7 @@ class Embedder(EvaluatedModel):
             ahead=False,
             order=lambda place: (len(ids[first[place]]), keys[place]),  # texts of one length together: little padding
         )
+        # a cut text counts as merged unless it is the first one with its tokens and no whole text has them
         merged = sum(cut) - len(np.setdiff1d(index[is_cut], index[~is_cut]))
         return Indexed(found.vectors, index[[number[text] for text in texts]], sum(cut), computed, merged)
 

@@ -27,6 +27,7 @@ def indexed_cosines(
     """`[n]` cosines of L2-normalised vectors by number; NaN where a number is -1."""
     found = np.full(len(rows), np.nan)
     there = np.flatnonzero((rows >= 0) & (others >= 0))
+    # gathered vectors of all pairs would take many times the room of the distinct ones
     for start in range(0, len(there), ROWS):
         part = there[start : start + ROWS]
         found[part] = pair_scores(first[rows[part]], second[others[part]])
@@ -175,6 +176,7 @@ class EmbeddedItems(ScoredItems):
         """The same items with some entries of their vectors, where these are those of several models in a row."""
 
         def cut(found: Indexed) -> Indexed:
+            # contiguous, as the vectors of a single model are
             return replace(found, vectors=np.ascontiguousarray(found.vectors[:, chosen]))
 
         images = {column: cut(found) for column, found in self.images.items()}
@@ -218,5 +220,6 @@ class EmbeddedItems(ScoredItems):
         found = self.text_vectors
         for name, column in self.columns.items():
             numbers = np.where(column.index >= 0, found.index[column.index], -1)
+            # a text that is empty, and an image that is missing, give NaN
             for image, images in self.images.items():
                 yield (image, name), indexed_cosines(images.vectors, images.index[column.rows], found.vectors, numbers)

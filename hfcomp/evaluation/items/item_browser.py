@@ -83,6 +83,7 @@ class _Names:
         self._any: dict[tuple[str, str], Entry | None] = {}
         for benchmark, subset, item in self._entries:
             key = benchmark, item
+            # a name in several subsets is not found without its subset
             self._any[key] = None if key in self._any else (benchmark, subset, item)
 
     def find(self, entry: Entry) -> _Found | None:
@@ -244,6 +245,7 @@ def _rows_of(scores: pa.Table, entries: Sequence[Entry]) -> Iterator[dict[str, A
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    # an outcome of one text is named `row/number` after its row
     names = {item for _, _, item in entries} | {item.rpartition("/")[0] for _, _, item in entries}
     kept = scores.filter(pc.is_in(scores["item"], value_set=pa.array(sorted(names), pa.string())))
     yield from kept.to_pylist()
@@ -254,6 +256,7 @@ def _known(cosine: float) -> float | None:
 
 
 def _highest(text: ItemText) -> float:
+    # below every cosine, so texts without a score come last
     return max((score for own in text.scores.values() for score in own if score is not None), default=-2.0)
 
 
@@ -264,6 +267,7 @@ def _pictures(
     if images is None:
         return {}, []
     cells = {entry: images.cells(entry) for entry in entries}
+    # an image that several items share is decoded once
     distinct = {_identity(cell): cell for own in cells.values() for cell in own.values()}
     with ThreadPoolExecutor(THREADS) as pool:
         made = dict(zip(distinct, pool.map(lambda cell: _picture(cell, options.side), distinct.values()), strict=True))

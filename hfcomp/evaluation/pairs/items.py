@@ -153,6 +153,7 @@ def _row_pairs(benchmark: Benchmark, items: BenchmarkData) -> tuple[PairList, Wi
     pairs = benchmark.protocol.pairs(items)
     entries = {pair: _entries(columns[pair[1]], images[pair[0]]) for pair in pairs}
     rows = {pair: columns[pair[1]].rows[own] for pair, own in entries.items()}
+    # all lists below have this order: by pair of columns, and in each the entries that have both
     places = [Place(pair[0], int(row)) for pair, own in rows.items() for row in own]
     image = np.concatenate([images[pair[0]][own] for pair, own in rows.items()])
     text = np.concatenate([columns[pair[1]].index[own] for pair, own in entries.items()])
@@ -207,6 +208,7 @@ def _images(
     columns = benchmark.protocol.images
     places = [Place(column, row) for column in columns for row in range(len(items.rows))]
     cells = (cell for column in columns for cell in items.cells(column))
+    # columns one after another: `negative_image` of one row may be `image` of another
     keys, index, first = distinct(image_key(cell, str(place)) for cell, place in zip(cells, places, strict=True))
     return keys, [places[at] for at in first], dict(zip(columns, index.reshape(len(columns), -1), strict=True))
 

@@ -69,6 +69,7 @@ class PairModel(EvaluatedModel, ABC):
         size = max(1, int(batch_size * self.share))
         super().__init__(model, device=device, batch_size=size, cache=cache, split=split)
         self.processor = processor or _processor(model)
+        # a feature extractor or a bare tokenizer would fail only after the weights are loaded
         for part in ("image_processor", "tokenizer"):
             if getattr(self.processor, part, None) is None:
                 kind = type(self.processor).__name__
@@ -152,6 +153,7 @@ class PairModel(EvaluatedModel, ABC):
 
         found, computed = self.compute("pairs", keys, 1, load, score, progress=progress, order=order, unit=False)
         tiny = len({pairs.keys[pairs.image[first[number]]] for number in np.flatnonzero(found.flags)})
+        # float64, in which probabilities near 1 that differ as logarithms still differ
         values = np.exp(found.vectors[index, 0].astype(np.float64))
         return PairScores(values, computed, tiny, self.truncated([pairs.texts[one] for one in set(pairs.text)]))
 
@@ -193,6 +195,7 @@ class BlipMatcher(PairModel):
 
     def log_probabilities(self, images: Sequence[Image.Image], texts: Sequence[str]) -> torch.Tensor:
         """`[b]` fp32, the logarithm of the probability of a match."""
+        # by identity: the pairs of an image share one object, and a comparison of pixels would cost more
         shown = {id(image): image for image in images}
         number = {key: place for place, key in enumerate(shown)}
         pixels = self.processor.image_processor(list(shown.values()), return_tensors="pt")["pixel_values"]
@@ -275,6 +278,7 @@ class VQAScorer(PairModel):
         prompt = self.prompt("a cat")
         before = ids(prompt)
         after = [ids(prompt + answer) for answer in ANSWERS] if not self._answers_apart else []
+        # after the prompt, tokens may merge with what stands before: then the answer is not a token of its own
         found = {own[-1] for own in after if len(own) == len(before) + 1 and own[:-1] == before}
         alone = [ids(answer) for answer in ANSWERS]
         found = found or {own[0] for own in alone if len(own) == 1}

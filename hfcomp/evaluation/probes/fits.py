@@ -76,6 +76,7 @@ def fit_adamw10(
         raise ValueError(f"batch_size: found {batch_size}, expected 1 or more; the protocol has {BATCH}.")
     place = torch.device(device)
     tried: dict[float, float] = {}
+    # with a single strength there is nothing to choose, and no image is held out
     if len(decays) > 1:
         out = hold_out(labels, seed, held_out)
         for decay in decays:
@@ -100,6 +101,7 @@ def _train(
     from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
     generator = torch.Generator().manual_seed(seed)
+    # the initialization of `torch.nn.Linear`, from a generator of its own: the caller's random state stays
     edge = features.shape[1] ** -0.5
     shapes = ((classes, features.shape[1]), (classes,))
     weight, bias = (
@@ -108,12 +110,14 @@ def _train(
     optimizer = torch.optim.AdamW([weight, bias], lr=LEARNING_RATE, weight_decay=decay)
     steps = EPOCHS * math.ceil(len(rows) / batch_size)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (1 + math.cos(math.pi * step / steps)) / 2)
+    # the caller may have switched gradients off
     with torch.enable_grad():
         for _ in range(EPOCHS):
             # drawn on the CPU whatever the device: the same order everywhere
             order = torch.randperm(len(rows), generator=generator).numpy()
             for start in range(0, len(rows), batch_size):
                 batch = rows[order[start : start + batch_size]]
+                # batch by batch, as features may be a memory map that is larger than memory
                 image = torch.from_numpy(unit_rows(features[batch]).astype(np.float32)).to(device)
                 logits = image @ weight.T + bias
                 if labels.ndim == 1:
@@ -188,11 +192,13 @@ def fit_lbfgs(
     if len(strengths) > 1:
         out = hold_out(labels, seed, held_out)
         solver = _Solver(units[~out], labels[~out], classes)
+        # in rising order, as each run starts from the solution of the one before
         for value in sorted(strengths):
             probe = LinearProbe(*solver.fit(value), chosen=value)
             tried[value] = held_out_score(probe.scores(features[out]), labels[out])
         runs += solver.converged
     chosen = best(tried) if tried else strengths[0]
+    # all images from here on, the held-out ones too
     solver = _Solver(units, labels, classes)
     weight, bias = solver.fit(chosen)
     runs += solver.converged
@@ -231,7 +237,9 @@ class _Solver:
         self.single = labels.ndim == 1
         self.targets = [labels] if self.single else list(labels.T)
         self.models: list[Any] = [
-            _regression(classes) if len(np.unique(target)) > 1 else None for target in self.targets
+            # a label that all images have, or none, leaves nothing to fit; `without_missing` sets its bias
+            _regression(classes) if len(np.unique(target)) > 1 else None
+            for target in self.targets
         ]
 
     def fit(self, strength: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -249,6 +257,7 @@ class _Solver:
                 weight[model.classes_], bias[model.classes_] = coefficients, own
             else:
                 weight[column], bias[column] = model.coef_[0], model.intercept_[0]
+        # weights for features as they came: scale and mean move into weight and bias
         weight *= self.scale
         return without_missing(weight, bias - weight @ self.mean, self.labels)
 
@@ -260,6 +269,7 @@ class _Solver:
             warnings.simplefilter("always")
             model.fit(self.units, target)
         self.converged.append(not any(issubclass(one.category, ConvergenceWarning) for one in caught))
+        # only the warning of the solver is counted here; others reach the user
         for one in caught:
             if not issubclass(one.category, ConvergenceWarning):
                 warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)

@@ -104,6 +104,7 @@ def without_missing(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """`[C, D]` and `[C]`, fp32, with the weights and biases of classes that `labels` lack as [`LinearProbe`] says."""
     counts = np.bincount(labels, minlength=len(bias)) if labels.ndim == 1 else labels.sum(axis=0)
+    # no weights and an infinite bias score all images alike, so no image is right by such a class
     missing, everywhere = counts == 0, counts == len(labels)
     bias = np.where(missing, -np.inf, np.where(everywhere, np.inf, bias))
     return np.where((missing | everywhere)[:, None], 0.0, weight).astype(np.float32), bias.astype(np.float32)
@@ -126,6 +127,7 @@ def _check_single(labels: Labels, classes: int, allow_missing: bool) -> None:
 def _check_many(labels: Labels, classes: int, allow_missing: bool) -> None:
     if labels.dtype != np.bool_ or labels.shape[1] != classes:
         raise ValueError(f"labels: found {labels.dtype} {labels.shape}, expected bool [n, {classes}].")
+    # a sigmoid needs both examples and counterexamples
     usable = labels.any(axis=0) & ~labels.all(axis=0)
     if not usable.any():
         raise ValueError(f"labels: none of the {classes} classes has both positives and negatives.")
@@ -174,6 +176,7 @@ def hold_out(labels: Labels, seed: int, given: NDArray[np.bool_] | None = None) 
     """
     if given is None:
         generator = np.random.default_rng(seed)
+        # images with several labels have no class of their own to draw within
         group = labels if labels.ndim == 1 else np.zeros(len(labels), dtype=np.intp)
         given = np.zeros(len(labels), dtype=bool)
         for one in np.unique(group):

@@ -31,6 +31,7 @@ def accuracies(scores: Scores, label: NDArray[np.integer], classes: int, top: Se
         top: of top-k accuracy; any k of C or more is dropped.
     """
     for k in top:
+        # nobody could miss a top-k accuracy among k classes or fewer
         if k < classes:
             outcome = top_k(scores, label, k)
             yield Measured("accuracy" if k == 1 else f"top-{k} accuracy", outcome.correct, outcome.tie, k / classes)
@@ -42,6 +43,7 @@ def class_embeddings(prompts: NDArray[np.float32], classes: Sequence[int]) -> ND
     """`[C, D]`: the mean of each class's prompts `[m, D]`, normalised again (Radford et al. 2021, section 3.1.4)."""
     index = np.asarray(classes)
     sums = np.zeros((index.max() + 1, prompts.shape[1]), dtype=np.float64)
+    # the sum has the direction of the mean, which is all that is left after normalizing
     np.add.at(sums, index, prompts)
     norms = np.linalg.norm(sums, axis=1, keepdims=True)
     if not norms.all():
@@ -107,6 +109,7 @@ class AttributeZeroShot(ScoringProtocol):
         image, vectors = embedded.image("image", slice(None)), embedded.prompts
         for attribute, prompts in embedded.items.prompts.items():
             index = np.repeat(np.arange(len(prompts)), [len(texts) for texts in prompts.values()])
+            # prompts were encoded attribute by attribute, in the order of `prompts`
             own, vectors = vectors[: len(index)], vectors[len(index) :]
             number = {name: place for place, name in enumerate(prompts)}
             label = np.array([number[name] for name in embedded.items.rows[attribute]])
@@ -150,6 +153,7 @@ class Probe(ScoringProtocol):
         probe = self.fit(train, labels(items.train, classes), classes=classes, allow_missing=True)
         test, true = embedded.image("image", slice(None)), labels(items, classes)
         scores = probe.scores(test)
+        # equal vectors: by the biases alone, images of the most frequent class would be right
         if len(test) > 1 and (test == test[0]).all():
             scores[:] = 0
         if true.ndim == 1:

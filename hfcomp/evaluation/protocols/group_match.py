@@ -88,11 +88,13 @@ class ImageChoice(ScoringProtocol):
         found, columns = embedded.images["image"], embedded.items.rows
         rivals = _rivals(columns["candidates"][:], found.index)
         asked = np.array([bool(text) for text in columns["caption"]])
+        # a row whose set shows no other image leaves nothing to choose
         rows = np.flatnonzero(asked & (rivals >= 0).any(axis=1))
         outcomes = []
         for start in range(0, len(rows), ROWS_AT_A_TIME):
             part = rows[start : start + ROWS_AT_A_TIME]
             text, mask = embedded.text("caption", part), rivals[part] >= 0
+            # missing rivals get some vector, which the mask leaves out
             other = found.vectors[np.where(mask, rivals[part], 0)]
             outcomes.append(choose(pair_scores(text, embedded.image("image", part)), pair_scores(text, other), mask))
         outcome = concatenated(outcomes)

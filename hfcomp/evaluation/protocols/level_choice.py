@@ -55,6 +55,7 @@ class Candidates:
     @property
     def excluded(self) -> NDArray[np.intp]:
         """`[n]`, how many other images share the anchor's name and are excluded."""
+        # without the anchor's own image, which bears the name as well
         return np.array([len(images) for images in self.under], dtype=np.intp)[self.concept] - 1
 
     @property
@@ -80,6 +81,7 @@ class Candidates:
         Returns:
             `[len(rows), count]` images.
         """
+        # one generator for all rows: the draw of a row depends on the rows before it and not on the model
         generator = np.random.default_rng(seed)
         found = np.empty((len(rows), count), dtype=np.intp)
         for place, row in enumerate(rows):
@@ -133,10 +135,12 @@ def hard_images(
     """
     number = {name: place for place, name in enumerate(dict.fromkeys(name for name in group if name))}
     named = np.array([number.get(name, len(number)) for name in group], dtype=np.intp)
+    # rows without a group have one number together, which no row names
     members = _images_by(named, image)
     known: dict[tuple[str, ...], NDArray[np.intp]] = {}
     found = []
     for others in hard_negative_groups:
+        # most rows repeat the groups of others: one array for all of them keeps memory small
         key = tuple(sorted({name for name in others or () if name in number}))
         if key not in known:
             known[key] = np.unique(np.concatenate([image[:0], *(members[number[name]] for name in key)]))

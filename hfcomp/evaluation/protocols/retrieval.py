@@ -31,6 +31,7 @@ def same_image_or_caption(images: Sequence[str], captions: Sequence[str]) -> NDA
     """
     image = np.unique(np.asarray(images, dtype=object), return_inverse=True)[1]
     caption = np.unique(np.asarray(captions, dtype=object), return_inverse=True)[1]
+    # by distinct captions and images, of which there are no more than rows
     together = np.zeros((caption.max() + 1, image.max() + 1), dtype=bool)
     together[caption, image] = True
     return together[caption[:, None], image[None, :]]
@@ -68,6 +69,7 @@ class PairRetrieval(ScoringProtocol):
 
 def _chance(positive: NDArray[np.bool_], k: int) -> float:
     number = positive.sum(axis=1)
+    # exact in this closed form; otherwise several right keys may be among the first k together
     if k == 1 or (number == 1).all():
         return k * int(number.sum()) / positive.size
     return float(recall_chance(number, len(positive), k).mean())
@@ -157,6 +159,7 @@ class Retrieval(ScoringProtocol):
             found = to_image.within(k)
             chance = k / len(image)
             yield Measured(f"text-to-image recall@{k}", found.correct, found.tie, chance, rows=owner, items=queries)
+        # the image with the most captions has the fewest wrong ones
         for k in [k for k in self.k if k <= len(text) - own.max()]:
             found = to_text.within(k)
             yield Measured(f"image-to-text recall@{k}", found.correct, found.tie, recall_chance(own, len(text), k))

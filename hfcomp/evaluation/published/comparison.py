@@ -193,6 +193,7 @@ def _unmatched(
     titles = {title for _, title in published}
     of_parts = []
     for title in dict.fromkeys(line["benchmark"] for line in lines):
+        # a score of a part of the items would look like a failed reproduction
         if title not in titles and title.removesuffix(PART) in titles:
             of_parts.append(title.removesuffix(PART))
             yield f"{title} is not compared: published numbers are of the whole benchmark."

@@ -107,6 +107,7 @@ def read_source(path: Path) -> Source:
             if len(values) != len(table.columns):
                 raise ValueError(f"{where}, {name}: found {len(values)} values, expected {len(table.columns)}.")
             for value in values:
+                # more decimals than are printed mean a typing error, or a value that the table does not hold
                 if value is not None and round(value, table.decimals) != value:
                     raise ValueError(f"{where}, {name}: found {value}, expected at most {table.decimals} decimals.")
     return found

@@ -47,6 +47,7 @@ def example_rows(
 
     `photograph` names what items are made from, by the name of the first image; by default the image.
     """
+    # by stem, as the list does not say how the files end
     places = _places(folder)
     found = []
     for _, entry in line_entries(folder / EXAMPLES, tuple(columns.values())):

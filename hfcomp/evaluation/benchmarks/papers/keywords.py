@@ -166,6 +166,7 @@ class KeywordItems:
 
         kept: list[_Caption] = []
         missing = 0
+        # in the order of their digests until enough have an image: a missing image changes no other choice
         for one in sorted(captions, key=place):
             if len(kept) == self.limit:
                 break

@@ -73,6 +73,7 @@ def _parse(content: bytes, where: str) -> Any:
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
+    # Python's parser would keep the last of two equal keys and say nothing
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in found if names.count(name) > 1)
@@ -99,6 +100,7 @@ def open_archive(path: Path) -> zipfile.ZipFile:
 def member(path: Path, file: str) -> zipfile.Path:
     """A file of a zip archive, in whatever folder it is there."""
     archive = open_archive(path)
+    # archives made on a Mac hold a second, hidden copy of every name
     found = [name for name in archive.namelist() if f"/{name}".endswith(f"/{file}") and "__MACOSX" not in name]
     if not found:
         raise ValueError(f"{path}: has no {file}. Download it again.")
