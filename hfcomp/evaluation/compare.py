@@ -194,6 +194,7 @@ def _check_source(label: str, one: Source, other: Source, common: bool, notes: l
 def _align(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes: list[str]) -> list[Outcomes]:
     """The models' items, the same ones for all, in the order of `titles`."""
     for one in stored:
+        # before tables are merged, which would multiply such rows
         twice = one.table[[*ITEM[:-1], "seed"]].duplicated()
         if twice.any():
             raise ValueError(f"{one.file}: {_describe(one.table[twice].iloc[0])} is duplicated. Evaluate again.")

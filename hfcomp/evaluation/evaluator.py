@@ -56,6 +56,7 @@ class Loaded:
     def title(self) -> str:
         """In tables; with a word for it where images are missing, so that scores are of a part of the benchmark."""
         missing = (NO_IMAGE, DAMAGED, "no images of")
+        # a score of some of the items is another number, so its title differs and it is not compared with others
         is_part = self.data.texts_alone > 0 or any(reason.startswith(missing) for reason in self.data.left_out)
         return f"{self.benchmark.title}{PART}" if is_part else self.benchmark.title
 

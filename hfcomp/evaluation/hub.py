@@ -45,6 +45,7 @@ def hub_rows(repo: str, options: Mapping[str, Any], revision: str | None) -> tup
     Raises:
         Unavailable: when it is gated, gone, a loading script, or there is no network.
     """
+    # asked for first: all files are read at this commit, and results name it
     commit = revision or _newest(repo)
     try:
         rows = load_dataset(repo, **options, revision=commit)

@@ -96,6 +96,7 @@ def _classes(scored: ScoredItems) -> Iterator[dict[str, Any]]:
 def write_scores(path: Path, scores: pa.Table | None) -> None:
     """Writes scores, or removes those of an earlier evaluation where there are none."""
     if scores is None:
+        # a file of earlier scores beside new items would show the wrong numbers
         path.unlink(missing_ok=True)
     else:
         write_parquet(path, scores)

@@ -37,6 +37,7 @@ def pair_model(place: str | Path) -> type[PairModel] | None:
 
 
 def kind_of(config: Any) -> type[PairModel] | None:
+    # architectures go first: one `model_type`, such as blip, has heads for several tasks
     names = set(getattr(config, "architectures", None) or ())
     known = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
     if _MATCHER in names:
@@ -64,6 +65,7 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encod
             "of a model and its processor, or an encoder with index_images and index_texts, or with score_pairs."
         )
     kind = kind_of(getattr(module, "config", None)) or Embedder
+    # a cache of its own in memory, as the weights of a module may change between two calls
     return kind(module, processor, cache=EmbeddingCache(), **settings)
 
 

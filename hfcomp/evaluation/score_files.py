@@ -17,7 +17,7 @@ from hfcomp.checksums import file_hash
 from hfcomp.data.urls import shown
 from hfcomp.evaluation.benchmarks import benchmarks as known_benchmarks
 from hfcomp.evaluation.benchmarks.own import is_place
-from hfcomp.evaluation.cells import Crop, Fitted, decoded
+from hfcomp.evaluation.cells import decoded
 from hfcomp.evaluation.evaluator import Loaded
 from hfcomp.evaluation.pairs.items import PairList, PairScores, list_pairs
 from hfcomp.evaluation.spec import Unavailable
@@ -278,7 +278,7 @@ def _files(pairs: PairList, folder: Path) -> Iterator[str]:
 
 def _content(cell: Any, where: str) -> tuple[bytes, str]:
     """The bytes of an image with a name as they are; of any other, or a part of one, those of a PNG."""
-    if isinstance(cell, dict) and not isinstance(cell, Crop | Fitted):
+    if isinstance(cell, dict):
         ending = Path(cell.get("path") or "").suffix
         if ending:
             return cell["bytes"], ending

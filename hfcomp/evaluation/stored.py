@@ -64,6 +64,7 @@ def read_stored(arguments: Sequence[str]) -> list[Stored]:
             raise ValueError(f"{folder / ITEMS_FILE}: found no model {model!r}; it has {listed(names)}. Name one.")
         for name in [name for name in names if name not in blind] if model is None else [model]:
             found.append(Stored(name, argument, name, folder, outcomes.select(arm=name), results, scores[folder]))
+    # resolved, as two paths may lead to one folder
     places = Counter((one.folder.resolve(), one.model) for one in found)
     for (folder, model), count in places.items():
         if count > 1:

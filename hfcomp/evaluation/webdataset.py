@@ -92,6 +92,7 @@ class WebDatasetData(Data):
                         f"of {CLASSES} each."
                     )
                 samples.key.append(key)
+                # neighbours together, as such labels count positions or angles
                 samples.label.append(label if self.bins is None else label * self.bins // classes)
                 samples.place.append((number, start, size))
         return samples, tar_images(shards, np.array(samples.place, dtype=np.int64).reshape(-1, 3), samples.key)
@@ -142,6 +143,7 @@ def _samples(shard: Path) -> Iterator[tuple[str, int, tuple[int, int]]]:
             check_end(file, archive.offset)
     except tarfile.ReadError as error:
         raise ValueError(not_whole(shard, error)) from error
+    # in the order of images, so that an archive is read from front to back
     for key in dict.fromkeys((*images, *labels)):
         if not labels.get(key, "").isdigit():
             raise ValueError(f"{shard}: {key}.cls holds {labels.get(key)!r}, expected a class index.")

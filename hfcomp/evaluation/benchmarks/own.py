@@ -110,7 +110,9 @@ class OwnData(Data):
             rows = choose_captions(rows, self.caption_choice, notes.append)
         except ValueError as error:
             raise ValueError(f"{place}, {error}") from error
+        # messages name places in the user's own files, whose other columns are dropped next
         every = rows
+        # images are read when they are encoded, not for the checks of texts and names
         rows = undecoded(rows.select_columns([column for column in COLUMNS if column in rows.column_names]))
         _check_rows(rows, place, partial(place_of_row, every))
         # the metric of your own sets is the choice between two texts
@@ -128,6 +130,7 @@ class OwnData(Data):
         try:
             return load_source(self.source, split=split, config=self.config)
         except Exception as error:
+            # of something that exists, the loader's own message says more
             if Path(self.source).exists():
                 raise
             raise ValueError(

@@ -104,6 +104,7 @@ def sandbox_benchmarks(items: int = ITEMS, seed: int = 0) -> tuple[Benchmark, ..
             among `retrieval_rows(items)`.
         seed: of the scenes and of the rivals on levels.
     """
+    # benchmarks of one set give `_rows` equal arguments, so its scenes are drawn once
     kinds = SandboxData("choice_set", items, seed, reshape=_by_kind)
     novel = replace(kinds, options={"kinds": NOVEL_KINDS, "novel": True})
     pairs = SandboxData("retrieval_set", retrieval_rows(items), seed)
@@ -190,6 +191,7 @@ def _as_pairs(rows: Dataset, *, concept: str | None) -> Dataset:
 def _by_kind(rows: Dataset) -> Dataset:
     """Each kind a subset; the true caption of those that add is true of both images."""
     kinds = column_values(rows, "kind")
+    # both captions are true of the image that shows more, so such a group has no right answer
     answers = [kind not in ADDITIONS for kind in kinds]
     return rows.add_column("subset", kinds).add_column("one_answer", answers)
 

@@ -105,6 +105,7 @@ def read_caption_source(given: str | Path | None, folders: Folders, read: Iterab
         return _of_coco_json(folder / _FILE)
     if folder is not None and (items := _HUB.local(folder, folders)) is not None:
         return _of_rows(items)
+    # nothing is fetched for a rule alone, only what a benchmark of this run reads from the Hub anyway
     if given is None and not any(_is_of(COCO_VAL2017.repo, one.origin) for one in read):
         raise Unavailable("no captions were named, and COCO's are not on this machine.", HOW_TO_FIX)
     try:

@@ -61,6 +61,7 @@ def combine_blind(
     notes += [f"{folder}: its results have no blind baselines; those of other folders are shown" for folder in missing]
     # without the items that only one of the folders has
     own = {folder: one.on_items_of(items).outcomes.table for folder, one in there.items()}
+    # rules see texts alone and are the same for all models; a prior belongs to one model
     rules = _agreed({folder: table[~_is_prior(table)] for folder, table in own.items()}, there, notes)
     priors = [
         own[folder][own[folder]["arm"] == prior_of(model)].assign(arm=prior_of(name))

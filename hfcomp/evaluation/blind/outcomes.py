@@ -83,6 +83,7 @@ class BlindRules:
         return {"skipped": self.skipped, "captions": self.captions, "not_applicable": self.not_applicable}
 
     def _source(self, applicable: Sequence[tuple[str, Benchmark, BenchmarkData]]) -> CaptionSource | None:
+        # the sandbox's captions have a grammar of their own, of which COCO's bigrams know nothing
         if self._given is None and all(one.synthetic for _, one, _ in applicable):
             self.skipped |= dict.fromkeys(BIGRAMS, DRAWN)
             return None

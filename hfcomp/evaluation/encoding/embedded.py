@@ -100,6 +100,7 @@ class TextTable:
                 index.append(self._of(value))
             else:
                 lists = True
+                # an empty text in a list marks a place without one, and no model reads it
                 index.extend(self._of(text) if text else -1 for text in value)
                 offsets.append(len(index))
         return TextColumn(np.array(index, dtype=np.int64), np.array(offsets, dtype=np.int64) if lists else None)

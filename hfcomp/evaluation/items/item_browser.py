@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import pandas as pd
 
 from hfcomp.data.images import Unreadable
 from hfcomp.data.urls import is_url
-from hfcomp.evaluation.cells import Crop, Fitted, decoded, is_missing
+from hfcomp.evaluation.cells import Altered, decoded, is_missing
 from hfcomp.evaluation.item_scores import CLASS
 from hfcomp.metrics.units import HEADLINE_METRIC
 from hfcomp.reporting.pages.items import (
@@ -283,7 +284,7 @@ def _pictures(
 def _picture(cell: Any, side: int) -> Cell:
     if is_missing(cell):
         return None
-    inner = cell.cell if isinstance(cell, Crop | Fitted) else cell
+    inner = cell.cell if isinstance(cell, Altered) else cell
     path = inner.get("path") if isinstance(inner, Mapping) and inner.get("bytes") is None else inner
     if isinstance(path, str) and is_url(path):
         return BY_URL
@@ -295,10 +296,8 @@ def _picture(cell: Any, side: int) -> Cell:
 
 def _identity(cell: Any) -> Any:
     """Equal for cells of one image: files by their paths, others by the bytes or the object itself."""
-    if isinstance(cell, Crop):
-        return (_identity(cell.cell), cell.box)
-    if isinstance(cell, Fitted):
-        return (_identity(cell.cell), cell.side)
+    if isinstance(cell, Altered):
+        return _identity(cell.cell), repr(replace(cell, cell=None))
     if isinstance(cell, Mapping):
         return cell.get("path") if cell.get("bytes") is None else cell["bytes"]
     return cell if isinstance(cell, str | bytes | None) else id(cell)

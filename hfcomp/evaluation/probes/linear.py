@@ -181,6 +181,7 @@ def hold_out(labels: Labels, seed: int, given: NDArray[np.bool_] | None = None) 
         given = np.zeros(len(labels), dtype=bool)
         for one in np.unique(group):
             rows = generator.permutation(np.flatnonzero(group == one))
+            # rounded, so that a class of two images keeps both for training
             given[rows[: round(len(rows) / HELD_OUT)]] = True
     if given.shape != (len(labels),) or given.dtype != np.bool_:
         raise ValueError(f"held_out: found {given.dtype} {given.shape}, expected bool [{len(labels)}].")

@@ -65,6 +65,7 @@ class CaptionChoice(ScoringProtocol):
         for rows in scored.parts():
             negative, mask = scored.list_scores("image", "negative_captions", rows)
             outcomes.append(choose(scored.scores("image", "caption", rows), negative, mask))
+            # per row, as rows may have different numbers of negatives
             chances.append(1 / (1 + mask.sum(axis=1)))
         outcome = concatenated(outcomes)
         yield Measured("caption choice", outcome.correct, outcome.tie, np.concatenate(chances))

@@ -114,6 +114,7 @@ class FirstNegative(ScoringProtocol):
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
         column = scored.columns.get("negative_captions")
         if column is not None:
+            # rows without a negative leave nothing to choose; they count in the recalls only
             rows = np.flatnonzero((column.ragged(slice(None)) >= 0).any(axis=1))
             chosen = all_higher(tuple(scored.scores(*pair, rows) for pair in CHOICE_PAIRS))
             yield Measured("caption choice", chosen.correct, chosen.tie, CHANCE, rows, aspect=ASPECTS[COMPOSITIONAL])

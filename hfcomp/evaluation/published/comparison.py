@@ -54,6 +54,7 @@ class PublishedComparison:
     @property
     def verdict(self) -> str:
         """`differs` if the protocol does, otherwise `close` or `off` by the tolerance."""
+        # numbers by another protocol say nothing about this one, however near they are
         if self.published.differs:
             return DIFFERS
         return CLOSE if abs(self.difference) <= self.tolerance + ROUNDING_ERROR else OFF

@@ -249,6 +249,7 @@ def published_models() -> dict[str, PublishedModel]:
     models = read_models()
     owners: dict[str, str] = {}
     for name, model in models.items():
+        # users write any of these, so each has to stand for one model
         for word in (name, *model.aliases, *model.hub):
             if owners.setdefault(_key(word), name) != name:
                 raise ValueError(f"models.yaml: {word!r} is of {owners[_key(word)]!r} and of {name!r}.")
@@ -274,4 +275,5 @@ def _key(name: str) -> str:
     """A Hub id as it is but for case; of another name the letters, digits and plus signs."""
     folded = name.casefold()
     is_hub_id = folded.count("/") == 1 and " " not in folded
+    # signs tell Hub ids apart; in names from papers they are typography
     return folded if is_hub_id else re.sub(r"[^\w+]|_", "", folded)

@@ -62,6 +62,7 @@ def boxed(
     items: BenchmarkData, folders: Folders, beside: Path | None, *, left_out: Callable[[list[str]], list[str]]
 ) -> BenchmarkData:
     """Items with images cropped to the box around both objects, as the authors do; the files have whole images."""
+    # VG-Attribution names a pair of attributes, VG-Relation a single relation
     subsets = [value if isinstance(value, str) else "_".join(value) for value in items.rows["subset"]]
     columns = {
         "subset": subsets,

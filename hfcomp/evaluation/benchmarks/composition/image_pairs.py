@@ -186,6 +186,7 @@ def pair_rows(
     subsets: Sequence[str], images: Sequence[str], captions: Sequence[str], place: str
 ) -> list[dict[str, Any]]:
     """Rows of two consecutive lines each; `place` is where the lines are from, for errors."""
+    # pairs are known by position alone, so a line too many would shift all that follow
     if len(subsets) % 2:
         raise ValueError(f"{place}: found {len(subsets)} lines, expected pairs. Download the file again.")
     rows = []

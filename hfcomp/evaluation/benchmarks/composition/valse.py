@@ -45,6 +45,7 @@ def pool_of(file: str) -> str:
 def photograph(file: str) -> str:
     """The same for a photograph of COCO in any of its releases, else the file's name."""
     stem = Path(file).stem
+    # one photograph has different names in 2014 and 2017, and several instruments show it
     return f"COCO {int(stem.split('_')[-1])}" if stem.isdigit() or file.startswith("COCO_") else file
 
 
@@ -57,6 +58,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
             "image_id": photograph(row["image_file"]),
             "caption": row["caption"],
             "negative_captions": [row["foil"]],
+            # a foil that annotators take for true as well is no foil
             "left_out": "" if row["mturk"]["caption"] >= FEWEST_VOTES else NOT_VALID,
         }
         for instrument in INSTRUMENTS

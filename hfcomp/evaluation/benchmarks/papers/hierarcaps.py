@@ -36,6 +36,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
                 f"{folder / FILE}, row {number}, column 'captions': found {len(captions)} texts between '=>', "
                 f"expected {LEVELS}: {row['captions']!r}."
             )
+        # an address of val2014, which ends in the photograph's name of val2017
         image = row["image_url"].rpartition("_")[2]
         found.append({"item": row["id"], "image": image, "image_id": image, "captions": captions})
     return found

@@ -115,6 +115,7 @@ class KeywordItems:
             if missing:
                 left_out[NO_IMAGE] = left_out.get(NO_IMAGE, 0) + missing
             if len(kept) + missing < len(captions):
+                # counted, so that a report shows how much of the data the number is of
                 reason = f"not among the {self.limit:,} drawn of a concept"
                 left_out[reason] = left_out.get(reason, 0) + len(captions) - len(kept) - missing
             places += [one.row for one in kept]
@@ -141,6 +142,7 @@ class KeywordItems:
             )
         names = [str(name) for name in rows["item"]] if "item" in rows.column_names else map(str, range(len(rows)))
         given = rows["image_id"][:] if "image_id" in rows.column_names else None
+        # all captions of a photograph are one cluster, whichever rows they stand in
         images = photograph_ids(given, pairs.cells("image"))
         found: dict[str, list[_Caption]] = defaultdict(list)
         empty = 0

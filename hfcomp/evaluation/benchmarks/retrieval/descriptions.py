@@ -168,6 +168,7 @@ def dci(folder: Path, *, captions: Captions) -> list[dict[str, Any]]:
     found = []
     for name in (name for names in splits.values() for name in names):
         entry = object_in(folder / "annotations" / name, ("image", "short_caption", "extra_caption"))
+        # a line break between the two, at which descriptions are cut as at a full stop
         texts = captions(f"{entry['short_caption']}\n{entry['extra_caption']}")
         found.append({"item": name, "image": str(folder / "photos" / entry["image"]), "captions": texts})
     return found
