@@ -131,7 +131,8 @@ def evaluate(
         for note in (note for one in request.files.values() for note in one.check(evaluator.loaded)):
             evaluator.note(note)
         # the blind rules first: before anything can be lost
-        blind = request.rules.score(evaluator.loaded) if request.rules and rank() == 0 else []
+        given = [(one.title, one.benchmark, one.data) for one in evaluator.loaded]
+        blind = request.rules.score(given) if request.rules and rank() == 0 else []
         every = {**encoders, **request.files, **request.scorers}
         scored = _score(evaluator, every, bars, priors=list(encoders) if request.rules else [])
         embedding_cache.trim()  # also where nothing was encoded and so nothing written

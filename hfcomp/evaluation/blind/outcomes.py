@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,17 +30,6 @@ def text_choice_of(benchmark: Benchmark, items: BenchmarkData) -> Benchmark | No
     return None if protocol is None else replace(benchmark, protocol=protocol)
 
 
-class Scored(Protocol):
-    """A benchmark with its data, as `hfcomp.evaluation.evaluator.Loaded`."""
-
-    benchmark: Benchmark
-    data: BenchmarkData
-
-    @property
-    def title(self) -> str:
-        """In tables."""
-
-
 class BlindRules:
     """The rules that score texts alone, for the benchmarks of a run.
 
@@ -60,14 +49,14 @@ class BlindRules:
         self.captions: dict[str, dict[str, Any]] = {}
         self.not_applicable: list[str] = []
 
-    def score(self, loaded: Iterable[Scored]) -> list[pd.DataFrame]:
+    def score(self, benchmarks: Iterable[tuple[str, Benchmark, BenchmarkData]]) -> list[pd.DataFrame]:
         """Outcomes with the columns of [`hfcomp.evaluation.engine.Report.items`] and the rule as `arm`.
 
-        A benchmark whose items cannot be scored is skipped by name.
+        Benchmarks come with their titles in tables. One whose items cannot be scored is skipped by name.
         """
-        pairs = [(one.title, text_choice_of(one.benchmark, one.data), one.data) for one in loaded]
-        self.not_applicable = [title for title, benchmark, _ in pairs if benchmark is None]
-        applicable = [(title, one, items) for title, one, items in pairs if one is not None]
+        choices = [(title, text_choice_of(one, items), items) for title, one, items in benchmarks]
+        self.not_applicable = [title for title, choice, _ in choices if choice is None]
+        applicable = [(title, choice, items) for title, choice, items in choices if choice is not None]
         source = self._source(applicable) if applicable else None
         found: list[pd.DataFrame] = []
         for title, one, items in applicable:
