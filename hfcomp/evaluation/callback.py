@@ -233,6 +233,7 @@ class EvaluateBenchmarks(TrainerCallback):
         trainer, main = self.trainer, self.trainer.is_world_process_zero()
         values: dict[str, float] = {}
         tables = []
+        # training with and without this callback has to give the same weights
         with _random_states_kept(embedder.device):
             for one, report in self._evaluator.score(embedder, progress=not trainer.args.disable_tqdm):
                 if main:
@@ -290,6 +291,7 @@ def benchmark_values(benchmark: Benchmark, items: pd.DataFrame, *, details: bool
             averages = [Measure("mean over items", [tuple(line for one in lines for line in one.lines)])]
         measures[key] = averages[0]
         for one in (*averages[1:], *(lines if len(lines) > 1 else ())) if details else ():
+            # an average may be called as a subset is: the average, which comes first, keeps the key
             measures.setdefault(f"{key}/{_word(one.labels['subset'])}", one)
     values: dict[str, float] = {}
     for key, line in zip(measures, summarize(outcomes, measures=[*measures.values()], intervals=False), strict=True):

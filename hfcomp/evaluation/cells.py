@@ -53,6 +53,7 @@ class LazyCells(Sequence[Any]):
     """A column of images, each read when it is asked for: by file name, by row of another set, out of an archive."""
 
     def __init__(self, length: int, read: Callable[[int], Any]) -> None:
+        # a range knows negative indices and their limits as a list does
         self._rows = range(length)
         self._read = read
 

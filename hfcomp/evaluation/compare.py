@@ -55,6 +55,7 @@ def compare(
     stored = unify_own_titles(stored, notes)
     # after titles are unified, as a recipe calls its own set otherwise than an evaluation does
     titles = _titles(stored, benchmarks, notes)
+    # only what is compared: other benchmarks may differ in anything
     stored = [replace(one, outcomes=one.outcomes.select(benchmark=titles)) for one in stored]
     for title in titles:
         _check_origin(title, stored, common, notes)
@@ -93,6 +94,7 @@ def _reference(wanted: str | None, stored: Sequence[Stored]) -> str:
         chosen = [one.name for one in stored if getattr(one, key) == str(wanted)]
         if len(chosen) == 1:
             return chosen[0]
+    # several models may come from one folder
     fitting = [one.name for one in stored if str(wanted) in (one.argument, one.model)]
     if fitting:
         raise ValueError(f"reference: {wanted!r} is ambiguous: it fits {listed(fitting)}. Name one of them.")
@@ -132,6 +134,7 @@ def _titles(stored: Sequence[Stored], wanted: Sequence[str], notes: list[str]) -
     every = list(dict.fromkeys(title for own in has for title in own))
     if wanted:
         names = {name: facts["title"] for one in stored for name, facts in _benchmarks_of(one).items()}
+        # names as on the command line, titles as in tables
         chosen = [names.get(name, name) for name in wanted]
         for title in chosen:
             for one, own in zip(stored, has, strict=True):

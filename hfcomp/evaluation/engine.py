@@ -145,6 +145,7 @@ def run_benchmark(
         blind = prior(benchmark, scored) if score and prior is not None else None
     table = score_items(benchmark, scored) if score else pd.DataFrame()
     seconds = time.perf_counter() - start
+    # after the time is taken: writing texts down is no part of scoring
     scores = item_scores(benchmark.title, scored) if score and keep_scores else None
     return Report(table, **counts, seconds=seconds, prior=blind, scores=scores)
 
@@ -292,6 +293,7 @@ def _table(benchmark: Benchmark, items: BenchmarkData, measured: Measured) -> pd
 def _empty_texts(rows: Dataset, column: str) -> NDArray[np.bool_]:
     def empty(value: Any) -> bool:
         texts = [value] if isinstance(value, str) or value is None else value
+        # a list is empty if all of its texts are
         return not any(text and text.strip() for text in texts)
 
     return np.fromiter(map(empty, column_values(rows, column)), dtype=bool, count=len(rows))
@@ -309,6 +311,7 @@ def _unsolvable(benchmark: Benchmark, rows: Dataset) -> int:
 def _with_names(items: BenchmarkData) -> BenchmarkData:
     """Items whose rows have `item`, `subset` and `image_id`, as texts."""
     rows = items.rows
+    # names that the data lacks follow from the place of a row, so they are equal in every run on the same data
     number = [str(row) for row in range(len(rows))]
     columns: dict[str, list[str]] = {}
     for name, missing in (("item", number), ("subset", ["all"] * len(rows))):

@@ -190,6 +190,7 @@ def _read_request(
     files = {name: ScoreFile(path) for name, path in scores.items()}
     given = models if isinstance(models, Mapping) else _listed(models)
     named = named_models(given, taken={*BLIND, *files}) if given or not files else {}
+    # files are compared as models are, and may be the reference
     compared_to = _reference(reference, {**named, **{name: str(one.path) for name, one in files.items()}})
     return EvaluationRequest(
         named, files, scorers, None if NO_RULES in blind else BlindRules(captions, folders), compared_to
@@ -255,6 +256,7 @@ def _score(
             # on every process: below, all of them have to raise if nothing was scored
             seconds[name][one.benchmark.name] = report.seconds
             if rank() == 0:
+                # by the title that says whether images are missing, which a benchmark alone does not know
                 tables.append(report.items.assign(arm=name, benchmark=one.title))
                 scores += [] if report.scores is None else [label_items(report.scores, name, one.title)]
                 if report.prior is not None:

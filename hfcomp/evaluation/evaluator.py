@@ -152,6 +152,7 @@ class Evaluator:
     skip_damaged: bool = False
 
     def note(self, note: str) -> None:
+        # several models say the same of one benchmark
         if note not in self.notes:
             self.notes.append(note)
             if rank() == 0:
@@ -256,6 +257,7 @@ class Evaluator:
         if isinstance(error, DamagedImage | OSError):  # their message is enough
             stays = self.skip_damaged or isinstance(error, DamagedProbeImage | OSError)
             return " ".join(filter(None, ("" if stays else SKIP_ADVICE, others)))
+        # it may be an error of the library, which a sentence in a report does not explain
         traceback.print_exc(file=sys.stderr)
         return " ".join(filter(None, ("See the error above.", others)))
 

@@ -42,6 +42,7 @@ def item_scores(benchmark: str, scored: ScoredItems) -> pa.Table:
         pa.table({"benchmark": pa.array([benchmark] * len(rows)), **names, **columns})
         for columns in (*_columns(scored), *_classes(scored))
     ]
+    # the empty table gives types: a benchmark without scores has no column to take them from
     return pa.concat_tables([_empty(), *parts])
 
 
@@ -70,6 +71,7 @@ def _flattened(column: TextColumn, values: Sequence[Any]) -> tuple[NDArray[np.in
     """`[n + 1]`, where the texts of each row begin, and all of them."""
     if column.offsets is None:
         return np.arange(len(values) + 1), list(values)
+    # empty texts stay, as offsets count them
     return column.offsets, [text or "" for texts in values for text in texts]
 
 

@@ -42,6 +42,7 @@ class PointsEmbedder(Embedder):
         batch_size: int = 128,
         device: str | None = None,
     ) -> None:
+        # both ends of the interpolation have to be where the points are made
         interpolation.to(device or free_device())
         super().__init__(interpolation.model, processor, batch_size=batch_size, cache=EmbeddingCache())
         self.alphas = list(alphas)

@@ -98,6 +98,7 @@ class ScoreFile:
         names, notes = [one.benchmark.name for one in loaded], []
         for name, own in self._scores.items():
             if name not in names and name not in known_benchmarks() and not is_place(name):
+                # rows are kept with the scores, so that every message can name one
                 row = next(iter(own.values()))[0]
                 raise ValueError(
                     f"{self.path}, row {row}: found the benchmark {name!r} ({counted(len(own), 'row')}), "

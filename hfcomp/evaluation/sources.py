@@ -92,6 +92,7 @@ class Pool:
         except Unavailable:
             if not folders.texts_suffice:
                 raise
+            # for checks that read texts alone, such as an audit
             return [None] * len(names), Origin(f"{self.name}: unavailable")
 
     def _hub_cells(self, names: Sequence[str]) -> tuple[Sequence[Any], Origin]:
@@ -207,6 +208,7 @@ class HubData(Data):
         require(rows, self.columns.values(), origin.place)
         extra = {ours: theirs for ours, theirs in self.optional.items() if theirs in rows.column_names}
         columns = {**self.columns, **extra}
+        # other columns go first: they may hold images of their own
         rows = undecoded(rows).select_columns(list(dict.fromkeys(columns.values())))
         for ours, theirs in columns.items():
             if ours != theirs:

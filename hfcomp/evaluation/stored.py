@@ -158,6 +158,7 @@ def averages_of_lines(
         if not line.get("groups"):
             continue
         key = line["benchmark"], line["metric"], line["subset"]
+        # as the folder made it: today's benchmark may have other averages
         own = Average(line["subset"], tuple(map(tuple, line["groups"])), line["pooled"])
         # a benchmark whose subsets changed has two averages of one name: neither is shown
         if _parts(found.setdefault(key, own)) != _parts(own):

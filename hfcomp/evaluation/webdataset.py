@@ -72,6 +72,7 @@ class WebDatasetData(Data):
         classes = class_names(folder)
         test, images = self._split(folder, TEST, len(classes))
         rows = Dataset.from_dict({"label": test.label, "item": test.key, "image_id": test.key})
+        # merged labels have no name of a class any more
         named = () if self.bins else classes
         if not self.train:
             return BenchmarkData(rows, origin, {"image": images}, classes=named, templates=class_templates(folder))
@@ -130,6 +131,7 @@ def _samples(shard: Path) -> Iterator[tuple[str, int, tuple[int, int]]]:
         with shard.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as archive:
             for member in archive:
                 folder, slash, name = member.name.removeprefix("./").rpartition("/")
+                # WebDataset's rule: a sample's key ends at the first dot of the file's name
                 stem, _, ending = name.partition(".")
                 if not stem or not member.isfile():
                     continue

@@ -75,6 +75,7 @@ class BigramModel:
         unknown = self._size - 1
         rows = [[self._number.get(word, unknown) for word in words_of_text(text)] for text in texts]
         before, after, lengths = _pairs(rows)
+        # `reduceat` needs at least one row
         if not len(lengths):
             return BigramScores(np.zeros(0), np.zeros(0))
         starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])

@@ -191,6 +191,7 @@ class Embedder(EvaluatedModel):
 
         def encode(rows: list[tuple[list[int], bool]]) -> NDArray[np.float32]:
             self.encoded_texts += len(rows)
+            # padded to the longest of the batch, or to the full length where the model was trained so
             part = [row for row, _ in rows]
             padded = self.tokenizer.pad(part, self.tokenizer.length(part)).to(self.device)
             return self._encode(encode_texts, padded)
@@ -216,6 +217,7 @@ class Embedder(EvaluatedModel):
         return getattr(self.config, "projection_dim", None) or self.config.vision_config.hidden_size
 
     def _make_fingerprints(self, processor: Any) -> dict[str, dict[str, Any]]:
+        # an id or folder is loaded in fp32, see `load`
         precision = str(self._backbone.dtype) if self._backbone is not None else str(torch.float32)
         shared = {
             "weights": self.weights,
@@ -231,6 +233,7 @@ class Embedder(EvaluatedModel):
             "full_length": self.tokenizer.pad_to_full,
             "pad_token_id": processor.tokenizer.pad_token_id,
         }
+        # Pillow decodes and resizes: another version may give other pixels
         pixels = {"pixels": facts["pixels"], "pillow": PIL.__version__}
         return {"images": {**shared, **pixels}, "texts": {**shared, "tokenizer": tokenizer}}
 

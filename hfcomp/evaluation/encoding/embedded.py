@@ -74,6 +74,7 @@ class TextColumn:
         """`[b]`, where in `index` the text of each row is; of a list the first text that is not empty."""
         if self.offsets is None:
             return np.arange(len(self.index))[rows]
+        # an empty text may stand before the others: the first one that exists counts
         lists = self.places(rows)
         return lists[np.arange(len(lists)), (lists >= 0).argmax(axis=1)]
 

@@ -230,6 +230,7 @@ def free_device() -> str:
 def processor_facts(processor: Any) -> dict[str, Any]:
     """How images become pixels and texts tokens, apart from lengths and padding, which are hfcomp's."""
     settings = json.loads(processor.image_processor.to_json_string())
+    # a changed vocabulary gives other tokens under the same class and name
     words = digest(vocabulary(processor.tokenizer).encode()).hex()
     return {
         "pixels": {"class": type(processor.image_processor).__name__, **settings},

@@ -230,6 +230,7 @@ class _Texts:
                 for place, text in enumerate(own)
                 if text and found.place in (None, place)
             ]
+            # the highest scores decide, so these are what a reader looks for; then in the order of the data
             shown = sorted(range(len(of_column)), key=lambda place: -_highest(of_column[place]))[:MOST_TEXTS]
             texts += [of_column[place] for place in sorted(shown)]
             hidden += len(of_column) - len(shown)
@@ -272,6 +273,7 @@ def _pictures(
     distinct = {_identity(cell): cell for own in cells.values() for cell in own.values()}
     with ThreadPoolExecutor(THREADS) as pool:
         made = dict(zip(distinct, pool.map(lambda cell: _picture(cell, options.side), distinct.values()), strict=True))
+    # one note instead of a hundred: most often a whole folder is gone
     bad = [reason for reason in made.values() if isinstance(reason, str)]
     notes = [f"{len(bad):,} images are not shown; the first: {bad[0]}"] if bad else []
     shown = {

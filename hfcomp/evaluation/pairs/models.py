@@ -112,6 +112,7 @@ class PairModel(EvaluatedModel, ABC):
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
             )
+        # transformers would fill missing weights at random and only warn
         refuse(self._model, missing=info["missing_keys"], shapes=info["mismatched_keys"])
         return backbone
 
@@ -257,6 +258,7 @@ class VQAScorer(PairModel):
     def prompt(self, text: str) -> str:
         """The prompt for a text, with the mark of the image."""
         question = QUESTION.replace("{text}", text)
+        # a chat model answers as it was trained only within its own template
         if self._has_template:
             content = [{"type": "image"}, {"type": "text", "text": question}]
             chat = [{"role": "user", "content": content}]
@@ -297,6 +299,7 @@ class VQAScorer(PairModel):
     def _mark(self) -> str:
         """What a prompt without a template begins with: the image token, unless the processor puts it there itself."""
         token = str(getattr(self.processor, "image_token", None) or "")
+        # a trial is the only way to know: processors differ in whether they put the image token in front
         blank = Image.new("RGB", (224, 224))
         try:
             ids = self.processor(images=[blank], text=["a cat"], return_tensors="pt")["input_ids"]
@@ -314,6 +317,7 @@ class VQAScorer(PairModel):
         """`[b]` fp32, the logarithm of the probability of "Yes" after each prompt."""
         prompts = [self.prompt(text) for text in texts]
         tokenizer = self.processor.tokenizer
+        # a template that writes the first token itself must not get a second one from the tokenizer
         begun = tokenizer.bos_token is not None and prompts[0].startswith(tokenizer.bos_token)
         inputs = self.processor(
             images=[[image] for image in images] if self._has_template else list(images),
@@ -333,5 +337,6 @@ class VQAScorer(PairModel):
             return_dict_in_generate=True,
             pad_token_id=tokenizer.pad_token_id,
         )
+        # over the whole vocabulary, in fp32: half precision would tie probabilities near 1
         logarithms = output.logits[0].float().log_softmax(dim=-1)
         return logarithms[:, self.yes_tokens].logsumexp(dim=-1)

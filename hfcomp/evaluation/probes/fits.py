@@ -80,6 +80,7 @@ def fit_adamw10(
     if len(decays) > 1:
         out = hold_out(labels, seed, held_out)
         for decay in decays:
+            # every trial from the same seed, so that they differ in the decay only
             trial = _train(features, labels, np.flatnonzero(~out), classes, decay, seed, batch_size, place)
             tried[decay] = held_out_score(LinearProbe(*trial, chosen=decay).scores(features[out]), labels[out])
     chosen = best(tried) if tried else decays[0]
@@ -129,6 +130,7 @@ def _train(
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
+                # per step and not per epoch, as CLIP_benchmark does
                 schedule.step()
     return without_missing(weight.detach().cpu().numpy(), bias.detach().cpu().numpy(), labels[rows])
 

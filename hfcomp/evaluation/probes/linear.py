@@ -72,6 +72,7 @@ class LinearProbe:
 
 def unit_rows(features: NDArray[np.floating], first: int = 0) -> NDArray[np.float64]:
     """Features `[n, D]` at unit length, in float64; `first` is the number of the first row, for the message."""
+    # half precision would overflow in the square of a length
     wide = features.astype(np.float64)
     length = np.linalg.norm(wide, axis=1, keepdims=True)
     bad = np.flatnonzero(~(np.isfinite(length[:, 0]) & (length[:, 0] > 0)))
@@ -161,6 +162,7 @@ def vtab_1k(count: int, *, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.
     """
     if count < VTAB_IMAGES:
         raise ValueError(f"count: found {count} training images, expected at least {VTAB_IMAGES:,} for VTAB-1k.")
+    # in drawn order, so that the last fifth is a sample as well
     rows = np.random.default_rng(seed).permutation(count)[:VTAB_IMAGES]
     return rows, np.arange(VTAB_IMAGES) >= VTAB_IMAGES - VTAB_IMAGES // HELD_OUT
 

@@ -89,6 +89,7 @@ class ZeroShot(ScoringProtocol):
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         items = embedded.items
+        # prompts stand class by class, see `prompts`
         index = np.repeat(np.arange(len(items.classes)), len(items.templates))
         classes = class_embeddings(embedded.prompts, index)
         scores = class_scores(embedded.image("image", slice(None)), classes)
@@ -168,6 +169,7 @@ def number_of_classes(items: BenchmarkData) -> int:
     if items.classes:
         return len(items.classes)
     column = "labels" if "labels" in items.rows.column_names else "label"
+    # classes that only training has count too: a model may choose them
     return 1 + max(int(np.max(one, initial=0)) for part in (items, items.train) for one in part.rows[column])
 
 

@@ -68,6 +68,7 @@ class GroupAndCaption(GroupMatch):
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
         rows = np.flatnonzero(scored.items.rows["one_answer"][:])
         for one in super().score(scored):
+            # `rows` name the items of the values that are left
             yield replace(one, value=one.value[rows], tie=one.tie[rows], rows=rows)
         yield from CaptionChoice().score(scored)
 

@@ -61,6 +61,7 @@ class PairRetrieval(ScoringProtocol):
         image, text = embedded.image("image", slice(None)), embedded.text("caption", slice(None))
         for direction in self.directions:
             asked, keys, positive = (text, image, right) if direction == TEXT_TO_IMAGE else (image, text, right.T)
+            # bounds, as ties leave the place of a key open: a tie is wrong and counted
             ranks = rank_bounds(asked, keys, positive)
             for k in self.k:
                 found = ranks.within(k)
@@ -230,6 +231,7 @@ class RepairedRetrieval(ScoringProtocol):
         image, text = embedded.image("image", slice(None)), embedded.text_vectors.take(column.index[there])
         names = rows["item"][:]
         to_image, to_text = queries(wanted, names), queries(rows["right_captions"][:], captions)
+        # a query is one caption of an image, so the item's name alone would not be unique
         asked = [f"{names[owner[place]]}/{captions[place]}" for place in to_image.asked]
         yield from _measured(TEXT_TO_IMAGE, to_image, text, image, owner[to_image.asked], asked)
         yield from _measured(IMAGE_TO_TEXT, to_text, image, text, to_text.asked, None)

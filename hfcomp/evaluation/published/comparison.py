@@ -91,6 +91,7 @@ def compare_with_published(
     """Every published number of a model and line of the results, model by model in the order of lines."""
     found = []
     for name, known in matched_models(models).items():
+        # several papers may print a number of one line
         of_line: dict[tuple[str, ...], list[PublishedScore]] = {}
         for score in published_scores():
             if score.model == known:

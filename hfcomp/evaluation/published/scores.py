@@ -221,6 +221,7 @@ def _line(column: Column, where: str) -> tuple[str, str, str]:
         names = [one.name for one in MEANS[column.benchmark]]
         _expect(column.metric, names, f"{where}: {column.benchmark}: metric")
         return column.benchmark, ALL_ITEMS, column.metric
+    # checked against what benchmarks declare: a misspelled line would never be compared and nobody would know
     known = _benchmarks(column.benchmark, where)
     _expect(column.subset, known[0].subset_names, f"{where}: {column.benchmark}: subset")
     _expect(column.metric, known[0].protocol.metric_names, f"{where}: {column.benchmark}: metric")
