@@ -24,8 +24,7 @@ def main(arguments: Sequence[str]) -> None:
     from hfcomp.writing import check_free_folder, locked
 
     options = vars(parser().parse_args(arguments))
-    folder, overwrite = options.pop("output_dir"), options.pop("overwrite")
-    page = page_options(*map(options.pop, PAGE))
+    folder, overwrite, page = *map(options.pop, ("output_dir", "overwrite")), page_options(*map(options.pop, PAGE))
     results = hfcomp.compare(options.pop("models"), **options)
     if folder is not None:
         if any(folder.resolve() == Path(facts["results"]).resolve() for facts in results.models.values()):

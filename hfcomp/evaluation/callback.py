@@ -219,6 +219,7 @@ class EvaluateBenchmarks(TrainerCallback):
 
     def _score_now(self) -> dict[str, float]:
         """The values of the weights as they are, scored and logged once between two steps."""
+        # an evaluation of the trainer and a step of this callback may fall on the same weights
         if self._values is not None:
             return self._values
         embedder = self._embedder()

@@ -289,6 +289,7 @@ def _renamed(one: Stored, title: str) -> Stored:
         for name, known in one.results["benchmarks"].items()
     }
     lines = [
+        # lines too, as averages are read from them
         {**line, "benchmark": title} if line["benchmark"] == RECIPE_TITLE else line
         for line in one.results.get("results") or ()
     ]

@@ -269,6 +269,7 @@ def _table(benchmark: Benchmark, items: BenchmarkData, measured: Measured) -> pd
 
     from hfcomp.statistics.outcomes import STRATUM
 
+    # a metric may be of some of the rows, or have several entries for one
     rows = slice(None) if measured.rows is None else measured.rows
     names = {column: values[rows] for column, values in items.names.items()}
     if measured.items is not None:

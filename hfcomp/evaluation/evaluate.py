@@ -290,6 +290,7 @@ def _facts(name: str, model: Any, encoder: Any) -> dict[str, Any]:
     """What `results.json` says of a model or a blind scorer; the first process writes it."""
     if name in BLIND:
         return {"path": BLIND_PATH, "weights": BLIND[name][0]}
+    # the first process alone writes results, and hashing weights takes seconds
     if rank() > 0:
         return {}
     return encoder.facts if isinstance(encoder, ScoreFile) else describe_model(model, encoder)

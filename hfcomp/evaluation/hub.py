@@ -34,6 +34,7 @@ def downloaded(web: str, names: Sequence[str]) -> Path:
     first = Path(next(iter(found.values())))
     folder = first.parent / f"hfcomp-{first.name[:16]}"
     for name, file in found.items():
+        # several processes may do this at once
         with replacing(folder / name) as link:
             link.symlink_to(file)
     return folder

@@ -31,6 +31,7 @@ def pair_model(place: str | Path) -> type[PairModel] | None:
     Only the configuration is read: `architectures`, and where it names none `model_type`. Remote code is never run.
     """
     folder = Path(place)
+    # a folder without a configuration fails with its own message when it is loaded
     if (folder.is_dir() and not (folder / "config.json").is_file()) or base_of_adapter(place) is not None:
         return None
     return kind_of(AutoConfig.from_pretrained(place, trust_remote_code=False))
@@ -56,6 +57,7 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encod
     """
     if isinstance(model, str | Path):
         return _open(model, pair_model, cache=cache, **settings)
+    # by what it can do: an encoder of the user's needs no base class
     if hasattr(model, "index_images") or hasattr(model, "score_pairs"):
         return model
     module, processor = model if isinstance(model, tuple) else (model, None)

@@ -259,6 +259,7 @@ def _table(pairs: PairList, folder: Path) -> pd.DataFrame:
     table.insert(0, KEY[0], pairs.benchmark.name)
     table["image_id"] = [ids[place.row] for place in pairs.places]
     table["file"] = files[pairs.image]
+    # an item may list one text twice, which is one pair
     return table[list(COLUMNS)].drop_duplicates(list(KEY), ignore_index=True)
 
 

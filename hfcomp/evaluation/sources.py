@@ -30,6 +30,7 @@ def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Benchmar
     """
     folders = folders or Folders()
     folder = folders.of(benchmark.name)
+    # a folder of the benchmark's own goes before one that a family shares
     if folder is None and benchmark.folder is not None:
         folder = folders.of(benchmark.folder)
     forms = "; or ".join(form.layout for form in benchmark.data)

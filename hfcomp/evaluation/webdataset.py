@@ -130,6 +130,7 @@ def _samples(shard: Path) -> Iterator[tuple[str, int, tuple[int, int]]]:
     try:
         with shard.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as archive:
             for member in archive:
+                # archives that were made of `.` have this in front of every name
                 folder, slash, name = member.name.removeprefix("./").rpartition("/")
                 # WebDataset's rule: a sample's key ends at the first dot of the file's name
                 stem, _, ending = name.partition(".")
@@ -142,6 +143,7 @@ def _samples(shard: Path) -> Iterator[tuple[str, int, tuple[int, int]]]:
                     # labels are read at once, while images stay in the archive and only their place is kept
                     file.seek(member.offset_data)
                     labels[key] = file.read(member.size).decode("ascii", "replace").strip()
+            # Python's reader ends without an error where an archive is cut between two members
             check_end(file, archive.offset)
     except tarfile.ReadError as error:
         raise ValueError(not_whole(shard, error)) from error
@@ -256,6 +258,7 @@ class ClassFolders(Data):
         return {name for name, label in label_of.items() if label in imagenet}
 
     def _named(self, folder: Path) -> Path:
+        # with one of the two the folder is meant to have both: names and prompts of two places might not fit
         if (folder / CLASSES).is_file() or (folder / TEMPLATES).is_file():
             return folder
         from hfcomp.evaluation import hub

@@ -90,13 +90,8 @@ class Report:
 
 
 def titled(title: str, caveat: str) -> str:
-    """The title of a figure, with `synthetic_mark`."""
-    return title + synthetic_mark(caveat)
-
-
-def synthetic_mark(caveat: str) -> str:
-    """What a figure's title ends with, which says what the caveat says: that its numbers are synthetic."""
-    return " (synthetic)" if caveat.lower().startswith("synthetic") else ""
+    """The title of a figure, which says what the caveat says: that its numbers are synthetic."""
+    return f"{title} (synthetic)" if caveat.lower().startswith("synthetic") else title
 
 
 def _is_empty(part: Part) -> bool:

@@ -44,7 +44,6 @@ class Measure:
 
     @property
     def lines(self) -> list[Line]:
-        """Of all pools."""
         return list(dict.fromkeys(line for pool in self.pools for line in pool))
 
     @property
@@ -60,7 +59,6 @@ def line_name(line: Line) -> str:
 
 
 def line_measure(line: Line, aspect: str = COMPOSITION) -> Measure:
-    """The mean of a line."""
     benchmark, subset, metric = line
     labels = {"benchmark": benchmark, "subset": subset, "metric": metric, "aspect": aspect, "average": False}
     return Measure(line_name(line), [(line,)], labels=labels)
@@ -99,7 +97,6 @@ def _mean_of_groups(
 
 
 def absent_subsets(average: Average, subsets: Sequence[str]) -> list[str]:
-    """The subsets that an average names and that are not there."""
     return [subset for subset in average.parts if subset not in subsets]
 
 
@@ -145,7 +142,6 @@ def _over_benchmarks(averages: Averages | None) -> list[tuple[str, Average]]:
 
 
 def _mean_of_parts(average: Average, source: str, known: Mapping[Line, Measure]) -> Measure:
-    """An average over benchmarks, from the measures of its parts."""
     parts = [[known[part] for part in group] for group in average.groups or ()]
     label = source, "all", average.name
     labels = {**line_measure(label, parts[0][0].labels["aspect"]).labels, "average": True}

@@ -47,9 +47,6 @@ def summarize_run(
     Returns:
         Lines as `summarize` makes them; the primary one, first if it is not among the others, has
         `primary`, its name. Then the mean of general abilities, where there are several.
-
-    Raises:
-        ValueError: as `summarize` and `primary_measure`.
     """
     outcomes = Outcomes.of(outcomes)
     measure = primary_measure(outcomes, primary, declared)
@@ -166,12 +163,7 @@ class Score:
 
 
 def score(outcomes: Outcomes | pd.DataFrame, measure: str) -> Score:
-    """The value of a measure, of one model.
-
-    Args:
-        outcomes: of the model.
-        measure: as in `search_measure`.
-    """
+    """The value of a measure, as in `search_measure`, of one model."""
     outcomes = Outcomes.of(outcomes)
     chosen = search_measure(outcomes, measure)
     (line,) = summarize(outcomes, measures=[chosen], images="measure")

@@ -43,7 +43,6 @@ class Items:
     strata: NDArray[Any] | None = None
 
     def parts(self) -> list[Items]:
-        """The items of each stratum."""
         if self.strata is None:
             return [self]
         order = np.argsort(self.strata, kind="stable")
@@ -60,7 +59,6 @@ class Sample:
 
     Attributes:
         columns: the numbers of the C models.
-        parts: of items.
         weights: what the mean of each part counts.
         bounds: of an item's value.
     """
@@ -95,7 +93,6 @@ class Samples:
 
     Args:
         table: lines, items and what is read of them: `column` is the number of each row's model, `image` of its image.
-        columns: the number of models.
         images: which images a draw is taken from, as in `summarize`.
         every: whether all models need all items; else a measure is of the models that have any of its own.
     """
@@ -109,12 +106,7 @@ class Samples:
         self._drawn: tuple[Any, ImageBootstrap | None] = None, None
 
     def sample(self, measure: Measure) -> Sample:
-        """The items of a measure.
-
-        Raises:
-            ValueError: for a line without items.
-            UnlikeItems: for items that one model has and another lacks, or values that are not finite.
-        """
+        """The items of a measure; raises `UnlikeItems`."""
         absent = [line for line in measure.lines if line not in self._rows]
         if absent:
             raise ValueError(f"{measure.name}: no model was scored on {' / '.join(absent[0])}.")
@@ -165,11 +157,7 @@ def _bounds(metrics: str, parts: Sequence[Items]) -> tuple[float, float] | None:
 
 
 def _items(cells: Mapping[str, NDArray[Any]], names: Sequence[str], chosen: Sequence[int], where: str) -> Items:
-    """The items of a line, in order of appearance, by model; `names` are those of the numbers in `item`.
-
-    Raises:
-        UnlikeItems: for an item that is duplicated or missing for a model, or has another image or a non-finite value.
-    """
+    """The items of a line, in order of appearance, by model; `names` are those of the numbers in `item`."""
     item, items = pd.factorize(cells["item"])
     column, number = np.searchsorted(chosen, cells["column"]), len(cells["item"])
     rows = np.full((len(items), len(chosen)), -1)

@@ -239,7 +239,6 @@ def _contrast(
     *,
     test: bool,
 ) -> dict[str, float]:
-    """The mean of some models minus that of others."""
     changes, images = _changes(sample, seeds, cells, others), [part.images for part in sample.parts]
     how = {"weights": sample.weights, "bounds": sample.bounds}
     if test:
@@ -253,10 +252,8 @@ def _contrast(
 def _changes(
     sample: Sample, seeds: Seeds, cells: Sequence[Cell], others: Sequence[Cell]
 ) -> list[list[NDArray[np.float64]]]:
-    """For each seed the paired differences `[n]` of the mean of some cells and that of others, part by part.
-
-    A cell without a seed is paired with every seed of the others.
-    """
+    """For each seed the paired differences `[n]` of the mean of some cells and that of others, part by part."""
+    # a cell without a seed, such as a base, is paired with every seed of the others
     known = {cell: seeds[cell] for cell in (*cells, *others)}
     every = list(dict.fromkeys(seed for own in known.values() for seed in own if seed != NO_SEED)) or [NO_SEED]
     for cell, own in known.items():

@@ -117,7 +117,9 @@ def prior_outcomes(benchmark: Benchmark, embedded: EmbeddedItems) -> pd.DataFram
     mean = np.concatenate([one.vectors for one in embedded.images.values()]).mean(axis=0, dtype=np.float64)
     vector = (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)[None]
     images = {
-        name: replace(one, vectors=vector, index=np.minimum(one.index, 0)) for name, one in embedded.images.items()
+        # a missing image stays -1, and every other one has the mean vector, number 0
+        name: replace(one, vectors=vector, index=np.minimum(one.index, 0))
+        for name, one in embedded.images.items()
     }
     return score_items(choice, replace(embedded, images=images))
 

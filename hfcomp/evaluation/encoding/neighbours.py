@@ -77,6 +77,7 @@ def with_neighbours(
     near: list[list[str]] = [[] for _ in ids]
     found_near = _cached_neighbours(cache, found.take(kept), found.index[kept], own_ids, number)
     for row, neighbours in zip(kept.tolist(), found_near, strict=True):
+        # damaged rows keep an empty list
         near[row] = neighbours
     # training needs the memory next
     embedder.release()

@@ -230,6 +230,7 @@ class _Solver:
         self.mean = units.mean(axis=0)
         units -= self.mean
         spread = float(np.linalg.norm(units)) / units.size**0.5
+        # features that are all the same have no spread to scale by
         self.scale = 1 / spread if spread > SAME else 1.0
         units *= self.scale
         self.units = units
@@ -266,6 +267,7 @@ class _Solver:
     def _run(self, model: Any, target: NDArray[Any], strength: float) -> None:
         from sklearn.exceptions import ConvergenceWarning
 
+        # weights for scaled features are smaller by `scale`: without this, so would be their penalty
         model.set_params(C=strength / self.scale**2)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

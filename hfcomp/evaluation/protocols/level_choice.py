@@ -269,6 +269,7 @@ class LevelChoice(ScoringProtocol):
     def _measure(
         self, embedded: EmbeddedItems, column: str, found: Candidates, rows: NDArray[np.intp], count: Count
     ) -> Measured:
+        # each image once, however many rows show it
         image, text = embedded.image("image", found.first), embedded.text(column, slice(None))[rows]
         if count == ALL:
             outcome, chance = level_retrieval(text, image, found, rows), 1 / (1 + found.others[rows])

@@ -149,6 +149,7 @@ class Retrieval(ScoringProtocol):
         there = column.index >= 0
         owner = np.repeat(np.arange(len(image)), np.diff(column.offsets))[there]
         text = embedded.text_vectors.take(column.index[there])
+        # the number of each caption among those of its image
         place = np.arange(len(column.index)) - column.offsets[:-1].repeat(np.diff(column.offsets))
         names = np.asarray(embedded.items.rows["item"][:], dtype=object)
         queries = [f"{names[row]}/{number}" for row, number in zip(owner, place[there], strict=True)]
@@ -191,6 +192,7 @@ class Queries:
 def queries(wanted: Sequence[Sequence[str]], keys: Sequence[str]) -> Queries:
     number = {name: place for place, name in enumerate(keys)}
     there = [np.array([number[name] for name in names if name in number], dtype=np.intp) for names in wanted]
+    # without a right key there is nothing to find
     asked = [place for place, found in enumerate(there) if len(found)]
     return Queries(
         np.array(asked, dtype=np.intp),

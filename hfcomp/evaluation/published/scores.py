@@ -234,6 +234,7 @@ def _benchmarks(name: str, where: str) -> list[Benchmark]:
         raise ValueError(f"{where}: unknown benchmark {name!r}.{nearest(name, [*every, *MEANS])}")
     found = find_benchmarks([name])
     titles = list(dict.fromkeys(one.title for one in found))
+    # one name may stand for several benchmarks, as `vtab` does, but a published number is of one title
     if len(titles) > 1:
         raise ValueError(f"{where}: {name!r} names benchmarks of several titles: {', '.join(titles)}. Name one.")
     return found

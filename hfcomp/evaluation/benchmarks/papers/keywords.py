@@ -152,6 +152,7 @@ class KeywordItems:
             for number, text in enumerate(captions):
                 item = name if isinstance(value, str) else f"{name}/{number}"
                 one = _Caption(row, number, item, images[row] or name, text or "")
+                # a caption may hold keywords of several concepts, and is an item of each
                 for concept in self.concepts:
                     if find_keywords(one.text, concept, self.matching, table=self.table):
                         found[concept].append(one)
@@ -176,6 +177,7 @@ class KeywordItems:
                 missing += 1
             else:
                 kept.append(one)
+        # in the order of the data again, whatever the order of digests
         return sorted(kept), missing
 
     def _row(self, one: _Caption, concept: str) -> dict[str, Any]:
