@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from hfcomp.cli.options import add_output, add_page, add_tie, command_parser, names_of, take_page
+from hfcomp.cli.options import PAGE, add_output, add_page, add_tie, command_parser, names_of, page_options
 
 USAGE = "A B [C ...]"
 SUMMARY = "stored results against each other, without loading a model"
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> None:
     from hfcomp.writing import check_free_folder, locked
 
     options = vars(parser().parse_args(arguments))
-    folder, overwrite, page = options.pop("output_dir"), options.pop("overwrite"), take_page(options)
+    folder, overwrite, page = *map(options.pop, ("output_dir", "overwrite")), page_options(*map(options.pop, PAGE))
     results = hfcomp.compare(options.pop("models"), **options)
     if folder is not None:
         if any(folder.resolve() == Path(facts["results"]).resolve() for facts in results.models.values()):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.cli.options import (
+    PAGE,
     add_device,
     add_output,
     add_page,
@@ -21,9 +22,10 @@ from hfcomp.cli.options import (
     add_url_options,
     command_parser,
     names_of,
-    take_page,
+    page_options,
 )
-from hfcomp.cli.places import check_models
+from hfcomp.evaluation.model_names import named_models
+from hfcomp.reading import check_place
 
 USAGE = "MODEL [MODEL ...] --suite compositional|general|all, or --benchmarks A,B"
 SUMMARY = "any models of the Hub or in folders, side by side; --list names the benchmarks"
@@ -40,7 +42,10 @@ def main(arguments: Sequence[str]) -> None:
 
         return list_benchmarks(arguments)
     options = vars(parser().parse_intermixed_args(arguments))
-    check_models(options["models"])
+    if options["models"] or not (options["scores"] or options["write_pairs"]):
+        options["models"] = named_models(options["models"])
+        for place in options["models"].values():
+            check_place(place)
     from hfcomp.distributed import OtherProcessFailed  # with torch: a wrong option is reported before
 
     try:
@@ -103,7 +108,6 @@ def _evaluate(options: dict[str, Any], command: str) -> bool:
     from hfcomp.distributed import fail_together
     from hfcomp.evaluation.evaluate import PATIENCE, evaluate
     from hfcomp.evaluation.evaluation_results import FILES, print_evaluation, write_evaluation
-    from hfcomp.evaluation.models import named_models
     from hfcomp.evaluation.spec import parse_folders
     from hfcomp.experiments.session import open_session
     from hfcomp.writing import check_free_folder, locked
@@ -111,15 +115,13 @@ def _evaluate(options: dict[str, Any], command: str) -> bool:
     output_dir, overwrite, pairs, _ = (
         options.pop(name) for name in ("output_dir", "overwrite", "write_pairs", "list")
     )
-    page = take_page(options)
+    page = page_options(*map(options.pop, PAGE))
     options["column_names"] = parse_column_names(options["column_names"] or "")
     options |= {"data": parse_folders(options["data"], option="data"), "scores": _score_files(options["scores"])}
     if any(":" in name for name in options["benchmarks"]):
         sys.path.append(os.getcwd())  # a module beside the user
     if pairs:
         return _write_pairs(pairs, overwrite, options)
-    if options["models"] or not options["scores"]:
-        options["models"] = named_models(options["models"])
     names = "-".join(re.sub(r"[^\w.-]+", "-", name) for name in (*options["models"], *options["scores"]))
     folder = output_dir or Path("runs") / f"evaluation-{names}"[:LONGEST_NAME]
     check_free_folder(folder, overwrite, written=FILES)

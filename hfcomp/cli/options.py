@@ -64,8 +64,11 @@ def add_tie(group: Group, default: str | None, shown: str) -> None:
     group.add_argument("--tie", choices=list(TIE_RULES), default=default, help=f"what a tie counts (default: {shown})")
 
 
+PAGE = ("page_items", "no_thumbnails", "no_page")
+
+
 def add_page(group: Group) -> None:
-    """Adds `--page_items`, `--no_thumbnails` and `--no_page`; `take_page` reads them."""
+    """Adds `--page_items`, `--no_thumbnails` and `--no_page`; `page_options` reads them."""
     from hfcomp.reporting.pages.items import DEFAULT_PAGE
 
     number = DEFAULT_PAGE.items
@@ -75,13 +78,12 @@ def add_page(group: Group) -> None:
     group.add_argument("--no_page", action="store_true", help="no report.html")
 
 
-def take_page(options: dict[str, Any]) -> PageOptions | None:
-    """What the options of `add_page` ask for, which are taken out; None for no page."""
+def page_options(items: int, without_thumbnails: bool, without_page: bool) -> PageOptions | None:
+    """What the options of `add_page`, named in `PAGE`, ask for; None for no page."""
     from hfcomp.reporting.pages.items import PageOptions
 
-    items, without, none = (options.pop(name) for name in ("page_items", "no_thumbnails", "no_page"))
-    found = PageOptions(items=items, thumbnails=not without)
-    return None if none else found
+    found = PageOptions(items=items, thumbnails=not without_thumbnails)  # checked even if there is no page
+    return None if without_page else found
 
 
 def names_of(text: str) -> list[str]:

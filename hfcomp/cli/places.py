@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 
+from hfcomp.evaluation.model_names import split_name
 from hfcomp.reading import check_dataset_place, check_place
 
 HEAD, SMALL = 1000, 5_000_000
@@ -22,7 +23,7 @@ def check_datasets(words: Iterable[str]) -> None:
         ValueError: naming a table that is broken from the start, and the line if it has lines.
     """
     for word in words:
-        place = _place(word).partition("::")[0]
+        place = split_name(word)[1].partition("::")[0]
         check_dataset_place(place)
         if Path(place).is_file():
             _check_head(Path(place))
@@ -69,7 +70,7 @@ def _check_json(path: Path) -> None:
 def check_models(words: Iterable[str]) -> None:
     """Raises ValueError for a path among Hub ids, folders and NAME=PLACE that does not exist."""
     for word in words:
-        check_place(_place(word))
+        check_place(split_name(word)[1])
 
 
 def check_folders(folders: Iterable[Path]) -> None:
@@ -77,11 +78,6 @@ def check_folders(folders: Iterable[Path]) -> None:
     for folder in folders:
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder} is not a folder; relative paths start at {os.getcwd()!r}.")
-
-
-def _place(word: str) -> str:
-    """The place in NAME=PLACE; an existing path may contain `=` itself."""
-    return word if os.path.exists(word) else word.rpartition("=")[2]
 
 
 def option_values(words: Sequence[str], name: str) -> list[str]:

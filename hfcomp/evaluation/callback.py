@@ -178,6 +178,7 @@ class EvaluateBenchmarks(TrainerCallback):
         best = {}
         for key in self._headlines:
             seen = [(line[key], line["step"]) for line in state.log_history if key in line]
+            # higher is better for every value of a benchmark; only the chosen one may be told otherwise
             choose = min if key == chosen and not args.greater_is_better else max
             best[f"{key}_best"], best[f"{key}_best_step"] = choose(seen, key=lambda entry: entry[0])
         if best:
@@ -218,6 +219,7 @@ class EvaluateBenchmarks(TrainerCallback):
 
     def _score_now(self) -> dict[str, float]:
         """The values of the weights as they are, scored and logged once between two steps."""
+        # an evaluation of the trainer and a step of this callback may fall on the same weights
         if self._values is not None:
             return self._values
         embedder = self._embedder()
@@ -232,6 +234,7 @@ class EvaluateBenchmarks(TrainerCallback):
         trainer, main = self.trainer, self.trainer.is_world_process_zero()
         values: dict[str, float] = {}
         tables = []
+        # training with and without this callback has to give the same weights
         with _random_states_kept(embedder.device):
             for one, report in self._evaluator.score(embedder, progress=not trainer.args.disable_tqdm):
                 if main:
@@ -241,6 +244,7 @@ class EvaluateBenchmarks(TrainerCallback):
             step = trainer.state.global_step
             outcomes = Outcomes(pd.concat(tables, ignore_index=True)).assign(arm=f"step {step}", step=step)
             outcomes.write(Path(trainer.args.output_dir) / f"benchmarks-{step}.parquet")
+        # all processes have to choose the same checkpoint
         values = gather_objects(values)[0]
         self._headlines = [key for key in values if "/" not in key and not key.endswith("_ties")]
         return values
@@ -270,8 +274,6 @@ def benchmark_values(benchmark: Benchmark, items: pd.DataFrame, *, details: bool
     """The few numbers of a benchmark that are watched in training, by the keys of [`EvaluateBenchmarks`].
 
     Args:
-        benchmark: whose averages are taken.
-        items: `Report.items` of it.
         details: whether further averages and the subsets have keys too; an average goes before a subset that is
             called the same.
     """
@@ -279,16 +281,18 @@ def benchmark_values(benchmark: Benchmark, items: pd.DataFrame, *, details: bool
         return {}
     measures: dict[str, Measure] = {}
     outcomes = Outcomes(items)
-    own = all_measures(outcomes, {title: benchmark.averages for title, _, _ in outcomes.aspects})
+    own = all_measures(outcomes.aspects, {title: benchmark.averages for title, _, _ in outcomes.aspects})
     for metric in dict.fromkeys(one.labels["metric"] for one in own):
         key = f"{_key(benchmark.name)}_{_word(metric)}"
         averages, lines = [], []
         for one in (one for one in own if one.labels["metric"] == metric):
             (averages if one.is_average else lines).append(one)
+        # several subsets without a declared average still need one number to be watched
         if not averages:
             averages = [Measure("mean over items", [tuple(line for one in lines for line in one.lines)])]
         measures[key] = averages[0]
         for one in (*averages[1:], *(lines if len(lines) > 1 else ())) if details else ():
+            # an average may be called as a subset is: the average, which comes first, keeps the key
             measures.setdefault(f"{key}/{_word(one.labels['subset'])}", one)
     values: dict[str, float] = {}
     for key, line in zip(measures, summarize(outcomes, measures=[*measures.values()], intervals=False), strict=True):

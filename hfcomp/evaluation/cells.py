@@ -50,14 +50,10 @@ Altered = Crop | Fitted | Inset
 
 
 class LazyCells(Sequence[Any]):
-    """A column of images, each read when it is asked for: by file name, by row of another set, out of an archive.
-
-    Args:
-        length: of the column.
-        read: the cell of a row; `None` for a missing image.
-    """
+    """A column of images, each read when it is asked for: by file name, by row of another set, out of an archive."""
 
     def __init__(self, length: int, read: Callable[[int], Any]) -> None:
+        # a range knows negative indices and their limits as a list does
         self._rows = range(length)
         self._read = read
 
@@ -93,6 +89,7 @@ def files_of(folder: Path, names: Sequence[str], parts: Sequence[str] = ()) -> l
     """
     names = [name.partition("/")[2] if name.partition("/")[0] in parts else name for name in names]
     places = [place for place in (folder, *(folder / part for part in parts)) if place.is_dir()]
+    # the last entry of a dict wins: the folder itself goes before its parts, and these in their order
     there = {path.name: str(path) for place in reversed(places) for path in place.iterdir()}
     return [there.get(name) or (str(folder / name) if (folder / name).is_file() else None) for name in names]
 
@@ -103,6 +100,7 @@ def is_missing(cell: Any) -> bool:
         return is_missing(cell.cell)
     if isinstance(cell, dict):
         cell = cell["bytes"] if cell.get("bytes") is not None else cell.get("path")
+    # what is behind an address shows only when it is fetched, so it counts as present
     return cell is None or (isinstance(cell, str) and "://" not in cell and not Path(cell).is_file())
 
 
@@ -122,27 +120,18 @@ def distinct(keys: Iterable[bytes | None]) -> tuple[list[bytes], NDArray[np.int6
 
 
 def digest(content: Any) -> bytes:
-    """A key of `KEY_BYTES` bytes for some bytes."""
     return hashlib.sha256(content).digest()[:KEY_BYTES]
 
 
 def check_text(text: Any, row: int) -> str:
-    """A text that is one.
-
-    Raises:
-        TypeError: for what is not a text, with its row.
-    """
+    """The text; raises TypeError with its row for anything else."""
     if not isinstance(text, str):
         raise TypeError(f"texts, entry {row}: found {text!r}, expected a text. Remove such entries.")
     return text
 
 
 def text_key(text: Any, row: int) -> bytes:
-    """A key that two texts share when they are the same as written.
-
-    Raises:
-        TypeError: for what is not a text, with its row.
-    """
+    """A key that two texts share when they are the same as written."""
     return digest(check_text(text, row).encode("utf-8", "surrogatepass"))
 
 
@@ -185,6 +174,7 @@ def image_key(value: Any, where: str) -> bytes | None:
         size = value.side if isinstance(value, Fitted) else value.edge
         return None if own is None else digest(own + f"{how} {size}".encode())
     if isinstance(value, dict):
+        # bytes go first: a path beside them is often only the name on the machine that made the file
         value = value.get("bytes") if value.get("bytes") is not None else value.get("path")
     if value is None:
         return None
@@ -218,6 +208,7 @@ def damaged_images(cells: Sequence[Any], column: str, *, progress: bool = False)
         try:
             return None if _is_empty(cell) else image_key(cell, _where(column, row))
         except Unreadable as error:
+            # a file that cannot be read has no key, so it is not decoded below either
             found[row] = str(error)
             return None
 
@@ -249,12 +240,7 @@ def _problem(cell: Any, where: str) -> str:
 
 
 class CellsWithout(Sequence[Any]):
-    """A column of images in which those of some rows are `None`.
-
-    Args:
-        cells: the column.
-        rows: those without.
-    """
+    """A column of images in which those of some rows are `None`."""
 
     def __init__(self, cells: Sequence[Any], rows: Iterable[int]) -> None:
         self._cells, self._rows = cells, set(rows)

@@ -11,12 +11,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hfcomp.evaluation.blind.results import combine_blind, read_blind
+from hfcomp.evaluation.blind.folders import combine_blind, read_blind
 from hfcomp.evaluation.evaluation_results import EvaluationResults
-from hfcomp.evaluation.item_scores import joined, of_model
-from hfcomp.evaluation.stored import Stored, averages_of_lines, listed, model_facts, read_stored, stated_items
+from hfcomp.evaluation.stored import Stored, averages_of_lines, listed, model_facts, origins, read_stored, stated_items
 from hfcomp.reading import nearest
-from hfcomp.statistics.outcomes import Outcomes
+from hfcomp.statistics.outcomes import Outcomes, label_items
 from hfcomp.statistics.results import package_versions
 from hfcomp.statistics.summary import TIE_RULES
 
@@ -54,7 +53,9 @@ def compare(
     unchecked = dict.fromkeys(one.folder for one in stored if stated_items(one.results) is None)
     notes = [f"{folder}: its results name no hash of the items, which are not checked" for folder in unchecked]
     stored = unify_own_titles(stored, notes)
+    # after titles are unified, as a recipe calls its own set otherwise than an evaluation does
     titles = _titles(stored, benchmarks, notes)
+    # only what is compared: other benchmarks may differ in anything
     stored = [replace(one, outcomes=one.outcomes.select(benchmark=titles)) for one in stored]
     for title in titles:
         _check_origin(title, stored, common, notes)
@@ -65,6 +66,7 @@ def compare(
     compared = {one.name: (one.folder, one.model) for one in stored}
     folders_read = {one.folder: one.results for one in stored}
     blind = {folder: read_blind(folder, results) for folder, results in folders_read.items()}
+    scores = [_scores_of(one) for one in stored if one.scores is not None]
     return EvaluationResults(
         outcomes,
         models,
@@ -77,12 +79,12 @@ def compare(
         versions=package_versions(),
         published=published,
         blind=combine_blind(blind, compared, outcomes, notes),
-        scores=joined([_scores_of(one) for one in stored if one.scores is not None]),
+        scores=pa.concat_tables(scores) if scores else None,
     )
 
 
 def _scores_of(one: Stored) -> pa.Table:
-    return of_model(one.scores.filter(pc.equal(one.scores["arm"], one.model)), one.name)
+    return label_items(one.scores.filter(pc.equal(one.scores["arm"], one.model)), one.name)
 
 
 def _reference(wanted: str | None, stored: Sequence[Stored]) -> str:
@@ -92,6 +94,7 @@ def _reference(wanted: str | None, stored: Sequence[Stored]) -> str:
         chosen = [one.name for one in stored if getattr(one, key) == str(wanted)]
         if len(chosen) == 1:
             return chosen[0]
+    # several models may come from one folder
     fitting = [one.name for one in stored if str(wanted) in (one.argument, one.model)]
     if fitting:
         raise ValueError(f"reference: {wanted!r} is ambiguous: it fits {listed(fitting)}. Name one of them.")
@@ -100,7 +103,6 @@ def _reference(wanted: str | None, stored: Sequence[Stored]) -> str:
 
 
 def _tie_rule(stored: Sequence[Stored]) -> str:
-    """What a tie counts in the folders, which has to be the same in all."""
     rules = {one.folder: one.results.get("tie_rule") or "wrong" for one in stored}
     if len(set(rules.values())) > 1:
         said = ", ".join(f"{rule} in {folder}" for folder, rule in rules.items())
@@ -127,19 +129,12 @@ def _benchmark_facts(one: Stored, title: str) -> dict[str, dict[str, Any]]:
     return {title: {"evaluation": said}}
 
 
-def _commits(data: Mapping[str, Any] | None) -> Iterator[tuple[str, str | None]]:
-    """Every place that was read, pools included, and its commit where one is known."""
-    if data:
-        yield data["place"], data.get("commit")
-        for pool in data.get("pools") or ():
-            yield from _commits(pool)
-
-
 def _titles(stored: Sequence[Stored], wanted: Sequence[str], notes: list[str]) -> list[str]:
     has = [list(one.table["benchmark"].unique()) for one in stored]
     every = list(dict.fromkeys(title for own in has for title in own))
     if wanted:
         names = {name: facts["title"] for one in stored for name, facts in _benchmarks_of(one).items()}
+        # names as on the command line, titles as in tables
         chosen = [names.get(name, name) for name in wanted]
         for title in chosen:
             for one, own in zip(stored, has, strict=True):
@@ -172,15 +167,19 @@ def _check_origin(title: str, stored: Sequence[Stored], common: bool, notes: lis
 
 def _check_source(label: str, one: Source, other: Source, common: bool, notes: list[str]) -> None:
     (folder, facts), (other_folder, others) = one, other
+    # the version of a benchmark changes with any change of its scoring, so equal items are not enough
     for key in ("version", "evaluation"):
         if None not in (facts.get(key), others.get(key)) and facts[key] != others[key]:
             raise ValueError(
                 f"{label}: {key} {facts[key]} in {folder}, {others[key]} in {other_folder}: items are scored "
                 "differently. Evaluate both with the same hfcomp on the same data, or exclude it with --benchmarks."
             )
-    places, their_places = dict(_commits(facts.get("data"))), dict(_commits(others.get("data")))
+    places, their_places = (
+        {place: commit for _, place, commit in origins(known.get("data"))} for known in (facts, others)
+    )
     for place, commit in places.items():
         theirs = their_places.get(place)
+        # an unknown commit proves nothing in either direction; the items themselves are compared later
         if None in (commit, theirs) or commit == theirs:
             continue
         said = f"{label}: {place} was read at commit {commit} for {folder}, {theirs} for {other_folder}"
@@ -198,6 +197,7 @@ def _check_source(label: str, one: Source, other: Source, common: bool, notes: l
 def _align(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes: list[str]) -> list[Outcomes]:
     """The models' items, the same ones for all, in the order of `titles`."""
     for one in stored:
+        # before tables are merged, which would multiply such rows
         twice = one.table[[*ITEM[:-1], "seed"]].duplicated()
         if twice.any():
             raise ValueError(f"{one.file}: {_describe(one.table[twice].iloc[0])} is duplicated. Evaluate again.")
@@ -224,7 +224,6 @@ def _align(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes:
 
 
 def _difference(one: Stored, absent: pd.DataFrame, stored: Sequence[Stored], shared: pd.DataFrame) -> str:
-    """What one model has and another lacks, or has of another image."""
     row = absent.iloc[0]
     others = ((other, other.table[(other.table[ITEM[:-1]] == row[ITEM[:-1]]).all(axis=1)]) for other in stored)
     lacks, same = next((other, own) for other, own in others if row["image_id"] not in own["image_id"].to_list())
@@ -246,11 +245,7 @@ RECIPE_NAME, RECIPE_TITLE = "evaluation", "own"
 
 
 def unify_own_titles(stored: Sequence[Stored], notes: list[str]) -> list[Stored]:
-    """Gives a recipe's own set the title that an evaluation of the same dataset has.
-
-    Raises:
-        ValueError: If both read the same dataset, but other rows of it.
-    """
+    """Gives a recipe's own set the title that an evaluation of the same dataset has."""
     evaluated = {place: (one, title) for one in stored for place, title in _own_places(one) if title != RECIPE_TITLE}
     unified = []
     for one in stored:
@@ -294,6 +289,7 @@ def _renamed(one: Stored, title: str) -> Stored:
         for name, known in one.results["benchmarks"].items()
     }
     lines = [
+        # lines too, as averages are read from them
         {**line, "benchmark": title} if line["benchmark"] == RECIPE_TITLE else line
         for line in one.results.get("results") or ()
     ]

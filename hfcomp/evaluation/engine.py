@@ -50,11 +50,9 @@ class NoModel:
     texts: Sequence[str] = ()
 
     def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
-        """A vector for each image that is there."""
         return self._index(np.array([is_missing(image) for image in images], dtype=bool))
 
     def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
-        """A vector for each text."""
         self.texts = texts
         return self._index(np.zeros(len(texts), dtype=bool))
 
@@ -72,13 +70,11 @@ class Report:
     Attributes:
         items: a row per item and metric: `benchmark`, `subset`, `metric`, `aspect`, `chance`, `item`, `image_id`,
             `value`, `tie`, `stratum`.
-        images: distinct images.
         texts: distinct texts, by their token ids.
         truncated: distinct texts that were longer than the text tower.
         merged: how many of these were cut to the tokens of another one, so that the two tie.
         tiny: distinct images that are one pixel wide or high.
         computed: distinct images and texts that were encoded now rather than read from the cache.
-        seconds: that encoding and scoring took.
         pairs: of an image and a text that were scored, where that is how the model works; then `computed` counts
             distinct ones of these.
         prior: outcomes of what the model chooses without the image, where they were asked for and there are such.
@@ -99,7 +95,6 @@ class Report:
 
     @property
     def counts(self) -> str:
-        """How much was encoded or scored, and how much of it was cached."""
         inputs = f"{self.images:,} images and {self.texts:,} texts"
         if self.pairs:
             return f"{self.pairs:,} pairs of {inputs}, {self.computed:,} scored now"
@@ -144,11 +139,13 @@ def run_benchmark(
     if hasattr(encoder, "score_pairs"):
         scored, counts = score_pairs(benchmark, items, encoder, progress=progress)
     else:
+        # a prior needs vectors of single texts, which a model that scores pairs does not have
         scored = embed(benchmark, items, encoder, progress=progress)
         counts = scored.counts
         blind = prior(benchmark, scored) if score and prior is not None else None
     table = score_items(benchmark, scored) if score else pd.DataFrame()
     seconds = time.perf_counter() - start
+    # after the time is taken: writing texts down is no part of scoring
     scores = item_scores(benchmark.title, scored) if score and keep_scores else None
     return Report(table, **counts, seconds=seconds, prior=blind, scores=scores)
 
@@ -157,6 +154,7 @@ def score_items(benchmark: Benchmark, scored: ScoredItems) -> pd.DataFrame:
     """The outcomes of embedded items or scored pairs, with the columns of [`Report.items`]."""
     import pandas as pd
 
+    # published numbers name metrics: one that is not declared could never be compared with them
     declared = benchmark.protocol.metric_names
     tables = []
     for one in benchmark.protocol.score(scored):
@@ -175,12 +173,7 @@ def validate(benchmark: Benchmark, items: BenchmarkData, *, texts_suffice: bool 
     So are those that a reader gave a reason in the column `left_out`.
 
     Args:
-        benchmark: names the columns.
-        items: all rows.
         texts_suffice: whether rows without an image are kept, for checks that read texts only.
-
-    Raises:
-        ValueError: for a missing column, a duplicate item, or no item left.
     """
     protocol, rows = benchmark.protocol, items.rows
     there = [*rows.column_names, *items.images]
@@ -197,6 +190,7 @@ def validate(benchmark: Benchmark, items: BenchmarkData, *, texts_suffice: bool 
     for column in protocol.images:
         missing |= np.fromiter(map(is_missing, items.cells(column)), dtype=bool, count=len(rows))
     if protocol.needs_images and not texts_suffice:
+        # a row has one reason, so that the counts add up to the rows that are left out
         reason[missing] = NO_IMAGE
     # what a reader says of a row is more precise than that its image or text is missing
     if LEFT_OUT in rows.column_names:
@@ -219,16 +213,13 @@ def find_damaged(benchmark: Benchmark, items: BenchmarkData, *, progress: bool =
     found: dict[int, str] = {}
     for column in benchmark.protocol.images:
         reasons = damaged_images(items.cells(column), column, progress=progress)
+        # of a row with several damaged images the reason of the first one stays
         found = reasons | found
     return dict(sorted(found.items()))
 
 
 def without_damaged(benchmark: Benchmark, items: BenchmarkData, damaged: Mapping[int, str]) -> BenchmarkData:
-    """The items without damaged ones, which are counted, with the first of them in a note.
-
-    Raises:
-        ValueError: if no item is left.
-    """
+    """The items without damaged ones, which are counted, with the first of them in a note."""
     if not damaged:
         return items
     first = next(iter(damaged.values()))
@@ -246,7 +237,7 @@ def without_damaged(benchmark: Benchmark, items: BenchmarkData, damaged: Mapping
 
 
 def select_rows(items: BenchmarkData, rows: NDArray[np.intp]) -> BenchmarkData:
-    """Some of the rows, with their images."""
+    # the usual case, in which nothing is left out, does without a table of indices
     if len(rows) == len(items.rows):
         return items
     images = {name: pick_cells(cells, rows) for name, cells in items.images.items()}
@@ -254,11 +245,11 @@ def select_rows(items: BenchmarkData, rows: NDArray[np.intp]) -> BenchmarkData:
 
 
 def embed(benchmark: Benchmark, items: BenchmarkData, encoder: Encoder, *, progress: bool = False) -> EmbeddedItems:
-    """The vectors of everything that a benchmark's protocol reads."""
     protocol = benchmark.protocol
     images = {}
     for column in protocol.images:
         images[column] = encoder.index_images(items.cells(column), column=column, progress=progress)
+    # one table for all columns: a text that stands in several of them is encoded once
     texts = TextTable()
     optional = [column for column in protocol.optional_texts if column in items.rows.column_names]
     columns = {column: texts.add(column_values(items.rows, column)) for column in (*protocol.texts, *optional)}
@@ -278,9 +269,11 @@ def _table(benchmark: Benchmark, items: BenchmarkData, measured: Measured) -> pd
 
     from hfcomp.statistics.outcomes import STRATUM
 
+    # a metric may be of some of the rows, or have several entries for one
     rows = slice(None) if measured.rows is None else measured.rows
     names = {column: values[rows] for column, values in items.names.items()}
     if measured.items is not None:
+        # a row may have several entries, such as one for each of its captions
         names["item"] = np.asarray(measured.items, dtype=object)
     return pd.DataFrame(
         {
@@ -299,10 +292,9 @@ def _table(benchmark: Benchmark, items: BenchmarkData, measured: Measured) -> pd
 
 
 def _empty_texts(rows: Dataset, column: str) -> NDArray[np.bool_]:
-    """Rows without any nonempty text."""
-
     def empty(value: Any) -> bool:
         texts = [value] if isinstance(value, str) or value is None else value
+        # a list is empty if all of its texts are
         return not any(text and text.strip() for text in texts)
 
     return np.fromiter(map(empty, column_values(rows, column)), dtype=bool, count=len(rows))
@@ -313,12 +305,14 @@ def _unsolvable(benchmark: Benchmark, rows: Dataset) -> int:
     if not {"caption", "negative_captions"} <= read & set(rows.column_names):
         return 0
     pairs = zip(column_values(rows, "caption"), column_values(rows, "negative_captions"), strict=True)
+    # a tie is wrong, so no model can solve an item whose caption is one of its negatives
     return sum(caption in negatives for caption, negatives in pairs)
 
 
 def _with_names(items: BenchmarkData) -> BenchmarkData:
     """Items whose rows have `item`, `subset` and `image_id`, as texts."""
     rows = items.rows
+    # names that the data lacks follow from the place of a row, so they are equal in every run on the same data
     number = [str(row) for row in range(len(rows))]
     columns: dict[str, list[str]] = {}
     for name, missing in (("item", number), ("subset", ["all"] * len(rows))):
@@ -348,6 +342,7 @@ def _whole_images(items: BenchmarkData) -> Iterator[Any]:
 
 
 def _check_names(benchmark: Benchmark, items: BenchmarkData) -> None:
+    # models are compared item by item, which needs names that occur once
     first: dict[str, int] = {}
     for row, names in enumerate(zip(items.names["subset"], items.names["item"], strict=True)):
         name = "/".join(names)

@@ -20,18 +20,20 @@ from hfcomp.evaluation import benchmarks as known
 from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.blind.encoders import BLIND
 from hfcomp.evaluation.blind.outcomes import BlindRules, prior_outcomes
-from hfcomp.evaluation.blind.rules import prior_of
+from hfcomp.evaluation.blind.results import BlindResults, prior_of
 from hfcomp.evaluation.encoding.cache import open_cache
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.embedded import Encoder
 from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.evaluator import DetailedScores, Evaluator
-from hfcomp.evaluation.item_scores import of_model
 from hfcomp.evaluation.items.item_browser import ItemImages
-from hfcomp.evaluation.models import check_device, describe_model, named_models, open_encoder, place_of, text_notes
+from hfcomp.evaluation.model_names import named_models, place_of
+from hfcomp.evaluation.models import check_device, describe_model, open_encoder
 from hfcomp.evaluation.score_files import ScoreFile
 from hfcomp.evaluation.spec import Benchmark, Folders, data_folders
 from hfcomp.evaluation.stored import BLIND_PATH
+from hfcomp.statistics.outcomes import label_items
 from hfcomp.statistics.results import versions
 from hfcomp.statistics.summary import check_tie
 
@@ -123,12 +125,14 @@ def evaluate(
     bars = sys.stderr.isatty() if progress is None else progress
     access = UrlAccess.asked(allow_urls, DEFAULT_TIMEOUT if url_timeout is None else url_timeout)
     with fail_together(), url_access(access):  # a process that fails alone ends all
+        # opened before any data is read: a model that is not supported ends the run at once
         encoders = {name: open_encoder(model, **settings) for name, model in request.models.items()}
-        evaluator = load_benchmarks(chosen, folders, log, text_notes(encoders), skip_damaged=skip_damaged)
+        evaluator = load_benchmarks(chosen, folders, log, _text_notes(encoders), skip_damaged=skip_damaged)
         for note in (note for one in request.files.values() for note in one.check(evaluator.loaded)):
             evaluator.note(note)
         # the blind rules first: before anything can be lost
-        blind = request.rules.score(evaluator.loaded) if request.rules and rank() == 0 else []
+        given = [(one.title, one.benchmark, one.data) for one in evaluator.loaded]
+        blind = request.rules.score(given) if request.rules and rank() == 0 else []
         every = {**encoders, **request.files, **request.scorers}
         scored = _score(evaluator, every, bars, priors=list(encoders) if request.rules else [])
         embedding_cache.trim()  # also where nothing was encoded and so nothing written
@@ -147,22 +151,16 @@ def evaluate(
             versions=versions(),
             config={"date": datetime.now(UTC).isoformat(timespec="seconds")},
             published=published,
-            blind=request.rules.results([*blind, scored.prior]) if request.rules and len(scored.items) else None,
+            blind=BlindResults.join([*blind, scored.prior], **request.rules.facts)
+            if request.rules and len(scored.items)
+            else None,
             scores=scored.scores,
             images=ItemImages(evaluator.loaded),
         )
 
 
 class EvaluationRequest(NamedTuple):
-    """The models of an evaluation, checked before anything is loaded.
-
-    Attributes:
-        models: by name, not opened yet.
-        files: scores of other systems, by name.
-        scorers: blind scorers that are further models, by name.
-        rules: the blind rules; None without.
-        reference: the name of the model that the others are compared to.
-    """
+    """The models of an evaluation, checked before anything is loaded."""
 
     models: Mapping[str, Any]
     files: Mapping[str, ScoreFile]
@@ -185,12 +183,14 @@ def _read_request(
     if NO_RULES in blind and captions is not None:
         raise ValueError(f"blind_captions: blind={NO_RULES} leaves no rule that reads {captions}. Pass one of them.")
     scorers = {name: BLIND[name][1]() for name in blind if name != NO_RULES}
+    # blind scorers and files are columns beside the models, so all of their names share one namespace
     for name in scores:
         if name in BLIND:
             raise ValueError(f"scores: {name!r} is the name of a blind scorer. Choose another one.")
     files = {name: ScoreFile(path) for name, path in scores.items()}
     given = models if isinstance(models, Mapping) else _listed(models)
     named = named_models(given, taken={*BLIND, *files}) if given or not files else {}
+    # files are compared as models are, and may be the reference
     compared_to = _reference(reference, {**named, **{name: str(one.path) for name, one in files.items()}})
     return EvaluationRequest(
         named, files, scorers, None if NO_RULES in blind else BlindRules(captions, folders), compared_to
@@ -215,6 +215,7 @@ def choose_benchmarks(
         if costly:
             titles = ", ".join(dict.fromkeys(costly))
             log(f"not in a suite, as they fetch or compute too much: {titles} (see --list)")
+    # what the suite has and the user names as well is scored once
     return list({one.name: one for one in chosen}.values())
 
 
@@ -226,11 +227,7 @@ def load_benchmarks(
     *,
     skip_damaged: bool = False,
 ) -> Evaluator:
-    """The benchmarks with their data; what is wrong with it shows before anything is encoded.
-
-    Raises:
-        ValueError: for data that is there and wrong, or a folder of `data` that none needs.
-    """
+    """The benchmarks with their data; what is wrong with it shows before anything is encoded."""
     evaluator = Evaluator(log, skip_damaged=skip_damaged)
     for note in notes:
         evaluator.note(note)
@@ -256,19 +253,31 @@ def _score(
         prior = prior_outcomes if name in priors else None
         how = {"progress": progress, "keep_going": True, "prior": prior, "keep_scores": True}
         for one, report in evaluator.score(encoder, model=name, **how):
+            # on every process: below, all of them have to raise if nothing was scored
             seconds[name][one.benchmark.name] = report.seconds
             if rank() == 0:
+                # by the title that says whether images are missing, which a benchmark alone does not know
                 tables.append(report.items.assign(arm=name, benchmark=one.title))
-                scores += [] if report.scores is None else [of_model(report.scores, name, one.title)]
+                scores += [] if report.scores is None else [label_items(report.scores, name, one.title)]
                 if report.prior is not None:
                     blind.append(report.prior.assign(arm=prior_of(name), benchmark=one.title))
                 evaluator.log(f"{name} on {one.benchmark.title}: {report.counts}, {report.seconds:.1f} s")
+        # models are scored one after another, so only one of them has to fit into memory
         if isinstance(encoder, EvaluatedModel):
             encoder.release()
     if not any(seconds.values()):
         reasons = "; ".join(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}" for one in evaluator.skipped)
         raise ValueError(f"no benchmark could be scored. {reasons}")
     return DetailedScores.join(tables, scores, blind, seconds)
+
+
+def _text_notes(encoders: Mapping[str, Any]) -> list[str]:
+    """How texts are prepared, with the models of each way."""
+    names: dict[str, list[str]] = {}
+    for name, encoder in encoders.items():
+        if isinstance(encoder, Embedder):
+            names.setdefault(encoder.tokenizer.preparation, []).append(name)
+    return [f"texts are {preparation}: {', '.join(own)}" for preparation, own in names.items()]
 
 
 def _listed(given: Any) -> Any:
@@ -281,6 +290,7 @@ def _facts(name: str, model: Any, encoder: Any) -> dict[str, Any]:
     """What `results.json` says of a model or a blind scorer; the first process writes it."""
     if name in BLIND:
         return {"path": BLIND_PATH, "weights": BLIND[name][0]}
+    # the first process alone writes results, and hashing weights takes seconds
     if rank() > 0:
         return {}
     return encoder.facts if isinstance(encoder, ScoreFile) else describe_model(model, encoder)

@@ -4,42 +4,37 @@ from __future__ import annotations
 
 import io
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 from rich.console import Console
 
-from hfcomp.evaluation.blind.results import BLIND_FILE, BlindResults, blind_section, read_blind, write_blind
+from hfcomp.evaluation.blind.folders import BLIND_FILE, read_blind, write_blind
+from hfcomp.evaluation.blind.results import BlindResults, blind_section
 from hfcomp.evaluation.item_scores import SCORES_FILE, read_scores, write_scores
 from hfcomp.evaluation.published.comparison import READING, compare_with_published, published_section
 from hfcomp.evaluation.spec import FAILED
-from hfcomp.evaluation.stored import (
-    BLIND_PATH,
-    averages_of_lines,
-    model_facts,
-    read_evaluation,
-    shared_lines,
-    unshared_notes,
-)
+from hfcomp.evaluation.stored import BLIND_PATH, averages_of_lines, model_facts, origins, read_evaluation
 from hfcomp.reading import nearest
 from hfcomp.reporting import tables
 from hfcomp.reporting.lines import Line
 from hfcomp.reporting.pages.items import DEFAULT_PAGE, ItemBrowser, PageOptions
 from hfcomp.reporting.report import Lines, Report, Section, Table, titled
 from hfcomp.reporting.saving import PAGE_FILE, REPORT_FILE, render_markdown, save_report
-from hfcomp.reporting.tables import figure_of_lines, sections_of_lines
 from hfcomp.reporting.terminal import WIDTH, render_terminal
-from hfcomp.statistics import Outcomes, missing_averages, summarize
+from hfcomp.statistics import Outcomes, summarize
 from hfcomp.statistics import results as files
+from hfcomp.statistics.measures import absent_averages
 from hfcomp.statistics.outcomes import LINE
 from hfcomp.statistics.summary import check_tie
 from hfcomp.writing import locked
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
     from hfcomp.evaluation.items.item_browser import ItemImages
@@ -100,11 +95,9 @@ class EvaluationResults:
 
     def __post_init__(self) -> None:
         check_tie(self.tie)
-        several = len(self.models) > 1
+        reference = self._name(self.reference or next(iter(self.models))) if len(self.models) > 1 else None
         object.__setattr__(self, "outcomes", Outcomes.of(self.outcomes))
-        object.__setattr__(
-            self, "reference", self._name(self.reference or next(iter(self.models))) if several else None
-        )
+        object.__setattr__(self, "reference", reference)
 
     @cached_property
     def lines(self) -> list[Line]:
@@ -129,7 +122,7 @@ class EvaluationResults:
     @property
     def missing(self) -> list[dict[str, Any]]:
         """Averages left out because a part of them is missing: `benchmark`, `metric`, `average` and `absent`."""
-        return missing_averages(self._shared, self.averages) if len(self._shared) else []
+        return absent_averages(self._shared.aspects, self.averages)
 
     @property
     def failed(self) -> bool:
@@ -141,6 +134,7 @@ class EvaluationResults:
         """The entry `blind` of `results.json`: scores of blind rules, and models on the items that none solves."""
         if self.blind is None or not len(self._shared):
             return None
+        # rules ran on all items; the models may share only some of the benchmarks
         blind = self.blind.on_items_of(self._shared)
         return blind.to_json(self.averages, self._shared, list(self._image_models), self.blind.outcomes)
 
@@ -151,22 +145,21 @@ class EvaluationResults:
 
     @cached_property
     def _shared(self) -> Outcomes:
-        """The outcomes of lines that every model has."""
-        return shared_lines(self.outcomes, list(self.models))
+        table = self.outcomes.table
+        # a benchmark may have failed for one of the models: differences need lines that all have
+        kept = table.groupby(LINE, sort=False)["arm"].transform("nunique") == len(self.models)
+        return self.outcomes if kept.all() else Outcomes(table[kept])
 
     @property
     def _every_note(self) -> list[str]:
-        """The notes, and what is in no table as some of the models were not scored on it."""
-        found = unshared_notes(self.outcomes, self._shared, list(self.models))
-        return list(dict.fromkeys([*self.notes, *found]))  # results that were read have them among their notes
+        unshared = _unshared_notes(self.outcomes, self._shared, list(self.models))
+        return list(dict.fromkeys([*self.notes, *unshared]))  # results that were read have them among their notes
 
     def to_pandas(self) -> pd.DataFrame:
         """A row per line and model: its value from 0 to 1 with its interval, and its difference to the reference.
 
         `average` says whether a line is a mean over subsets; `ties` counts items. What is not known is NaN.
         """
-        import pandas as pd
-
         return pd.DataFrame([row for line in self.lines for row in self._rows(line)])
 
     def compare_published(self) -> pd.DataFrame:
@@ -174,8 +167,6 @@ class EvaluationResults:
 
         `verdict` is `inside` the interval, `outside`, `differs` (another protocol) or `no interval`.
         """
-        import pandas as pd
-
         return pd.DataFrame([one.facts() for one in compare_with_published(self.lines, self._image_models)])
 
     def _rows(self, line: Line) -> Iterator[dict[str, Any]]:
@@ -271,11 +262,28 @@ class EvaluationResults:
         return render_markdown(evaluation_report(self, brief=True))
 
 
-def evaluation_items(evaluation: EvaluationResults, options: PageOptions = DEFAULT_PAGE) -> ItemBrowser | None:
-    """The items of the page, with pictures where `images` are known; None where it has none.
+def _unshared_notes(outcomes: Outcomes, shared: Outcomes, models: Sequence[str]) -> Iterator[str]:
+    """What was scored for some of the models alone: a benchmark without shared lines once, else each metric."""
+    shown = set(shared.table["benchmark"])
+    found: dict[tuple[str, tuple[str, ...]], None] = {}
+    for (benchmark, _, metric), arms in outcomes.table.groupby(LINE, sort=False)["arm"].unique().items():
+        owners = tuple(name for name in models if name in arms)
+        found[f"{benchmark}, {metric}" if benchmark in shown else benchmark, owners] = None
+    for what, owners in found:
+        if others := [name for name in models if name not in owners]:
+            words = shlex.join([f"FOLDER:{name}" for name in owners])
+            how = f"; `hfcomp compare {words}` compares these models, of the output FOLDER" * (len(owners) > 1)
+            lack = f"because {_enumerate(others)} {'has' if len(others) == 1 else 'have'} no scores of it."
+            scored = f"{what}: scored for {_enumerate(owners)}, not shown {lack}"
+            yield f"{scored} {files.ITEMS_FILE} has the outcomes{how}."
 
-    The reference stands before the last model that is not blind.
-    """
+
+def _enumerate(names: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+def evaluation_items(evaluation: EvaluationResults, options: PageOptions = DEFAULT_PAGE) -> ItemBrowser | None:
+    """The items of the page, with pictures where `images` are known; None without items."""
     from hfcomp.evaluation.items.item_browser import item_browser
 
     models = list(evaluation.models)
@@ -297,10 +305,11 @@ def evaluation_report(evaluation: EvaluationResults, *, brief: bool) -> Report:
     lines, reference, models = evaluation.lines, evaluation.reference, list(evaluation.models)
     caveat = SYNTHETIC if any(line["benchmark"].split()[0] == "sandbox" for line in lines) else ""
     names = ", ".join(models) if len(models) <= MOST_NAMED else f"{len(models)} models"
-    figure = figure_of_lines(FIGURE, titled(f"Composition and general abilities of {names}", caveat), lines)
+    title = f"Composition and general abilities of {names}{titled('', caveat)}"
+    figure = tables.figure_of_lines(FIGURE, title, lines)
     compared = [name for name in models if any(reference in line["differences"].get(name, {}) for line in lines)]
     pairs = [(name, str(reference)) for name in compared]
-    shown = sections_of_lines(lines, lambda line: pairs, reference=reference, tie=evaluation.tie, brief=brief)
+    shown = tables.sections_of_lines(lines, lambda line: pairs, reference=reference, tie=evaluation.tie, brief=brief)
     how = [tables.legend(lines, tie=evaluation.tie, brief=brief)] if lines else []
     published = [published_section(lines, evaluation._image_models)] if evaluation.published else []
     how += [READING] if published and compare_with_published(lines, evaluation._image_models) else []
@@ -321,10 +330,8 @@ def _facts(evaluation: EvaluationResults, *, brief: bool) -> Iterator[Section]:
         for one in evaluation.missing
     ]
     read = [] if brief else _data(evaluation.benchmarks)
-    yield Section(
-        "Data",
-        [*read, Lines(skipped, "skipped benchmarks", whole=True), Lines(missing, "averages without all parts")],
-    )
+    left = [Lines(skipped, "skipped benchmarks", whole=True), Lines(missing, "averages without all parts")]
+    yield Section("Data", [*read, *left])
     if not brief:
         yield Section("Models", [tables.facts_table(evaluation.models)])
         yield Section("How it was made", [tables.made_table(evaluation.config, evaluation.versions)])
@@ -334,18 +341,15 @@ def _data(benchmarks: Mapping[str, Mapping[str, Any]]) -> Iterator[Table]:
     read, left_out = [], []
     for name, facts in benchmarks.items():
         title, data = facts.get("title") or name, facts.get("data")
+        places = [
+            "images of " * depth + (f"{place} at {commit[:COMMIT_DIGITS]}" if commit else str(place))
+            for depth, place, commit in origins(data)
+        ]
         cells = [f"{facts['items']:,}" if "items" in facts else "", str(facts.get("version") or "")]
-        read.append([title, "; ".join(_places(data)) if data else "", *cells])
+        read.append([title, "; ".join(places), *cells])
         left_out += [[title, reason, f"{count:,}"] for reason, count in (facts.get("left_out") or {}).items()]
     yield Table("", ["benchmark", "read", "rows scored", "version of the benchmark"], read, labels=2)
     yield Table("rows left out", ["benchmark", "reason", "rows"], left_out, labels=2)
-
-
-def _places(data: Mapping[str, Any]) -> Iterator[str]:
-    commit = data.get("commit")
-    yield f"{data['place']} at {commit[:COMMIT_DIGITS]}" if commit else str(data["place"])
-    for pool in data.get("pools") or ():
-        yield from (f"images of {place}" for place in _places(pool))
 
 
 def _seconds(seconds: Mapping[str, Mapping[str, float]]) -> Table:
@@ -365,6 +369,7 @@ def write_evaluation(
     folder: Path, results: EvaluationResults, *, items: bool = True, page: PageOptions | None = DEFAULT_PAGE
 ) -> None:
     """As `EvaluationResults.save`, for who holds the folder's lock; items and scores are written only with `items`."""
+    # before `results.json`, which names their hash: a folder left in between raises and mixes nothing
     if items:
         results.outcomes.write(folder / files.ITEMS_FILE)
         write_blind(folder, results.blind)

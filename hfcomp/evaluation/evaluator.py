@@ -8,10 +8,11 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from hfcomp.data.images import SKIP_ADVICE, DamagedImage
 from hfcomp.data.overlap import ScoredImages
@@ -29,7 +30,6 @@ from hfcomp.evaluation.engine import (
     validate,
     without_damaged,
 )
-from hfcomp.evaluation.item_scores import joined
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import (
     FAILED,
@@ -44,9 +44,6 @@ from hfcomp.evaluation.spec import (
 )
 from hfcomp.statistics.outcomes import COLUMNS, Outcomes
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 @dataclass(frozen=True)
 class Loaded:
@@ -59,11 +56,11 @@ class Loaded:
     def title(self) -> str:
         """In tables; with a word for it where images are missing, so that scores are of a part of the benchmark."""
         missing = (NO_IMAGE, DAMAGED, "no images of")
+        # a score of some of the items is another number, so its title differs and it is not compared with others
         is_part = self.data.texts_alone > 0 or any(reason.startswith(missing) for reason in self.data.left_out)
         return f"{self.benchmark.title}{PART}" if is_part else self.benchmark.title
 
     def facts(self) -> dict[str, Any]:
-        """Its entry in `results.json`."""
         data = self.data
         facts = {"title": self.title, "version": self.benchmark.version, "data": asdict(data.origin)}
         counts = {"unsolvable": data.unsolvable, "texts_alone": data.texts_alone}
@@ -93,13 +90,11 @@ class Loaded:
             yield f"{name}: {data.unsolvable:,} items cannot be solved: a negative is the caption"
 
     def of_concept(self, concept: str) -> Loaded:
-        """The items of a concept where it has such, else all."""
         chosen = np.flatnonzero(np.asarray(self.data.rows["subset"][:]) == concept)
         return replace(self, data=select_rows(self.data, chosen)) if len(chosen) else self
 
 
 def load_benchmark(benchmark: Benchmark, folders: Folders | None = None) -> Loaded:
-    """A benchmark with its data; raises as `load_items` and `validate`."""
     folders = folders or Folders()
     items = load_items(benchmark, folders)
     return Loaded(benchmark, validate(benchmark, items, texts_suffice=folders.texts_suffice))
@@ -113,7 +108,6 @@ class DetailedScores:
         items: one row per item and metric, with the columns of `hfcomp.evaluation.engine.Report.items`.
         scores: texts and cosines behind them, of `hfcomp.evaluation.item_scores`, where they are kept.
         prior: the same rows of what the model chooses without the image; none where that was not asked for.
-        seconds: by model and benchmark.
     """
 
     items: pd.DataFrame
@@ -132,7 +126,7 @@ class DetailedScores:
         """Those of several benchmarks; without any, as in all processes but the first, tables without rows."""
         table = pd.concat(items, ignore_index=True) if items else pd.DataFrame(columns=list(COLUMNS))
         prior = pd.concat(priors, ignore_index=True) if priors else table.iloc[:0]
-        return cls(table, joined(scores), prior, seconds or {})
+        return cls(table, pa.concat_tables(scores) if scores else None, prior, seconds or {})
 
 
 @dataclass
@@ -143,7 +137,6 @@ class Evaluator:
 
     Attributes:
         log: receives each line of `notes` on the first process.
-        loaded: each benchmark with its data.
         images: those that are scored and may be in a training set.
         notes: what a reader of the scores has to know, each line once: the models of a run share a tokenizer.
         skipped: `benchmark`, `reason` and `how_to_fix` of each that was not scored, as in `results.json`.
@@ -159,7 +152,7 @@ class Evaluator:
     skip_damaged: bool = False
 
     def note(self, note: str) -> None:
-        """Logs a line and keeps it."""
+        # several models say the same of one benchmark
         if note not in self.notes:
             self.notes.append(note)
             if rank() == 0:
@@ -212,6 +205,7 @@ class Evaluator:
                     raise
                 self._skip(one.benchmark, f"{FAILED}{model}: {error}", self._way_out(error))
                 continue
+            # per model, as each has its own tokenizer and its own longest text
             counts = {"truncated": report.truncated, "merged": report.merged, "tiny": report.tiny}
             self.note_inputs(one.benchmark.name, counts, f"{model}'s text tower" if model else "")
             if report.pairs and one.benchmark.protocol.pairs(one.data) and one.benchmark.protocol.beyond_pairs:
@@ -224,7 +218,6 @@ class Evaluator:
         return pd.concat([report.items for _, report in self.score(encoder)], ignore_index=True)
 
     def score_with_details(self, encoder: Encoder, *, keep_scores: bool, prior: Prior | None) -> DetailedScores:
-        """The same outcomes with what else is known; `keep_scores` and `prior` are those of `run_benchmark`."""
         reports = [report for _, report in self.score(encoder, keep_scores=keep_scores, prior=prior)]
         scores = [report.scores for report in reports if report.scores is not None]
         priors = [report.prior for report in reports if report.prior is not None]
@@ -239,13 +232,13 @@ class Evaluator:
         if any(one.data.train is not None for one in self.loaded):
             return
         try:
+            # names of lines follow from the items alone: equal vectors give them without encoding anything
             scored = [report.items for _, report in self.score(NoModel(), progress=False)]
         except Exception:  # a protocol of the user's may need real vectors
             return
         check(Outcomes(pd.concat(scored, ignore_index=True).assign(arm="")))
 
     def select_benchmarks(self, titles: Sequence[str]) -> Evaluator:
-        """The benchmarks of these titles alone."""
         return replace(self, loaded=[one for one in self.loaded if one.benchmark.title in titles])
 
     def of_concept(self, concept: str) -> Evaluator:
@@ -254,6 +247,7 @@ class Evaluator:
 
     def _undamaged(self, one: Loaded) -> Loaded:
         """The benchmark without items with a damaged image, which the first process looks for."""
+        # one process decodes, and all leave out the rows that it found: their batches have to be the same
         damaged = find_damaged(one.benchmark, one.data, progress=sys.stderr.isatty()) if rank() == 0 else None
         return replace(one, data=without_damaged(one.benchmark, one.data, gather_objects(damaged)[0]))
 
@@ -263,6 +257,7 @@ class Evaluator:
         if isinstance(error, DamagedImage | OSError):  # their message is enough
             stays = self.skip_damaged or isinstance(error, DamagedProbeImage | OSError)
             return " ".join(filter(None, ("" if stays else SKIP_ADVICE, others)))
+        # it may be an error of the library, which a sentence in a report does not explain
         traceback.print_exc(file=sys.stderr)
         return " ".join(filter(None, ("See the error above.", others)))
 
@@ -270,7 +265,6 @@ class Evaluator:
         self.skipped.append({"benchmark": benchmark.name, "reason": reason, "how_to_fix": how_to_fix})
 
     def note_inputs(self, name: str, counts: Mapping[str, int], tower: str = "") -> None:
-        """Notes how many texts of a benchmark were cut, and how many images are tiny, where there are such."""
         if counts["truncated"]:
             merged = f", {counts['merged']:,} of them to the tokens of another text" if counts["merged"] else ""
             texts = f"{counts['truncated']:,} texts are longer than {tower or 'the text tower'}"
@@ -280,12 +274,12 @@ class Evaluator:
 
 
 def _load(benchmark: Benchmark, folders: Folders, strict: bool) -> Loaded | tuple[str, str]:
-    """The benchmark, or why its data is unavailable and how to get it."""
     try:
         return load_benchmark(benchmark, folders)
     except Unavailable as error:
         return error.reason, error.how_to_fix or benchmark.obtain
     except ValueError as error:
+        # wrong data of the user's is an error; a published set that has changed costs that benchmark only
         own = getattr(benchmark.data[0], "is_own", False)  # a form of the user's may be any class
         if strict or own or folders.of(benchmark.name) or (benchmark.folder and folders.of(benchmark.folder)):
             raise

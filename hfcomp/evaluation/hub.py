@@ -34,6 +34,7 @@ def downloaded(web: str, names: Sequence[str]) -> Path:
     first = Path(next(iter(found.values())))
     folder = first.parent / f"hfcomp-{first.name[:16]}"
     for name, file in found.items():
+        # several processes may do this at once
         with replacing(folder / name) as link:
             link.symlink_to(file)
     return folder
@@ -45,6 +46,7 @@ def hub_rows(repo: str, options: Mapping[str, Any], revision: str | None) -> tup
     Raises:
         Unavailable: when it is gated, gone, a loading script, or there is no network.
     """
+    # asked for first: all files are read at this commit, and results name it
     commit = revision or _newest(repo)
     try:
         rows = load_dataset(repo, **options, revision=commit)
@@ -69,7 +71,6 @@ def _newest(repo: str) -> str | None:
 
 
 def _unreachable(place: str, error: Exception) -> str:
-    """Why something on the Hub or the web is unavailable, in one line."""
     said = textwrap.shorten(str(error), LONGEST_REASON, placeholder=" ...")
     return f"{place} cannot be read ({type(error).__name__}{': ' * bool(said)}{said})."
 

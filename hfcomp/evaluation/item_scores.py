@@ -42,6 +42,7 @@ def item_scores(benchmark: str, scored: ScoredItems) -> pa.Table:
         pa.table({"benchmark": pa.array([benchmark] * len(rows)), **names, **columns})
         for columns in (*_columns(scored), *_classes(scored))
     ]
+    # the empty table gives types: a benchmark without scores has no column to take them from
     return pa.concat_tables([_empty(), *parts])
 
 
@@ -70,6 +71,7 @@ def _flattened(column: TextColumn, values: Sequence[Any]) -> tuple[NDArray[np.in
     """`[n + 1]`, where the texts of each row begin, and all of them."""
     if column.offsets is None:
         return np.arange(len(values) + 1), list(values)
+    # empty texts stay, as offsets count them
     return column.offsets, [text or "" for texts in values for text in texts]
 
 
@@ -93,38 +95,17 @@ def _classes(scored: ScoredItems) -> Iterator[dict[str, Any]]:
         }
 
 
-def of_model(scores: pa.Table, arm: str, benchmark: str | None = None) -> pa.Table:
-    """The scores of a model, with its name in the column `arm`, and with another title of the benchmark."""
-    import pyarrow as pa
-
-    kept = scores.drop_columns(["arm"]) if "arm" in scores.column_names else scores
-    if benchmark is not None:
-        place = kept.schema.get_field_index("benchmark")
-        kept = kept.set_column(place, "benchmark", pa.array([benchmark] * len(kept), pa.string()))
-    return kept.add_column(0, "arm", pa.array([arm] * len(kept), pa.string()))
-
-
-def joined(parts: Sequence[pa.Table]) -> pa.Table | None:
-    """The scores of several models as one table; none where there are none."""
-    import pyarrow as pa
-
-    return pa.concat_tables(parts) if parts else None
-
-
 def write_scores(path: Path, scores: pa.Table | None) -> None:
     """Writes scores, or removes those of an earlier evaluation where there are none."""
     if scores is None:
+        # a file of earlier scores beside new items would show the wrong numbers
         path.unlink(missing_ok=True)
     else:
         write_parquet(path, scores)
 
 
 def read_scores(path: Path) -> pa.Table | None:
-    """The scores in a file; none where there is no file.
-
-    Raises:
-        ValueError: for a file that is damaged, naming it.
-    """
+    """The scores in a file; none where there is no file."""
     import pyarrow.parquet as pq
 
     if not path.is_file():

@@ -1,9 +1,9 @@
-"""Models as users give them: their kinds and names, and the encoders that score them."""
+"""The encoders that score with the models of users, by the kind of model."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.embedded import Encoder
 from hfcomp.evaluation.encoding.identity import identity
+from hfcomp.evaluation.model_names import place_of
 from hfcomp.evaluation.pairs.items import PairScorer
 from hfcomp.evaluation.pairs.models import BlipMatcher, PairModel, VQAScorer
 from hfcomp.modeling import base_of_adapter
@@ -30,13 +31,14 @@ def pair_model(place: str | Path) -> type[PairModel] | None:
     Only the configuration is read: `architectures`, and where it names none `model_type`. Remote code is never run.
     """
     folder = Path(place)
+    # a folder without a configuration fails with its own message when it is loaded
     if (folder.is_dir() and not (folder / "config.json").is_file()) or base_of_adapter(place) is not None:
         return None
     return kind_of(AutoConfig.from_pretrained(place, trust_remote_code=False))
 
 
 def kind_of(config: Any) -> type[PairModel] | None:
-    """As `pair_model`, of a configuration."""
+    # architectures go first: one `model_type`, such as blip, has heads for several tasks
     names = set(getattr(config, "architectures", None) or ())
     known = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
     if _MATCHER in names:
@@ -44,54 +46,6 @@ def kind_of(config: Any) -> type[PairModel] | None:
     if names & set(known.values()) or (not names and known.get(getattr(config, "model_type", "")) is not None):
         return VQAScorer
     return None
-
-
-def named_models(given: Sequence[Any] | Mapping[str, Any], *, taken: Collection[str] = ()) -> dict[str, Any]:
-    """Models by name, of Hub ids, folders, `name=PLACE`, or objects; or by name already.
-
-    Without a name, a place is called by its last part with as many before it as are needed, an object by where it was
-    loaded from, else by its class. Names that are `taken` no model may have.
-    """
-    if not given:
-        raise ValueError("name at least one model: a Hub id such as openai/clip-vit-base-patch32, or a folder.")
-    pairs = list(given.items()) if isinstance(given, Mapping) else [_name_and_model(one) for one in given]
-    places = [place_of(model) for _, model in pairs]
-    found: dict[str, Any] = {}
-    for (own_name, model), place in zip(pairs, places, strict=True):
-        name = own_name or _short(place, places)
-        if name in found or name in taken:
-            hint = f"second={place}" if isinstance(model, str) else f'{{"second": {place}}}'
-            raise ValueError(f"two models are called {name!r}. Name them, as in {hint}.")
-        found[name] = model
-    return found
-
-
-def place_of(model: Any) -> str:
-    """The Hub id or folder of a model; of a module where it was loaded from, of another object its class."""
-    if isinstance(model, str | Path):
-        return str(model)
-    model = model[0] if isinstance(model, tuple) else model
-    return str(getattr(model, "name_or_path", "") or type(model).__name__)
-
-
-def _name_and_model(given: Any) -> tuple[str, Any]:
-    """The name, empty where none is given, and the model; a folder that is there may have `=` in its path."""
-    if not isinstance(given, str) or "=" not in given or os.path.exists(given):
-        return "", given
-    ends = [at for at, letter in enumerate(given) if letter == "="]
-    end = next((at for at in ends if os.path.exists(given[at + 1 :])), ends[-1])
-    return given[:end], given[end + 1 :]
-
-
-def _short(place: str, places: Sequence[str]) -> str:
-    """The last part of a path or id, with as many before it as distinguish it from the others."""
-    whole = [os.path.abspath(one) if os.path.exists(one) else one for one in (place, *places)]
-    parts = [part for part in whole[0].split("/") if part]
-    for count in range(1, len(parts) + 1):
-        tail = "/".join(parts[-count:])
-        if sum(f"/{other}".endswith(f"/{tail}") for other in whole[1:]) == 1:
-            return tail
-    return parts[-1] if parts else place
 
 
 def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encoder | PairScorer:
@@ -103,6 +57,7 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encod
     """
     if isinstance(model, str | Path):
         return _open(model, pair_model, cache=cache, **settings)
+    # by what it can do: an encoder of the user's needs no base class
     if hasattr(model, "index_images") or hasattr(model, "score_pairs"):
         return model
     module, processor = model if isinstance(model, tuple) else (model, None)
@@ -112,6 +67,7 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encod
             "of a model and its processor, or an encoder with index_images and index_texts, or with score_pairs."
         )
     kind = kind_of(getattr(module, "config", None)) or Embedder
+    # a cache of its own in memory, as the weights of a module may change between two calls
     return kind(module, processor, cache=EmbeddingCache(), **settings)
 
 
@@ -142,17 +98,7 @@ def describe_model(model: Any, encoder: Any) -> dict[str, Any]:
     return {"path": place_of(model), "weights": weights, **texts, **getattr(encoder, "facts", {})}
 
 
-def text_notes(encoders: Mapping[str, Any]) -> list[str]:
-    """How texts are prepared, with the models of each way."""
-    names: dict[str, list[str]] = {}
-    for name, encoder in encoders.items():
-        if isinstance(encoder, Embedder):
-            names.setdefault(encoder.tokenizer.preparation, []).append(name)
-    return [f"texts are {preparation}: {', '.join(own)}" for preparation, own in names.items()]
-
-
 def check_device(device: Any) -> None:
-    """Raises ValueError for a device that is not there."""
     try:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:

@@ -20,7 +20,6 @@ from hfcomp.modeling.interpolation import Interpolation
 
 
 def point_name(alpha: float) -> str:
-    """The name of a point in outcomes."""
     return f"alpha {alpha:g}"
 
 
@@ -32,9 +31,6 @@ class PointsEmbedder(Embedder):
     Args:
         interpolation: of the weights; it is moved to the device.
         alphas: the P points.
-        processor: of the models.
-        batch_size: images or texts at a time.
-        device: such as `cpu` or `cuda:1`; by default a GPU where there is one.
     """
 
     def __init__(
@@ -46,6 +42,7 @@ class PointsEmbedder(Embedder):
         batch_size: int = 128,
         device: str | None = None,
     ) -> None:
+        # both ends of the interpolation have to be where the points are made
         interpolation.to(device or free_device())
         super().__init__(interpolation.model, processor, batch_size=batch_size, cache=EmbeddingCache())
         self.alphas = list(alphas)
@@ -56,6 +53,7 @@ class PointsEmbedder(Embedder):
 
     def _encode(self, encode: Callable[[nn.Module, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> NDArray:
         found = []
+        # the model of each point in turn on one batch: images are decoded once for all points
         for alpha in self.alphas:
             self._interpolation.set(alpha)
             found.append(super()._encode(encode, inputs))

@@ -17,7 +17,7 @@ from hfcomp.checksums import file_hash
 from hfcomp.data.urls import shown
 from hfcomp.evaluation.benchmarks import benchmarks as known_benchmarks
 from hfcomp.evaluation.benchmarks.own import is_place
-from hfcomp.evaluation.cells import Crop, Fitted, decoded
+from hfcomp.evaluation.cells import decoded
 from hfcomp.evaluation.evaluator import Loaded
 from hfcomp.evaluation.pairs.items import PairList, PairScores, list_pairs
 from hfcomp.evaluation.spec import Unavailable
@@ -98,6 +98,7 @@ class ScoreFile:
         names, notes = [one.benchmark.name for one in loaded], []
         for name, own in self._scores.items():
             if name not in names and name not in known_benchmarks() and not is_place(name):
+                # rows are kept with the scores, so that every message can name one
                 row = next(iter(own.values()))[0]
                 raise ValueError(
                     f"{self.path}, row {row}: found the benchmark {name!r} ({counted(len(own), 'row')}), "
@@ -124,6 +125,7 @@ class ScoreFile:
         own = self._scores.get(name)
         if own is None:
             raise Unavailable(f"{self.path} has no scores of it.", _LIST)
+        # names as they come back from a spreadsheet, which the list protects from formulas
         wanted = [tuple(map(plain_cell, pair)) for pair in pair_names(pairs)]
         missing = list(dict.fromkeys(pair for pair in wanted if pair not in own))
         if missing:
@@ -131,6 +133,7 @@ class ScoreFile:
                 f"{self.path}: {len(missing):,} of {len(set(wanted)):,} pairs of {name} have no score, the first is "
                 f"{_shown([name, *missing[0]])}. {_LIST}"
             )
+        # scores of other pairs mean another split or version of the data, which should not pass unnoticed
         unknown = own.keys() - set(wanted)
         if unknown:
             pair = min(unknown, key=lambda one: own[one][0])
@@ -228,10 +231,6 @@ def write_pairs(path: str | Path, loaded: Iterable[Loaded], log: Callable[[str],
     Args:
         path: ends with `.csv`, `.jsonl` or `.parquet`; replaced where it is there.
         loaded: benchmarks with their data. What cannot be scored from pairs is left out.
-        log: receives a line for each benchmark.
-
-    Raises:
-        ValueError: for another kind of file, or where no benchmark can be scored from pairs.
     """
     path = Path(path)
     if path.suffix.lower() not in ENDINGS:
@@ -260,6 +259,7 @@ def _table(pairs: PairList, folder: Path) -> pd.DataFrame:
     table.insert(0, KEY[0], pairs.benchmark.name)
     table["image_id"] = [ids[place.row] for place in pairs.places]
     table["file"] = files[pairs.image]
+    # an item may list one text twice, which is one pair
     return table[list(COLUMNS)].drop_duplicates(list(KEY), ignore_index=True)
 
 
@@ -272,6 +272,7 @@ def _files(pairs: PairList, folder: Path) -> Iterator[str]:
             yield shown(place)  # without the signature of an address
             continue
         content, ending = _content(cell, str(pairs.first[number]))
+        # named by content: an image that several pairs or benchmarks share is written once
         target = folder / f"{key.hex()}{ending}"
         write_bytes(target, content)
         yield str(target)
@@ -279,7 +280,7 @@ def _files(pairs: PairList, folder: Path) -> Iterator[str]:
 
 def _content(cell: Any, where: str) -> tuple[bytes, str]:
     """The bytes of an image with a name as they are; of any other, or a part of one, those of a PNG."""
-    if isinstance(cell, dict) and not isinstance(cell, Crop | Fitted):
+    if isinstance(cell, dict):
         ending = Path(cell.get("path") or "").suffix
         if ending:
             return cell["bytes"], ending

@@ -30,6 +30,7 @@ def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Benchmar
     """
     folders = folders or Folders()
     folder = folders.of(benchmark.name)
+    # a folder of the benchmark's own goes before one that a family shares
     if folder is None and benchmark.folder is not None:
         folder = folders.of(benchmark.folder)
     forms = "; or ".join(form.layout for form in benchmark.data)
@@ -38,6 +39,7 @@ def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Benchmar
             items = form.local(folder, folders)
             if items is not None:
                 return items
+        # not from the Hub instead: the user named this folder, and would get numbers of other data
         raise ValueError(f"{benchmark.name}: {folder} does not contain its data. Expected {forms}. {benchmark.obtain}")
     # each form may fail for a reason of its own: all of them are reported
     reasons, ways = [], [benchmark.obtain]
@@ -59,7 +61,6 @@ class Pool:
     Attributes:
         name: of the folder that holds them.
         repo: on the Hub; `None` where they are not.
-        split: of `repo`.
         image: its column of images.
         key: its column of file names.
         revision: of `repo`, where one could be confirmed.
@@ -92,6 +93,7 @@ class Pool:
         except Unavailable:
             if not folders.texts_suffice:
                 raise
+            # for checks that read texts alone, such as an audit
             return [None] * len(names), Origin(f"{self.name}: unavailable")
 
     def _hub_cells(self, names: Sequence[str]) -> tuple[Sequence[Any], Origin]:
@@ -111,13 +113,11 @@ class Pool:
         return pick_cells(rows[self.image], [place.get(name) for name in names]), origin
 
     def folder(self, folders: Folders, beside: Path | None) -> Path | None:
-        """The folder that holds the images, if there is one."""
         inside = None if beside is None else beside / self.name
         return inside if inside is not None and inside.is_dir() else folders.of(self.name)
 
 
 def _load_folder(folder: Path, options: Mapping[str, Any]) -> Dataset:
-    """Rows of a folder in the layout of a data set on the Hub."""
     from hfcomp.data.formats.tables import literal_options
     from hfcomp.evaluation import hub
 
@@ -160,6 +160,7 @@ class HubData(Data):
         """The items, when the folder holds such files."""
         if not folder.is_dir() or next(folder.rglob(self.files), None) is None:
             return None
+        # a cut archive would give fewer rows and no error
         if self.files == "*.tar":
             self._check_archives(folder)
         parts = {name: _load_folder(folder, options) for name, options in self.subsets.items()}
@@ -208,6 +209,7 @@ class HubData(Data):
         require(rows, self.columns.values(), origin.place)
         extra = {ours: theirs for ours, theirs in self.optional.items() if theirs in rows.column_names}
         columns = {**self.columns, **extra}
+        # other columns go first: they may hold images of their own
         rows = undecoded(rows).select_columns(list(dict.fromkeys(columns.values())))
         for ours, theirs in columns.items():
             if ours != theirs:
@@ -252,9 +254,11 @@ class RawFiles(Data):
         from hfcomp.evaluation import hub
 
         if self.repo is not None:
+            # patterns of the Hub know no `./`
             names = [os.path.normpath(f"{self.inside}/{name}") for name in self.required_files]
             folder = hub.repository(self.repo, [*names, *(f"{name}/*" for name in names)], self.revision)
             return self._items(folder / self.inside, Origin(self.repo, folder.name), folders)
+        # addresses of raw files hold the commit, which results record
         commit = next((part for part in self.web.split("/") if re.fullmatch("[0-9a-f]{40}", part)), None)
         return self._items(hub.downloaded(self.web, self.required_files), Origin(self.web, commit), folders)
 
@@ -320,11 +324,6 @@ def with_images(
 
 
 def require(rows: Dataset, columns: Any, place: str) -> None:
-    """Checks that rows have columns.
-
-    Raises:
-        ValueError: naming what is missing, what is there and how to fix it.
-    """
     absent = [name for name in columns if name not in rows.column_names]
     if absent:
         raise ValueError(

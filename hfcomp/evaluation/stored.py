@@ -1,10 +1,9 @@
-"""Outcomes that an evaluation or a recipe left in a folder, model by model, and lines that not all models have."""
+"""Outcomes that an evaluation or a recipe left in a folder, model by model."""
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from hfcomp.checksums import read_checked
 from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.item_scores import SCORES_FILE, read_scores
 from hfcomp.statistics.average import Average
-from hfcomp.statistics.outcomes import LINE, Outcomes, read_table
+from hfcomp.statistics.outcomes import Outcomes, read_table
 from hfcomp.statistics.results import ITEMS_FILE, RESULTS_FILE, RESULTS_SCHEMA_VERSION
 
 FEWEST = 2
@@ -40,18 +39,17 @@ class Stored:
 
     @property
     def table(self) -> pd.DataFrame:
-        """The rows as a table."""
         return self.outcomes.table
 
     @property
     def file(self) -> Path:
-        """Where the items are."""
         return self.folder / ITEMS_FILE
 
 
 def read_stored(arguments: Sequence[str]) -> list[Stored]:
     """The models that folders hold: of a folder all but blind scorers, of `folder:model` that one."""
     read: dict[Path, tuple[Outcomes, dict[str, Any]]] = {}
+    # several models of one folder read its files once
     scores: dict[Path, pa.Table | None] = {}
     found: list[Stored] = []
     for argument in arguments:
@@ -66,6 +64,7 @@ def read_stored(arguments: Sequence[str]) -> list[Stored]:
             raise ValueError(f"{folder / ITEMS_FILE}: found no model {model!r}; it has {listed(names)}. Name one.")
         for name in [name for name in names if name not in blind] if model is None else [model]:
             found.append(Stored(name, argument, name, folder, outcomes.select(arm=name), results, scores[folder]))
+    # resolved, as two paths may lead to one folder
     places = Counter((one.folder.resolve(), one.model) for one in found)
     for (folder, model), count in places.items():
         if count > 1:
@@ -113,6 +112,7 @@ def read_evaluation(path: str | Path) -> tuple[Outcomes, dict[str, Any]]:
                 f"`hfcomp evaluate {folder} --benchmarks NAMES --output_dir FOLDER` first."
             )
     results = read_checked(folder / RESULTS_FILE, "Evaluate again, or restore the file from a copy.")
+    # JSON of anything may lie under this name
     version = results.get("schema_version") if isinstance(results, dict) else None
     if not isinstance(version, int):
         raise ValueError(f"{folder / RESULTS_FILE}: found no schema_version. It is not a results file of hfcomp.")
@@ -135,6 +135,14 @@ def model_facts(results: Mapping[str, Any], name: str) -> dict[str, Any]:
     return dict(facts) if isinstance(facts, Mapping) else {"path": facts}
 
 
+def origins(data: Mapping[str, Any] | None, depth: int = 0) -> Iterator[tuple[int, str, str | None]]:
+    """Every place that was read with its commit, if known; `depth` is 0 for the items and 1 for pools of images."""
+    if data:
+        yield depth, data["place"], data.get("commit")
+        for pool in data.get("pools") or ():
+            yield from origins(pool, depth + 1)
+
+
 def averages_of_lines(
     lines: Iterable[Mapping[str, Any]], notes: list[str] | None = None
 ) -> dict[Any, Sequence[Average]]:
@@ -150,6 +158,7 @@ def averages_of_lines(
         if not line.get("groups"):
             continue
         key = line["benchmark"], line["metric"], line["subset"]
+        # as the folder made it: today's benchmark may have other averages
         own = Average(line["subset"], tuple(map(tuple, line["groups"])), line["pooled"])
         # a benchmark whose subsets changed has two averages of one name: neither is shown
         if _parts(found.setdefault(key, own)) != _parts(own):
@@ -164,7 +173,6 @@ def averages_of_lines(
 
 
 def _parts(average: Average) -> tuple[bool, list[list[str]]]:
-    """What an average is of, whatever the order."""
     return average.pooled, sorted(sorted(group) for group in average.groups or ())
 
 
@@ -174,45 +182,4 @@ def stated_items(results: Mapping[str, Any]) -> str | None:
 
 
 def listed(names: Iterable[Any]) -> str:
-    """Names for a sentence."""
     return ", ".join(map(str, names))
-
-
-def shared_lines(outcomes: Outcomes, models: Sequence[str]) -> Outcomes:
-    """The outcomes of lines that every model has: a benchmark may have failed for one model alone."""
-    table = outcomes.table
-    kept = table.groupby(LINE, sort=False)["arm"].transform("nunique") == len(models)
-    return outcomes if kept.all() else Outcomes(table[kept])
-
-
-def unshared_notes(outcomes: Outcomes, shared: Outcomes, models: Sequence[str]) -> list[str]:
-    """What was scored for some of the models alone, with who was scored and who was not.
-
-    A benchmark that has no shared line is named once, else each of its metrics.
-    """
-    shown = set(shared.table["benchmark"])
-    found: dict[tuple[str, tuple[str, ...]], None] = {}
-    for (benchmark, _, metric), arms in outcomes.table.groupby(LINE, sort=False)["arm"].unique().items():
-        owners = tuple(name for name in models if name in arms)
-        if len(owners) < len(models):
-            found[f"{benchmark}, {metric}" if benchmark in shown else benchmark, owners] = None
-    return [
-        f"{what}: scored for {_listed(owners)}, not shown because {_listed([*others])} "
-        f"{'has' if len(others) == 1 else 'have'} no scores of it. {ITEMS_FILE} has the outcomes"
-        f"{_how_to_compare(owners)}."
-        for what, owners in found
-        if (others := [name for name in models if name not in owners])
-    ]
-
-
-def _listed(names: Sequence[str]) -> str:
-    """`a, b and c`."""
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
-
-
-def _how_to_compare(owners: Sequence[str]) -> str:
-    """How to see outcomes of some models alone; one model is not compared with anything."""
-    if len(owners) < 2:
-        return ""
-    words = shlex.join([f"FOLDER:{name}" for name in owners])
-    return f"; `hfcomp compare {words}` compares these models, of the output FOLDER"

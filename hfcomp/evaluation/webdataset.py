@@ -46,18 +46,15 @@ class WebDatasetData(Data):
 
     @property
     def layout(self) -> str:
-        """In words."""
         beside = TRAIN if self.train else TEMPLATES
         return f"the files of {self.repo} on the Hub ({TEST}/0.tar, {TEST}/{COUNT}, {CLASSES}, {beside} and so on)"
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
-        """The items, when the folder holds archives of test images."""
         if not any((folder / TEST / name).is_file() for name in (COUNT, "0.tar")):
             return None
         return self._items(folder, Origin(str(folder)))
 
     def remote(self, folders: Folders) -> BenchmarkData:
-        """The items from the Hub."""
         from hfcomp.evaluation import hub
 
         wanted = [CLASSES, TEMPLATES, f"{TEST}/*", *([f"{TRAIN}/*"] if self.train else [])]
@@ -75,6 +72,7 @@ class WebDatasetData(Data):
         classes = class_names(folder)
         test, images = self._split(folder, TEST, len(classes))
         rows = Dataset.from_dict({"label": test.label, "item": test.key, "image_id": test.key})
+        # merged labels have no name of a class any more
         named = () if self.bins else classes
         if not self.train:
             return BenchmarkData(rows, origin, {"image": images}, classes=named, templates=class_templates(folder))
@@ -95,6 +93,7 @@ class WebDatasetData(Data):
                         f"of {CLASSES} each."
                     )
                 samples.key.append(key)
+                # neighbours together, as such labels count positions or angles
                 samples.label.append(label if self.bins is None else label * self.bins // classes)
                 samples.place.append((number, start, size))
         return samples, tar_images(shards, np.array(samples.place, dtype=np.int64).reshape(-1, 3), samples.key)
@@ -110,18 +109,13 @@ class _Samples:
 
 
 def tar_images(archives: Sequence[Path], place: NDArray[np.int64], names: Sequence[str]) -> LazyCells:
-    """Encoded images inside uncompressed tar archives; `None` for a missing one.
-
-    Args:
-        archives: paths.
-        place: `[n, 3]`, of each image its archive, first byte (-1 for no image) and size.
-        names: `[n]`, what images are called.
-    """
+    """Encoded images inside uncompressed tar archives; `None` for a missing one."""
 
     def read(row: int) -> Any:
         archive, start, size = place[row].tolist()
         if start < 0:
             return None
+        # opened for each image: threads and processes that read at once share no position
         with archives[archive].open("rb") as file:
             file.seek(start)
             return {"bytes": file.read(size), "path": names[row]}
@@ -136,7 +130,9 @@ def _samples(shard: Path) -> Iterator[tuple[str, int, tuple[int, int]]]:
     try:
         with shard.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as archive:
             for member in archive:
+                # archives that were made of `.` have this in front of every name
                 folder, slash, name = member.name.removeprefix("./").rpartition("/")
+                # WebDataset's rule: a sample's key ends at the first dot of the file's name
                 stem, _, ending = name.partition(".")
                 if not stem or not member.isfile():
                     continue
@@ -144,11 +140,14 @@ def _samples(shard: Path) -> Iterator[tuple[str, int, tuple[int, int]]]:
                 if ending.lower() in IMAGE_ENDINGS:
                     images[key] = (member.offset_data, member.size)
                 elif ending == "cls":
+                    # labels are read at once, while images stay in the archive and only their place is kept
                     file.seek(member.offset_data)
                     labels[key] = file.read(member.size).decode("ascii", "replace").strip()
+            # Python's reader ends without an error where an archive is cut between two members
             check_end(file, archive.offset)
     except tarfile.ReadError as error:
         raise ValueError(not_whole(shard, error)) from error
+    # in the order of images, so that an archive is read from front to back
     for key in dict.fromkeys((*images, *labels)):
         if not labels.get(key, "").isdigit():
             raise ValueError(f"{shard}: {key}.cls holds {labels.get(key)!r}, expected a class index.")
@@ -161,11 +160,7 @@ def class_names(folder: Path) -> tuple[str, ...]:
 
 
 def class_templates(folder: Path) -> tuple[str, ...]:
-    """The prompts in a folder's `zeroshot_classification_templates.txt`, one a line, with `{c}` for the class.
-
-    Raises:
-        ValueError: for a file that is missing or empty, or a line without `{c}`.
-    """
+    """The prompts in a folder's `zeroshot_classification_templates.txt`, one a line, with `{c}` for the class."""
     path = folder / TEMPLATES
     lines = [line.strip() for line in _text(path, "a prompt with {c} for the class").splitlines()]
     for number, line in enumerate(lines, start=1):
@@ -213,12 +208,10 @@ class ClassFolders(Data):
 
     @property
     def layout(self) -> str:
-        """In words."""
         beside = f" and {self.mappings}/ with {LABELS} and {OVERLAP}" if self.mappings else ""
         return f"{self.name}/ with a folder per class, as the authors' archive unpacks{beside}"
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
-        """The items, when the folder holds the authors' folder, or is it."""
         for place in (folder / self.name, *([] if self.mappings else [folder])):
             if place.is_dir() and (found := [path for path in place.iterdir() if self._is_class(path)]):
                 return self._items(folder, sorted(found, key=self._order))
@@ -233,6 +226,7 @@ class ClassFolders(Data):
     def _items(self, folder: Path, found: list[Path]) -> BenchmarkData:
         from datasets import Dataset
 
+        # ObjectNet's other classes have no name among ImageNet's, so no model could be right on them
         kept = found if self.mappings is None else [path for path in found if path.name in self._overlap(folder)]
         named = self._named(folder)
         names = class_names(named)
@@ -264,6 +258,7 @@ class ClassFolders(Data):
         return {name for name, label in label_of.items() if label in imagenet}
 
     def _named(self, folder: Path) -> Path:
+        # with one of the two the folder is meant to have both: names and prompts of two places might not fit
         if (folder / CLASSES).is_file() or (folder / TEMPLATES).is_file():
             return folder
         from hfcomp.evaluation import hub

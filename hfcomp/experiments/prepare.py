@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from hfcomp.evaluation.blind.results import BlindResults
 from hfcomp.evaluation.evaluator import Evaluator, Loaded, load_benchmark
 from hfcomp.evaluation.items.scored_images import scored_images
 from hfcomp.evaluation.published.scores import published_scores
-from hfcomp.evaluation.spec import Average, Benchmark, BenchmarkData, data_folders, parse_folders
+from hfcomp.evaluation.spec import Average, Benchmark, data_folders, parse_folders
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig
 from hfcomp.experiments.recipe_files import check_place
 from hfcomp.modeling import load_config, load_processor
@@ -225,18 +225,6 @@ def make_base(folder: Path, write: Callable[[Path], object]) -> None:
         raise RuntimeError(f"{folder}: the main process wrote a model that this one does not see. Share the disk.")
 
 
-@dataclass(frozen=True)
-class _Scored:
-    """A benchmark as the outcomes of a run call it."""
-
-    benchmark: Benchmark
-    data: BenchmarkData
-
-    @property
-    def title(self) -> str:
-        return self.benchmark.title
-
-
 def score_blind_rules(config: ExperimentConfig, evaluator: Evaluator) -> BlindResults:
     """What the rules that read texts alone make of the benchmarks of a recipe.
 
@@ -246,7 +234,9 @@ def score_blind_rules(config: ExperimentConfig, evaluator: Evaluator) -> BlindRe
     """
     folders = data_folders(parse_folders(config.evaluation_data, option=OPTION), option=OPTION)
     rules = BlindRules(config.blind_captions, folders)
-    return rules.results(rules.score(_Scored(one.benchmark, one.data) for one in evaluator.loaded))
+    # by the titles that outcomes of a run have, which do not say that images are missing
+    tables = rules.score((one.benchmark.title, one.benchmark, one.data) for one in evaluator.loaded)
+    return BlindResults.join(tables, **rules.facts)
 
 
 def published_effects(config: ExperimentConfig) -> list[dict[str, Any]]:

@@ -14,7 +14,8 @@ from typing import Any
 
 import pandas as pd
 
-from hfcomp.evaluation.blind.results import BlindResults, blind_section, write_blind
+from hfcomp.evaluation.blind.folders import write_blind
+from hfcomp.evaluation.blind.results import BlindResults, blind_section
 from hfcomp.experiments.experiment_config import HUMAN, SAME_BATCH, STATIC_MARGIN
 from hfcomp.merging.report import front_figure, points_table
 from hfcomp.merging.sweep import Swept

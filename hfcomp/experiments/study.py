@@ -35,12 +35,13 @@ from tqdm import tqdm
 from hfcomp import __version__
 from hfcomp.distributed import on_main_process
 from hfcomp.evaluation.blind.outcomes import prior_outcomes
-from hfcomp.evaluation.blind.rules import PRIOR, prior_of
+from hfcomp.evaluation.blind.results import prior_of
+from hfcomp.evaluation.blind.rules import PRIOR
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.evaluator import Evaluator
-from hfcomp.evaluation.item_scores import SCORES_FILE, joined, of_model, read_scores, write_scores
+from hfcomp.evaluation.item_scores import SCORES_FILE, read_scores, write_scores
 from hfcomp.experiments.arm import Arm, Scoring
 from hfcomp.experiments.experiment_config import RANDOM_MODELS, SANDBOX, SANDBOX_MODELS, ExperimentConfig
 from hfcomp.experiments.prepare import base_model
@@ -50,7 +51,7 @@ from hfcomp.experiments.tracking import tracked_arm
 from hfcomp.experiments.workers import Workers, arms_at_once, open_workers
 from hfcomp.run_folders import WantsMore, finish, run_folder
 from hfcomp.statistics import Outcomes
-from hfcomp.statistics.outcomes import read_table, write_table
+from hfcomp.statistics.outcomes import label_items, read_table, write_table
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.progress import Pace
@@ -243,8 +244,8 @@ class Study:
             except ValueError as error:
                 self.session.log(str(error))
                 continue
-            found += [] if scores is None else [of_model(scores, name)]
-        return joined(found)
+            found += [] if scores is None else [label_items(scores, name)]
+        return pa.concat_tables(found) if found else None
 
     def _scores_file(self, name: str) -> Path:
         return self.folder / FOLDER / f"{name}.{SCORES_FILE}"

@@ -102,7 +102,7 @@ def find_proxies(
     Raises:
         ValueError: for a measure that is not scored, or where nothing of composition or of general abilities is.
     """
-    known = {one.name: one for one in all_measures(outcomes, usable_averages(outcomes, declared))}
+    known = {one.name: one for one in all_measures(outcomes.aspects, usable_averages(outcomes, declared))}
     lines = [line for line, aspect in outcomes.aspects.items() if aspect == GENERAL]
     if composition is not None:
         gained = find_measure(composition, known, where="composition")

@@ -101,16 +101,16 @@ def absent_subsets(average: Average, subsets: Sequence[str]) -> list[str]:
     return [subset for subset in average.parts if subset not in subsets]
 
 
-def all_measures(outcomes: Outcomes, averages: Averages | None = None) -> list[Measure]:
+def all_measures(aspects: Mapping[Line, str], averages: Averages | None = None) -> list[Measure]:
     """The measures of a report: averages over benchmarks, then each benchmark's averages and lines as they appear.
 
     Args:
-        outcomes: the outcomes.
+        aspects: the lines in order of appearance, see `Outcomes.aspects`.
         averages: each is one of every metric of its benchmark, or of that metric, or over several benchmarks. One that
             names a part that is not there is left out, see `missing_averages`; so is a mean over all subsets where
             there is but one.
     """
-    aspects, found = outcomes.aspects, []
+    found = []
     of_benchmark: dict[str, list[Measure]] = {}
     for (benchmark, metric), subsets in _subsets(aspects).items():
         aspect = aspects[benchmark, subsets[0], metric]
@@ -143,7 +143,6 @@ def _over_benchmarks(averages: Averages | None) -> list[tuple[str, Average]]:
 
 
 def _mean_of_parts(average: Average, source: str, known: Mapping[Line, Measure]) -> Measure:
-    """An average over benchmarks, from the measures of its parts."""
     parts = [[known[part] for part in group] for group in average.groups or ()]
     label = source, "all", average.name
     labels = {**line_measure(label, parts[0][0].labels["aspect"]).labels, "average": True}
@@ -162,7 +161,12 @@ def missing_averages(outcomes: Outcomes | pd.DataFrame, averages: Averages) -> l
         One entry per average and metric: `benchmark`, `metric`, `average` and `absent`, the names of the subsets; of
         an average over benchmarks, `benchmark` is where it is published, `metric` its name, and `absent` has lines.
     """
-    known = _by_label(all_measures(Outcomes.of(outcomes), averages))
+    return absent_averages(Outcomes.of(outcomes).aspects, averages)
+
+
+def absent_averages(aspects: Mapping[Line, str], averages: Averages) -> list[dict[str, Any]]:
+    """`missing_averages` of the lines that are there."""
+    known = _by_label(all_measures(aspects, averages))
     declared = [(source, one, _absent_parts(one, known)) for source, one in _over_benchmarks(averages)]
     whole = {source for source, _, absent in declared if not absent}
     over_benchmarks = [
@@ -170,7 +174,7 @@ def missing_averages(outcomes: Outcomes | pd.DataFrame, averages: Averages) -> l
         for source, one, absent in declared
         if source not in whole and _most_are_there(one, known)
     ]
-    of_metric = _subsets(Outcomes.of(outcomes).aspects)
+    of_metric = _subsets(aspects)
     of_benchmark: dict[str, set[str]] = {}
     for (benchmark, _), subsets in of_metric.items():
         of_benchmark.setdefault(benchmark, set()).update(subsets)
@@ -268,7 +272,7 @@ def primary_measure(
         if not chosen:
             return None
         name = f"{chosen[0][0]}: {chosen[0][2]}"
-    measures = all_measures(outcomes, usable_averages(outcomes, declared))
+    measures = all_measures(outcomes.aspects, usable_averages(outcomes, declared))
     known: dict[str, Measure] = {}
     for one in sorted(measures, key=lambda one: not one.is_average):
         # The short name belongs to the first average of a metric, or to the line of its only subset.

@@ -129,6 +129,15 @@ class Outcomes:
         write_table(path, self.table, about, digest=self.digest)
 
 
+def label_items(table: pa.Table, arm: str, benchmark: str | None = None) -> pa.Table:
+    """The table with a model's name in the column `arm`, the first one, and with another title of the benchmark."""
+    kept = table.drop_columns(["arm"]) if "arm" in table.column_names else table
+    if benchmark is not None:
+        place = kept.schema.get_field_index("benchmark")
+        kept = kept.set_column(place, "benchmark", pa.array([benchmark] * len(kept), pa.string()))
+    return kept.add_column(0, "arm", pa.array([arm] * len(kept), pa.string()))
+
+
 def items_hash(items: pd.DataFrame) -> str:
     """Short content hash of a table of items; the order of its rows and columns does not change it.
 

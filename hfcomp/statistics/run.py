@@ -20,8 +20,8 @@ from hfcomp.statistics.measures import (
     usable_averages,
 )
 from hfcomp.statistics.outcomes import NO_SEED, Outcomes
-from hfcomp.statistics.significance import adjust, correct
-from hfcomp.statistics.summary import BASE, Contrasts, summarize
+from hfcomp.statistics.significance import adjust
+from hfcomp.statistics.summary import BASE, Contrasts, correct, summarize
 
 Result = dict[str, Any]
 RANGE = ("value", "lowest", "highest", "seeds")
@@ -50,7 +50,7 @@ def summarize_run(
     """
     outcomes = Outcomes.of(outcomes)
     measure = primary_measure(outcomes, primary, declared)
-    measures = all_measures(outcomes, usable_averages(outcomes, declared))
+    measures = all_measures(outcomes.aspects, usable_averages(outcomes, declared))
     lines = summarize(outcomes, models=models, references=models[:-1], measures=measures)
     if measure is not None:
         place = next((index for index, one in enumerate(measures) if _is_same(one, measure)), None)
@@ -164,7 +164,7 @@ class Score:
 
 
 def score(outcomes: Outcomes | pd.DataFrame, measure: str) -> Score:
-    """The value of a measure, named as in `search_measure`, of one model's outcomes."""
+    """The value of a measure, as in `search_measure`, of one model."""
     outcomes = Outcomes.of(outcomes)
     chosen = search_measure(outcomes, measure)
     (line,) = summarize(outcomes, measures=[chosen], images="measure")

@@ -1,4 +1,4 @@
-"""Samples: the items that a measure is the mean of, the same ones for all models."""
+"""Samples: the items that a measure is the mean of, the same ones for all models, which are numbers here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,17 +15,21 @@ from numpy.typing import NDArray
 from hfcomp.statistics.bootstrap import ImageBootstrap
 from hfcomp.statistics.clusters import distinct
 from hfcomp.statistics.measures import Measure
-from hfcomp.statistics.outcomes import LINE, NO_SEED, STRATUM, Line
+from hfcomp.statistics.outcomes import LINE, STRATUM, Line
 
-Cell = Any
-"""A model's identity: its name, or for example `(setting, arm)` if a study has several of a name."""
-Column = tuple[Cell, int]
-"""A cell and a seed."""
 SIGNED = ("correlation", "kendall", "tau")
 """Words in the names of metrics that go from -1 to 1."""
 READ = ("column", "image", "value", "tie", "chance", STRATUM)
 """Columns of a table that are read as they are."""
 ALIKE = "Score all models on the same items."
+
+
+class UnlikeItems(Exception):
+    """Items that models do not share, as a text with places for the `model` and the `other` of two columns."""
+
+    def __init__(self, where: str, said: str, columns: tuple[int, int], facts: Mapping[str, str]) -> None:
+        super().__init__(where, said)
+        self.where, self.said, self.columns, self.facts = where, said, columns, facts
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,6 @@ class Items:
     strata: NDArray[Any] | None = None
 
     def parts(self) -> list[Items]:
-        """The items of each stratum."""
         if self.strata is None:
             return [self]
         order = np.argsort(self.strata, kind="stable")
@@ -53,9 +55,15 @@ class Items:
 
 @dataclass(frozen=True)
 class Sample:
-    """The mean of the means of parts, of C models (`columns`); `weights` is what the mean of each part counts."""
+    """The mean of the means of parts.
 
-    columns: list[Column]
+    Attributes:
+        columns: the numbers of the C models.
+        weights: what the mean of each part counts.
+        bounds: of an item's value.
+    """
+
+    columns: list[int]
     parts: list[Items]
     weights: list[float]
     bounds: tuple[float, float] | None
@@ -64,14 +72,6 @@ class Sample:
     def subsets(self) -> list[tuple[NDArray[np.float64], NDArray[Any]]]:
         """Values and images of each part, as `ImageBootstrap` takes them."""
         return [(part.values, part.images) for part in self.parts]
-
-    @cached_property
-    def seeds(self) -> dict[Cell, dict[int, int]]:
-        """The number of the column of each seed of each cell."""
-        found: dict[Cell, dict[int, int]] = {}
-        for index, (cell, seed) in enumerate(self.columns):
-            found.setdefault(cell, {})[seed] = index
-        return found
 
     def mean(self, kind: str = "values") -> NDArray[np.float64]:
         """`[C]`: of values or of ties; of chance a single number."""
@@ -87,36 +87,17 @@ class Sample:
         items = sum(len(part.images) for part in self.parts)
         return {"chance": None if math.isnan(chance) else chance, "items": items, "images": images}
 
-    def changes(self, cells: Sequence[Cell], others: Sequence[Cell]) -> list[list[NDArray[np.float64]]]:
-        """For each seed the paired differences `[n]` of the mean of some cells and that of others, part by part.
-
-        A cell without a seed is paired with every seed of the others.
-        """
-        known = {cell: self.seeds[cell] for cell in (*cells, *others)}
-        seeds = list(dict.fromkeys(seed for own in known.values() for seed in own if seed != NO_SEED)) or [NO_SEED]
-        for cell, own in known.items():
-            absent = [seed for seed in seeds if seed not in own and NO_SEED not in own]
-            if absent:
-                raise ValueError(f"{cell}: no outcomes for seed {absent[0]}, unlike another model. Score all seeds.")
-
-        def mean(part: Items, side: Sequence[Cell], seed: int) -> NDArray[np.float64]:
-            columns = [part.values[:, known[cell].get(seed, known[cell].get(NO_SEED))] for cell in side]
-            return sum(columns) / len(columns)
-
-        return [[mean(part, cells, seed) - mean(part, others, seed) for part in self.parts] for seed in seeds]
-
 
 class Samples:
     """The samples of measures, and the draws of their images.
 
     Args:
-        table: of `Outcomes`, with `column`, the number of each row's model, and `image`, that of its image.
-        columns: the models.
+        table: lines, items and what is read of them: `column` is the number of each row's model, `image` of its image.
         images: which images a draw is taken from, as in `summarize`.
         every: whether all models need all items; else a measure is of the models that have any of its own.
     """
 
-    def __init__(self, table: pd.DataFrame, columns: list[Column], images: str, *, every: bool) -> None:
+    def __init__(self, table: pd.DataFrame, columns: int, images: str, *, every: bool) -> None:
         self._columns, self._images, self._every = columns, images, every
         self._rows: Mapping[Line, NDArray[np.intp]] = table.groupby(LINE, sort=False).indices
         item, self._names = pd.factorize(table["item"])
@@ -125,21 +106,21 @@ class Samples:
         self._drawn: tuple[Any, ImageBootstrap | None] = None, None
 
     def sample(self, measure: Measure) -> Sample:
+        """The items of a measure; raises `UnlikeItems`."""
         absent = [line for line in measure.lines if line not in self._rows]
         if absent:
             raise ValueError(f"{measure.name}: no model was scored on {' / '.join(absent[0])}.")
         column = self._cells["column"]
         there = np.flatnonzero(np.bincount(np.concatenate([column[self._rows[line]] for line in measure.lines])))
-        chosen = list(range(len(self._columns))) if self._every else there.tolist()
-        columns = [self._columns[number] for number in chosen]
-        of_line = {line: self._items(line, chosen, columns) for line in measure.lines}
+        chosen = list(range(self._columns)) if self._every else there.tolist()
+        of_line = {line: self._items(line, chosen) for line in measure.lines}
         items = [_pool([of_line[line] for line in pool]) for pool in measure.pools]
         weights = measure.weights or [1.0] * len(items)
         strata = [one.parts() for one in items]
         shared = [weight / len(own) for weight, own in zip(weights, strata, strict=True) for _ in own]
         parts = [part for own in strata for part in own]
         bounds = measure.bounds or _bounds(" ".join(line[2] for line in measure.lines), parts)
-        return Sample(columns, parts, shared, bounds)
+        return Sample(chosen, parts, shared, bounds)
 
     def bootstrap(self, measure: Measure) -> ImageBootstrap:
         # The last draws are kept, because the next measure is mostly of the same images. All of them would be a byte
@@ -153,12 +134,12 @@ class Samples:
             self._drawn = key, ImageBootstrap(self._cells["image"][rows])
         return self._drawn[1]
 
-    def _items(self, line: Line, chosen: Sequence[int], columns: Sequence[Column]) -> Items:
+    def _items(self, line: Line, chosen: Sequence[int]) -> Items:
         # Kept, because averages read the lines again.
         key = line, tuple(chosen)
         if key not in self._of_line:
             cells = {name: column[self._rows[line]] for name, column in self._cells.items()}
-            self._of_line[key] = _items(cells, self._names, chosen, columns, " / ".join(line))
+            self._of_line[key] = _items(cells, self._names, chosen, " / ".join(line))
         return self._of_line[key]
 
 
@@ -176,13 +157,7 @@ def _bounds(metrics: str, parts: Sequence[Items]) -> tuple[float, float] | None:
     return (low, 1.0) if inside else None
 
 
-def _items(
-    cells: Mapping[str, NDArray[Any]],
-    names: Sequence[str],
-    chosen: Sequence[int],
-    columns: Sequence[Column],
-    where: str,
-) -> Items:
+def _items(cells: Mapping[str, NDArray[Any]], names: Sequence[str], chosen: Sequence[int], where: str) -> Items:
     """The items of a line, in order of appearance, by model; `names` are those of the numbers in `item`."""
     # A table of row numbers, items by models. What is wrong with it is found in whole columns at a time, and named by
     # the first cell.
@@ -205,15 +180,7 @@ def _items(
     ):
         if bad.any():
             row, model = np.argwhere(bad)[0]
-            found = [_name(one) for one in (columns[model], columns[(rows[row] >= 0).argmax()])]
             facts = {"item": repr(names[items[row]]), "count": f"{bad[:, model].sum():,}"}
-            raise ValueError(f"{where}: {said.format(model=found[0], other=found[1], **facts)}")
+            raise UnlikeItems(where, said, (chosen[model], chosen[(rows[row] >= 0).argmax()]), facts)
     strata, chance = cells[STRATUM][first], cells["chance"][first]
     return Items(value, cells["tie"][rows], image[:, 0], chance, None if pd.isna(strata).any() else strata)
-
-
-def _name(column: Column) -> str:
-    """`setting/arm/seed` of a model, without those that it lacks."""
-    cell, seed = column
-    parts = cell if isinstance(cell, tuple) else (cell,)
-    return "/".join(str(part) for part in (parts if seed == NO_SEED else (*parts, seed)))

@@ -298,29 +298,3 @@ def adjust(primary: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) 
             difference[key] = math.nan
         for difference, found in zip(tested, method([one["p"] for one in tested]), strict=True):
             difference[key] = float(found)
-
-
-def correct(lines: Sequence[dict[str, Any]], primary: Sequence[tuple[str, str]] = ()) -> None:
-    """Corrects the p-values of a report for their number, in place.
-
-    Args:
-        lines: of `summarize`; one with `primary` holds the report's primary endpoint.
-        primary: the comparisons, model and reference, for which the report is made. On the primary line they get
-            `p_holm`, Holm's correction for their number. Every other difference gets `q` of Benjamini and Hochberg
-            over all of these, a pair of models once, whichever is the reference.
-    """
-    first: list[dict[str, float]] = []
-    # "A minus B" and "B minus A" are one test: counted twice, they would make the correction stricter than it is.
-    others: dict[tuple[int, frozenset[str]], list[dict[str, float]]] = {}
-    for index, line in enumerate(lines):
-        for name, references in line["differences"].items():
-            for reference, difference in references.items():
-                difference.pop("q", None), difference.pop("p_holm", None)
-                if line.get("primary") and (name, reference) in primary:
-                    first.append(difference)
-                else:
-                    others.setdefault((index, frozenset((name, reference))), []).append(difference)
-    adjust(first, [pair[0] for pair in others.values()])
-    for pair in others.values():
-        for difference in pair:
-            difference["q"] = pair[0]["q"]

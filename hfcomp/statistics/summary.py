@@ -13,13 +13,19 @@ from numpy.typing import NDArray
 
 from hfcomp.statistics.bootstrap import FEWEST_SEEDS, ImageBootstrap, difference_over_seeds
 from hfcomp.statistics.measures import Averages, Measure, all_measures
-from hfcomp.statistics.outcomes import COLUMNS, NO_SEED, Outcomes
-from hfcomp.statistics.samples import Cell, Column, Sample, Samples
-from hfcomp.statistics.significance import correct, macro_smallest_difference
+from hfcomp.statistics.outcomes import COLUMNS, LINE, NO_SEED, Outcomes
+from hfcomp.statistics.samples import READ, Items, Sample, Samples, UnlikeItems
+from hfcomp.statistics.significance import adjust, macro_smallest_difference
 
 logger = logging.getLogger(__name__)
 
 BASE = "base"
+Cell = Any
+"""A model's identity: its name, or for example `(setting, arm)` if a study has several of a name."""
+Column = tuple[Cell, int]
+"""A cell and a seed."""
+Seeds = Mapping[Cell, Mapping[int, int]]
+"""The place of each seed of each cell among the columns of a sample."""
 Contrasts = Mapping[Any, tuple[Sequence[Cell], Sequence[Cell]]]
 TIE_RULES = {"wrong": 0.0, "half": 0.5, "win": 1.0}
 """What a tie counts, by the name of the rule; see `summarize` for where."""
@@ -84,24 +90,30 @@ def summarize(
     check_tie(tie)
     table, columns = _enumerate(outcomes.table, list(by), models)
     whole = measures is None
-    measures = all_measures(Outcomes(table[list(COLUMNS)]), averages) if whole else measures
+    measures = all_measures(Outcomes(table[list(COLUMNS)]).aspects, averages) if whole else measures
     cells = list(dict.fromkeys(cell for cell, _ in columns))
     _warn_of_two_seeds(columns)
     subject = [cell for cell in cells if cell != BASE] if subject is None else subject
     _check_names(cells, references=references, subject=subject)
     compared = {one: [other for other in references if other != one] for one in subject}
-    samples = Samples(_credit_ties(table, TIE_RULES[tie]), columns, images, every=models is not None)
+    read = _credit_ties(table, TIE_RULES[tie])[[*LINE, "item", *READ]]
+    samples = Samples(read, len(columns), images, every=models is not None)
     lines = []
     for measure in measures:
-        sample = samples.sample(measure)
+        try:
+            sample = samples.sample(measure)
+        except UnlikeItems as error:
+            model, other = (_name(columns[number]) for number in error.columns)
+            raise ValueError(f"{error.where}: {error.said.format(model=model, other=other, **error.facts)}") from None
+        seeds = _seeds([columns[number] for number in sample.columns])
         bootstrap = samples.bootstrap(measure) if intervals or references or contrasts else None
-        line = {**measure.labels, **sample.facts(), "models": _models(sample, bootstrap if intervals else None)}
-        line["differences"] = _differences(sample, compared, bootstrap)
+        line = {**measure.labels, **sample.facts(), "models": _models(sample, seeds, bootstrap if intervals else None)}
+        line["differences"] = _differences(sample, seeds, compared, bootstrap)
         if contrasts is not None:
             line["contrasts"] = {
-                name: _contrast(sample, *sides, bootstrap, test=test)
+                name: _contrast(sample, seeds, *sides, bootstrap, test=test)
                 for name, sides in contrasts.items()
-                if {*sides[0], *sides[1]} <= sample.seeds.keys()
+                if {*sides[0], *sides[1]} <= seeds.keys()
             }
         if len(measure.lines) > 1 and not measure.is_average:
             line["lines"] = [list(key) for key in measure.lines]
@@ -109,6 +121,20 @@ def summarize(
     if whole:
         correct(lines)
     return lines
+
+
+def _seeds(columns: Sequence[Column]) -> dict[Cell, dict[int, int]]:
+    found: dict[Cell, dict[int, int]] = {}
+    for place, (cell, seed) in enumerate(columns):
+        found.setdefault(cell, {})[seed] = place
+    return found
+
+
+def _name(column: Column) -> str:
+    """`setting/arm/seed` of a model, without those that it lacks."""
+    cell, seed = column
+    parts = cell if isinstance(cell, tuple) else (cell,)
+    return "/".join(str(part) for part in (parts if seed == NO_SEED else (*parts, seed)))
 
 
 def check_tie(tie: str) -> None:
@@ -161,7 +187,7 @@ def _credit_ties(table: pd.DataFrame, of_a_tie: float) -> pd.DataFrame:
     return table.assign(value=table["value"].mask(whole & (table["value"] == 0) & table["tie"], of_a_tie))
 
 
-def _models(sample: Sample, bootstrap: ImageBootstrap | None) -> dict[Cell, dict[str, Any]]:
+def _models(sample: Sample, places: Seeds, bootstrap: ImageBootstrap | None) -> dict[Cell, dict[str, Any]]:
     """Each model's mean, of one seed with what is known of it alone."""
     values, tie_rates = sample.mean(), sample.mean("ties")
     ties = sum(part.ties.sum(axis=0) for part in sample.parts)
@@ -169,7 +195,7 @@ def _models(sample: Sample, bootstrap: ImageBootstrap | None) -> dict[Cell, dict
     low, high = values, values
     if bootstrap is not None:
         low, high = bootstrap.macro_interval(sample.subsets, weights=sample.weights, bounds=sample.bounds)
-    for cell, seeds in sample.seeds.items():
+    for cell, seeds in places.items():
         own = list(seeds.values())
         if len(own) > 1:
             each = [float(values[index]) for index in own]
@@ -183,22 +209,20 @@ def _models(sample: Sample, bootstrap: ImageBootstrap | None) -> dict[Cell, dict
 
 
 def _differences(
-    sample: Sample, compared: Mapping[Cell, Sequence[Cell]], bootstrap: ImageBootstrap | None
+    sample: Sample, seeds: Seeds, compared: Mapping[Cell, Sequence[Cell]], bootstrap: ImageBootstrap | None
 ) -> dict[Cell, dict[Cell, dict[str, float]]]:
     """Each model minus each of its references; of single seeds all at once, so that they share random signs."""
-    pairs = [
-        (one, other) for one, others in compared.items() for other in others if {one, other} <= sample.seeds.keys()
-    ]
+    pairs = [(one, other) for one, others in compared.items() for other in others if {one, other} <= seeds.keys()]
     found = {}
-    if all(len(sample.seeds[cell]) == 1 for pair in pairs for cell in pair) and pairs:
-        one, other = ([next(iter(sample.seeds[pair[side]].values())) for pair in pairs] for side in (0, 1))
+    if all(len(seeds[cell]) == 1 for pair in pairs for cell in pair) and pairs:
+        one, other = ([next(iter(seeds[pair[side]].values())) for pair in pairs] for side in (0, 1))
         tables = [(values[:, one] - values[:, other], images) for values, images in sample.subsets]
         columns = bootstrap.macro_difference(tables, weights=sample.weights, bounds=sample.bounds)
         columns["smallest"] = macro_smallest_difference(tables, sample.weights)
         for index, pair in enumerate(pairs):
             found[pair] = {key: float(column[index]) for key, column in columns.items()}
     else:
-        found = {pair: _contrast(sample, pair[:1], pair[1:], bootstrap, test=True) for pair in pairs}
+        found = {pair: _contrast(sample, seeds, pair[:1], pair[1:], bootstrap, test=True) for pair in pairs}
     return {
         one: {other: found[one, other] for other in others if (one, other) in found}
         for one, others in compared.items()
@@ -206,10 +230,15 @@ def _differences(
 
 
 def _contrast(
-    sample: Sample, cells: Sequence[Cell], others: Sequence[Cell], bootstrap: ImageBootstrap, *, test: bool
+    sample: Sample,
+    seeds: Seeds,
+    cells: Sequence[Cell],
+    others: Sequence[Cell],
+    bootstrap: ImageBootstrap,
+    *,
+    test: bool,
 ) -> dict[str, float]:
-    """The mean of some models minus that of others."""
-    changes, images = sample.changes(cells, others), [part.images for part in sample.parts]
+    changes, images = _changes(sample, seeds, cells, others), [part.images for part in sample.parts]
     how = {"weights": sample.weights, "bounds": sample.bounds}
     if test:
         return difference_over_seeds(bootstrap, changes, images, **how)
@@ -217,3 +246,47 @@ def _contrast(
     value = np.average([change.mean() for change in averaged], weights=sample.weights)
     low, high = bootstrap.macro_interval(list(zip(averaged, images, strict=True)), **how, difference=True)
     return {"value": float(value), "low": low, "high": high, "seeds": len(changes)}
+
+
+def _changes(
+    sample: Sample, seeds: Seeds, cells: Sequence[Cell], others: Sequence[Cell]
+) -> list[list[NDArray[np.float64]]]:
+    """For each seed the paired differences `[n]` of the mean of some cells and that of others, part by part."""
+    # a cell without a seed, such as a base, is paired with every seed of the others
+    known = {cell: seeds[cell] for cell in (*cells, *others)}
+    every = list(dict.fromkeys(seed for own in known.values() for seed in own if seed != NO_SEED)) or [NO_SEED]
+    for cell, own in known.items():
+        absent = [seed for seed in every if seed not in own and NO_SEED not in own]
+        if absent:
+            raise ValueError(f"{cell}: no outcomes for seed {absent[0]}, unlike another model. Score all seeds.")
+
+    def mean(part: Items, side: Sequence[Cell], seed: int) -> NDArray[np.float64]:
+        columns = [part.values[:, known[cell].get(seed, known[cell].get(NO_SEED))] for cell in side]
+        return sum(columns) / len(columns)
+
+    return [[mean(part, cells, seed) - mean(part, others, seed) for part in sample.parts] for seed in every]
+
+
+def correct(lines: Sequence[dict[str, Any]], primary: Sequence[tuple[str, str]] = ()) -> None:
+    """Corrects the p-values of a report for their number, in place.
+
+    Args:
+        lines: of `summarize`; one with `primary` holds the report's primary endpoint.
+        primary: the comparisons, model and reference, for which the report is made. On the primary line they get
+            `p_holm`, Holm's correction for their number. Every other difference gets `q` of Benjamini and Hochberg
+            over all of these, a pair of models once, whichever is the reference.
+    """
+    first: list[dict[str, float]] = []
+    others: dict[tuple[int, frozenset[str]], list[dict[str, float]]] = {}
+    for index, line in enumerate(lines):
+        for name, references in line["differences"].items():
+            for reference, difference in references.items():
+                difference.pop("q", None), difference.pop("p_holm", None)
+                if line.get("primary") and (name, reference) in primary:
+                    first.append(difference)
+                else:
+                    others.setdefault((index, frozenset((name, reference))), []).append(difference)
+    adjust(first, [pair[0] for pair in others.values()])
+    for pair in others.values():
+        for difference in pair:
+            difference["q"] = pair[0]["q"]

@@ -22,11 +22,11 @@ from hfcomp.evaluation.callback import EvaluateBenchmarks
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.evaluate import choose_benchmarks
+from hfcomp.evaluation.evaluation_results import EvaluationResults, evaluation_to_json
 from hfcomp.evaluation.probes.fits import fit_adamw10
 from hfcomp.evaluation.probes.linear import held_out_score, hold_out
 from hfcomp.evaluation.sources import Pool, load_items
 from hfcomp.evaluation.spec import Unavailable, data_folders, parse_folders
-from hfcomp.evaluation.stored import read_evaluation, shared_lines, unshared_notes
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.advice.markers import pattern
@@ -124,7 +124,7 @@ def test_every_folder_of_data_is_looked_for_under_the_name_that_is_advised(advic
     "name the benchmarks: --suite compositional, or --benchmarks sugarcrepe,winoground",
 )
 @follows(
-    "hfcomp/evaluation/models.py",
+    "hfcomp/evaluation/model_names.py",
     "name at least one model: a Hub id such as openai/clip-vit-base-patch32, or a",
 )
 @follows(
@@ -229,13 +229,12 @@ def test_compare(advice, clip, tmp_path):
     cli.main([*advised[1:], "--device", "cpu", "--no_page"])
 
 
-@follows("hfcomp/evaluation/stored.py", "compares these models, of the output FOLDER")
+@follows("hfcomp/evaluation/evaluation_results.py", "compares these models, of the output FOLDER")
 def test_outcomes_that_not_all_models_have(advice, tmp_path):
     folder = stored(
         tmp_path / "runs", crepe("a", 0.5), crepe("b", 0.6), recall("a", 0.5), recall("b", 0.4), crepe("c", 0.5)
     )
-    outcomes, _ = read_evaluation(folder)
-    (said,) = unshared_notes(outcomes, shared_lines(outcomes, ["a", "b", "c"]), ["a", "b", "c"])
+    (said,) = evaluation_to_json(EvaluationResults.load(folder))["notes"]
     advice.read(said)
     words = shlex.split(said.partition("`")[2].partition("`")[0].replace("FOLDER", str(folder)))
     cli.main([*words[1:], "--no_page"])

@@ -14,8 +14,8 @@ from hfcomp.statistics import ImageBootstrap, bootstrap, clusters
 from hfcomp.statistics.average import Average
 from hfcomp.statistics.clusters import Aligned
 from hfcomp.statistics.measures import mean_of_lines, missing_averages
-from hfcomp.statistics.significance import adjust, correct, false_discovery_rate, holm
-from hfcomp.statistics.summary import summarize
+from hfcomp.statistics.significance import adjust, false_discovery_rate, holm
+from hfcomp.statistics.summary import correct, summarize
 
 PLAIN = {"a": [1, 0, 0, 0], "b": [1, 1], "c": [1, 0]}  # means 1/4, 1, 1/2
 TUNED = {"a": [1, 1, 1, 0], "b": [1, 0], "c": [1, 1]}  # means 3/4, 1/2, 1

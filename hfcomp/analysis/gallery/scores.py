@@ -16,7 +16,8 @@ from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import default_folder
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.embedded import Numbers, indexed_cosines
-from hfcomp.evaluation.models import named_models, open_embedder
+from hfcomp.evaluation.model_names import named_models
+from hfcomp.evaluation.models import open_embedder
 from hfcomp.metrics.choice import all_higher
 from hfcomp.reporting.report import Table
 

@@ -17,7 +17,8 @@ from hfcomp.data.urls import UrlAccess, url_access
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import default_folder
 from hfcomp.evaluation.encoding.identity import identity
-from hfcomp.evaluation.models import named_models, open_embedder
+from hfcomp.evaluation.model_names import named_models
+from hfcomp.evaluation.models import open_embedder
 from hfcomp.negatives.concreteness import ConcretenessRatings
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,12 +22,10 @@ from torch import nn
 from tqdm.auto import tqdm
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer, GPT2Tokenizer, RobertaTokenizer
 
-from hfcomp.data.images import is_tiny
 from hfcomp.data.pixels import PixelTransform
-from hfcomp.evaluation.cells import decoded, distinct, image_key
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.embed import Indexed
-from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, free_device, loaded_ahead, workers
+from hfcomp.evaluation.encoding.embed import Indexed, index_images
+from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, free_device
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.models import check_device
 from hfcomp.modeling.weight_checks import damage_named, no_report
@@ -108,23 +105,10 @@ class ImageEmbedder(EvaluatedModel):
             ValueError: for an image that cannot be read, embeddings that are not finite, or a model without a class
                 token.
         """
-        # each distinct image is encoded once; its first row names it in errors
-        names = [f"column '{column}', row {row}" for row in range(len(images))]
-        keys, index, first = distinct(map(image_key, images, names))
-        store, found, missing = self.look_up("images", keys, self.width)
+        how = {"column": column, "progress": progress, "desc": f"{IMAGE_MODEL}: {column}"}
+        return index_images(self, self.transform, images, self._encode, self.width, **how)
 
-        def load(number: int) -> tuple[torch.Tensor, bool]:
-            where = names[first[number]]
-            image = decoded(images[first[number]], where)
-            return self.transform([image], where=[where]), is_tiny(image)
-
-        bar = tqdm(total=len(missing), desc=f"{IMAGE_MODEL}: {column}", disable=not progress, leave=False, unit="img")
-        with bar, ThreadPoolExecutor(workers()) as pool:
-            self.fill(store, found, missing, loaded_ahead(pool, load, self.own_batches(missing)), self._encode, bar)
-        return Indexed(found.vectors, index, int(found.flags.sum()), len(missing))
-
-    def _encode(self, loaded: Sequence[tuple[torch.Tensor, bool]]) -> NDArray[np.float32]:
-        pixels = self.transform.normalize(torch.cat([pixels for pixels, _ in loaded]).to(self.device))
+    def _encode(self, pixels: torch.Tensor) -> NDArray[np.float32]:
         tokens = self.backbone(pixel_values=pixels).last_hidden_state
         if tokens.ndim != 3:
             raise ValueError(

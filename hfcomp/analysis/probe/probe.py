@@ -25,7 +25,8 @@ from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import default_folder
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.identity import identity
-from hfcomp.evaluation.models import named_models, open_embedder
+from hfcomp.evaluation.model_names import named_models
+from hfcomp.evaluation.models import open_embedder
 from hfcomp.losses import fermi_dirac_margin
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.reporting.saving import PAGE_FILE, REPORT_FILE

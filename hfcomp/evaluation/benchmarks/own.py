@@ -85,19 +85,12 @@ class OwnData(Data):
 
     @property
     def layout(self) -> str:
-        """In words."""
         return f"{self.source} with the columns image and caption"
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData:
-        """The rows of the source, whatever the folder."""
         return self.remote(folders)
 
     def remote(self, folders: Folders) -> BenchmarkData:
-        """The rows.
-
-        Raises:
-            ValueError: for a set that cannot be read, a column that is missing, or a row without image or caption.
-        """
         from datasets import List, Value
 
         from hfcomp.data.columns import COLUMNS, require_columns
@@ -117,9 +110,12 @@ class OwnData(Data):
             rows = choose_captions(rows, self.caption_choice, notes.append)
         except ValueError as error:
             raise ValueError(f"{place}, {error}") from error
+        # messages name places in the user's own files, whose other columns are dropped next
         every = rows
+        # images are read when they are encoded, not for the checks of texts and names
         rows = undecoded(rows.select_columns([column for column in COLUMNS if column in rows.column_names]))
         _check_rows(rows, place, partial(place_of_row, every))
+        # the metric of your own sets is the choice between two texts
         negatives = [texts_of(texts)[:1] for texts in column_of(rows, NEGATIVES)]
         count = sum(map(len, negatives))
         notes.append(f"{len(rows):,} rows of {place}, {count:,} with a negative")
@@ -134,6 +130,7 @@ class OwnData(Data):
         try:
             return load_source(self.source, split=split, config=self.config)
         except Exception as error:
+            # of something that exists, the loader's own message says more
             if Path(self.source).exists():
                 raise
             raise ValueError(
@@ -147,6 +144,7 @@ class OwnData(Data):
         from hfcomp.data.formats.tables import literal_options, tables_of_images
 
         path = Path(self.source)
+        # a single file has one split, which `datasets` calls train
         if path.is_file():
             return "train"
         if tables := tables_of_images(path):

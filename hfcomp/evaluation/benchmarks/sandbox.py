@@ -65,15 +65,7 @@ NOVEL_KINDS = ("swap_att", "replace_att", "replace_obj")
 
 @dataclass(frozen=True)
 class SandboxData(Data):
-    """Rows that a function of `hfcomp.sandbox` draws, each an item by the name of its scene.
-
-    Attributes:
-        function: its name, such as `levels_set`.
-        rows: how many are asked for.
-        seed: of the scenes.
-        options: further arguments.
-        reshape: makes the rows those of the protocol.
-    """
+    """Rows that a function of `hfcomp.sandbox` draws, each an item by the name of its scene."""
 
     function: str
     rows: int
@@ -84,11 +76,11 @@ class SandboxData(Data):
     layout = "nothing: it is drawn"
 
     def remote(self, folders: Folders) -> BenchmarkData:
-        """The rows."""
         from hfcomp import sandbox
 
         rows = _rows(self.function, self.rows, self.seed, tuple(self.options.items()))
         options = [f"{name}={value}" for name, value in self.options.items()]
+        # results name the call that draws the same rows again
         place = f"the sandbox: {self.function}({', '.join(map(str, (self.rows, self.seed, *options)))})"
         prompts = sandbox.zero_shot_prompts() if self.function == "zero_shot_set" else {}
         return BenchmarkData(self.reshape(rows) if self.reshape else rows, Origin(place), prompts=prompts)
@@ -112,6 +104,7 @@ def sandbox_benchmarks(items: int = ITEMS, seed: int = 0) -> tuple[Benchmark, ..
             among `retrieval_rows(items)`.
         seed: of the scenes and of the rivals on levels.
     """
+    # benchmarks of one set give `_rows` equal arguments, so its scenes are drawn once
     kinds = SandboxData("choice_set", items, seed, reshape=_by_kind)
     novel = replace(kinds, options={"kinds": NOVEL_KINDS, "novel": True})
     pairs = SandboxData("retrieval_set", retrieval_rows(items), seed)
@@ -146,11 +139,7 @@ def keyword_benchmarks(
     objects" are other data, the second with shape-colour combinations that no training image has.
 
     Args:
-        concepts: of the table.
         items: rows of the lone objects; of the others `retrieval_rows(items)`.
-        seed: of the scenes.
-        table: concepts and keywords.
-        matching: how keywords are found and written.
     """
     known = SandboxData("zero_shot_set", items, seed)
     sets = {
@@ -171,11 +160,7 @@ def concept_benchmarks(
     """What a model knows of a concept and of retrieval: the tests of Rösch et al. 2024, section 5.
 
     Args:
-        concept: of the table.
         items: as `keyword_benchmarks` has it, and rows of the edited pairs of a concept.
-        seed: of the scenes.
-        table: concepts and keywords.
-        matching: how keywords are found and written.
 
     Returns:
         "sandbox retrieval" by its text-to-image recall@5, "sandbox keywords", "sandbox edited" (Eq. 2) where the set
@@ -206,6 +191,7 @@ def _as_pairs(rows: Dataset, *, concept: str | None) -> Dataset:
 def _by_kind(rows: Dataset) -> Dataset:
     """Each kind a subset; the true caption of those that add is true of both images."""
     kinds = column_values(rows, "kind")
+    # both captions are true of the image that shows more, so such a group has no right answer
     answers = [kind not in ADDITIONS for kind in kinds]
     return rows.add_column("subset", kinds).add_column("one_answer", answers)
 

@@ -36,7 +36,6 @@ class BlindEncoder:
         self._text = text
 
     def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
-        """A vector for each image that is there."""
         keys = [
             None if is_missing(cell) else image_key(cell, f"column '{column}', row {row}")
             for row, cell in enumerate(images)
@@ -44,7 +43,6 @@ class BlindEncoder:
         return _index(keys, lambda key, _: self._image(key))
 
     def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
-        """A vector for each text."""
         keys = [text_key(text, row) for row, text in enumerate(texts)]
         return _index(keys, lambda _, row: self._text(texts[row]))
 
@@ -63,6 +61,7 @@ def _first(_: Any = None) -> NDArray[np.float32]:
 
 
 def _random_vector(seed: bytes) -> NDArray[np.float32]:
+    # seeded by the key: the same image or text has the same vector in every run and process
     vector = np.random.default_rng(np.frombuffer(seed, dtype=np.uint32)).standard_normal(WIDTH)
     return (vector / np.linalg.norm(vector)).astype(np.float32)
 

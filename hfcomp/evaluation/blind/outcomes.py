@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hfcomp.evaluation.blind.captions import FOLDER, CaptionSource, read_caption_source
-from hfcomp.evaluation.blind.results import BlindResults, blind_outcomes
 from hfcomp.evaluation.blind.rules import BIGRAM, BIGRAM_SENTENCE, BIGRAMS, text_scores
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.encoding.embedded import EmbeddedItems
@@ -31,23 +30,11 @@ def text_choice_of(benchmark: Benchmark, items: BenchmarkData) -> Benchmark | No
     return None if protocol is None else replace(benchmark, protocol=protocol)
 
 
-class Scored(Protocol):
-    """A benchmark with its data, as `hfcomp.evaluation.evaluator.Loaded`."""
-
-    benchmark: Benchmark
-    data: BenchmarkData
-
-    @property
-    def title(self) -> str:
-        """In tables."""
-
-
 class BlindRules:
     """The rules that score texts alone, for the benchmarks of a run.
 
     Args:
         captions: what the user named for the bigram model, see `read_caption_source`.
-        folders: local data folders.
 
     Attributes:
         skipped: rule to why it did not run, or title of a benchmark to why none did.
@@ -62,14 +49,14 @@ class BlindRules:
         self.captions: dict[str, dict[str, Any]] = {}
         self.not_applicable: list[str] = []
 
-    def score(self, loaded: Iterable[Scored]) -> list[pd.DataFrame]:
+    def score(self, benchmarks: Iterable[tuple[str, Benchmark, BenchmarkData]]) -> list[pd.DataFrame]:
         """Outcomes with the columns of [`hfcomp.evaluation.engine.Report.items`] and the rule as `arm`.
 
-        A benchmark whose items cannot be scored is skipped by name.
+        Benchmarks come with their titles in tables. One whose items cannot be scored is skipped by name.
         """
-        pairs = [(one.title, text_choice_of(one.benchmark, one.data), one.data) for one in loaded]
-        self.not_applicable = [title for title, benchmark, _ in pairs if benchmark is None]
-        applicable = [(title, one, items) for title, one, items in pairs if one is not None]
+        choices = [(title, text_choice_of(one, items), items) for title, one, items in benchmarks]
+        self.not_applicable = [title for title, choice, _ in choices if choice is None]
+        applicable = [(title, choice, items) for title, choice, items in choices if choice is not None]
         source = self._source(applicable) if applicable else None
         found: list[pd.DataFrame] = []
         for title, one, items in applicable:
@@ -79,11 +66,13 @@ class BlindRules:
                 self.skipped[title] = f"{type(error).__name__}: {error}"
         return found
 
-    def results(self, tables: Sequence[pd.DataFrame]) -> BlindResults:
-        """What rules and priors made of the items."""
-        return BlindResults(blind_outcomes(tables), self.skipped, self.captions, self.not_applicable)
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The attributes of `BlindResults` besides outcomes, after `score`."""
+        return {"skipped": self.skipped, "captions": self.captions, "not_applicable": self.not_applicable}
 
     def _source(self, applicable: Sequence[tuple[str, Benchmark, BenchmarkData]]) -> CaptionSource | None:
+        # the sandbox's captions have a grammar of their own, of which COCO's bigrams know nothing
         if self._given is None and all(one.synthetic for _, one, _ in applicable):
             self.skipped |= dict.fromkeys(BIGRAMS, DRAWN)
             return None
@@ -101,6 +90,7 @@ class BlindRules:
         bigrams = None
         if source is not None:
             bigrams, counts = source.model_without(items.rows["image_id"][:], listing.texts)
+            # benchmarks of one title, such as parts of one set, are counted side by side
             self.captions[title] = {**self.captions.get(title, {}), benchmark.name: counts}
             if bigrams is None:
                 reason = f"{title}: {NO_CAPTIONS.format(place=source.place)}."
@@ -108,6 +98,7 @@ class BlindRules:
                     self.skipped[rule] = " ".join(filter(None, (self.skipped.get(rule), reason)))
         found = []
         for rule, scores in text_scores(listing.texts, bigrams).items():
+            # each image has the vector 1, so that the protocol scores a text by the rule alone and by its usual code
             chosen = replace(embedded, text_vectors=_ranked(scores))
             found.append(score_items(benchmark, chosen).assign(arm=rule, benchmark=title))
         return found
@@ -126,7 +117,9 @@ def prior_outcomes(benchmark: Benchmark, embedded: EmbeddedItems) -> pd.DataFram
     mean = np.concatenate([one.vectors for one in embedded.images.values()]).mean(axis=0, dtype=np.float64)
     vector = (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)[None]
     images = {
-        name: replace(one, vectors=vector, index=np.minimum(one.index, 0)) for name, one in embedded.images.items()
+        # a missing image stays -1, and every other one has the mean vector, number 0
+        name: replace(one, vectors=vector, index=np.minimum(one.index, 0))
+        for name, one in embedded.images.items()
     }
     return score_items(choice, replace(embedded, images=images))
 

@@ -35,11 +35,7 @@ class BigramScores:
 
 
 class CountedCaptions:
-    """Captions as numbers of words, so that several models can be made of parts of them.
-
-    Args:
-        captions: their texts.
-    """
+    """Captions as numbers of words, so that several models can be made of parts of them."""
 
     def __init__(self, captions: Iterable[str]) -> None:
         self._number: dict[str, int] = {"<start>": _START, "<end>": _END}
@@ -48,7 +44,7 @@ class CountedCaptions:
         self._caption = np.repeat(np.arange(len(rows)), lengths)
 
     def model(self, kept: NDArray[np.bool_]) -> BigramModel:
-        """The model of some of the captions."""
+        # pairs of words were numbered once; a model of a part of the captions only selects among them
         own = kept[self._caption]
         return BigramModel(self._number, self._before[own], self._after[own])
 
@@ -71,6 +67,7 @@ class BigramModel:
         self._of_word = np.bincount(after, minlength=size)
         self._of_context = np.bincount(before, minlength=size)
         self._pairs, self._of_pair = np.unique(before * size + after, return_counts=True)
+        # one more for all unknown words together, so that the probabilities add up to 1
         self._kinds = int((self._of_word > 0).sum()) + 1
 
     def scores(self, texts: Sequence[str]) -> BigramScores:
@@ -78,6 +75,7 @@ class BigramModel:
         unknown = self._size - 1
         rows = [[self._number.get(word, unknown) for word in words_of_text(text)] for text in texts]
         before, after, lengths = _pairs(rows)
+        # `reduceat` needs at least one row
         if not len(lengths):
             return BigramScores(np.zeros(0), np.zeros(0))
         starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
@@ -119,11 +117,6 @@ RULES = {
     PRIOR: "the text whose embedding is closer to the mean image vector of the benchmark, per model",
 }
 """Blind rules by name, with what they choose."""
-
-
-def prior_of(model: str) -> str:
-    """What tables call the prior of a model."""
-    return f"{PRIOR} of {model}"
 
 
 TEXT_RULES: dict[str, Callable[[Sequence[str]], Scores]] = {

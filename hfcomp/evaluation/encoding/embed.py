@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -17,14 +16,13 @@ import transformers
 from numpy.typing import NDArray
 from PIL import Image
 from torch import nn
-from tqdm.auto import tqdm
 
 from hfcomp.data.images import decode_image, is_tiny
 from hfcomp.data.pixels import PixelTransform
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.evaluation.cells import check_text, decoded, distinct, image_key, tokens_key
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, loaded_ahead, processor_facts, workers
+from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, processor_facts
 from hfcomp.modeling import encode_images, encode_texts, load_backbone, load_config, load_processor
 
 ENCODING_VERSION = 3
@@ -143,6 +141,7 @@ class Embedder(EvaluatedModel):
         if isinstance(images, str | bytes | os.PathLike | Image.Image):
             raise TypeError(f"images: found one {type(images).__name__}, expected a list. Put it into one: [image].")
         found = self.index_images(images, column=column, progress=progress)
+        # `decode_image` raises the error of a missing image, with its place
         if (found.index < 0).any():
             decode_image(None, where=f"column '{column}', row {int(np.argmax(found.index < 0))}")
         return found.take(slice(None))
@@ -177,55 +176,48 @@ class Embedder(EvaluatedModel):
             return self._index_texts(texts, progress)
 
     def _index_images(self, images: Sequence[Any], column: str, progress: bool) -> Indexed:
-        keys, index, first = distinct(
-            image_key(value, f"column '{column}', row {row}") for row, value in enumerate(images)
-        )
-
-        def load(number: int) -> tuple[torch.Tensor, bool]:
-            where = f"column '{column}', row {first[number]}"
-            image = decoded(images[first[number]], where)
-            return self.transform([image], where=[where]), is_tiny(image)
-
-        def encode(loaded: list[tuple[torch.Tensor, bool]]) -> NDArray[np.float32]:
-            self.encoded_images += len(loaded)
-            pixels = self.transform.normalize(torch.cat([pixels for pixels, _ in loaded]).to(self.device))
+        def encode(pixels: torch.Tensor) -> NDArray[np.float32]:
+            self.encoded_images += len(pixels)
             return self._encode(encode_images, pixels)
 
-        store, found, missing = self.look_up("images", keys, self._width())
-        bar = tqdm(total=len(missing), desc="images", disable=not progress or not missing, leave=False, unit="img")
-        with bar, ThreadPoolExecutor(max_workers=workers()) as pool:
-            self.fill(store, found, missing, loaded_ahead(pool, load, self.own_batches(missing)), encode, bar)
-        return Indexed(found.vectors, index, int(found.flags.sum()), len(missing))
+        return index_images(self, self.transform, images, encode, self._width(), column=column, progress=progress)
 
     def _index_texts(self, texts: Sequence[str], progress: bool) -> Indexed:
+        # equal texts are tokenized once, and texts with equal tokens are encoded once
         number = {text: place for place, text in enumerate(dict.fromkeys(map(check_text, texts, count())))}
         ids, cut = self.tokenizer(list(number))
         is_cut = np.array(cut, dtype=bool)
         keys, index, first = distinct(map(tokens_key, ids))
-        store, found, missing = self.look_up("texts", keys, self._width())
-        # texts of one length together: little padding
-        missing.sort(key=lambda place: (len(ids[first[place]]), keys[place]))
 
         def encode(rows: list[tuple[list[int], bool]]) -> NDArray[np.float32]:
             self.encoded_texts += len(rows)
+            # padded to the longest of the batch, or to the full length where the model was trained so
             part = [row for row, _ in rows]
             padded = self.tokenizer.pad(part, self.tokenizer.length(part)).to(self.device)
             return self._encode(encode_texts, padded)
 
-        batches = ((batch, [(ids[first[at]], cut[first[at]]) for at in batch]) for batch in self.own_batches(missing))
-        with tqdm(total=len(missing), desc="texts", disable=not progress or not missing, leave=False) as bar:
-            self.fill(store, found, missing, batches, encode, bar)
+        found, computed = self.compute(
+            "texts",
+            keys,
+            self._width(),
+            lambda place: (ids[first[place]], cut[first[place]]),
+            encode,
+            progress=progress,
+            ahead=False,
+            order=lambda place: (len(ids[first[place]]), keys[place]),  # texts of one length together: little padding
+        )
+        # a cut text counts as merged unless it is the first one with its tokens and no whole text has them
         merged = sum(cut) - len(np.setdiff1d(index[is_cut], index[~is_cut]))
-        return Indexed(found.vectors, index[[number[text] for text in texts]], sum(cut), len(missing), merged)
+        return Indexed(found.vectors, index[[number[text] for text in texts]], sum(cut), computed, merged)
 
     def _encode(self, encode: Callable[[nn.Module, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> NDArray:
-        """Vectors `[b, width]` of a batch."""
         return encode(self.backbone, inputs).float().cpu().numpy()
 
     def _width(self) -> int:
         return getattr(self.config, "projection_dim", None) or self.config.vision_config.hidden_size
 
     def _make_fingerprints(self, processor: Any) -> dict[str, dict[str, Any]]:
+        # an id or folder is loaded in fp32, see `load`
         precision = str(self._backbone.dtype) if self._backbone is not None else str(torch.float32)
         shared = {
             "weights": self.weights,
@@ -241,5 +233,32 @@ class Embedder(EvaluatedModel):
             "full_length": self.tokenizer.pad_to_full,
             "pad_token_id": processor.tokenizer.pad_token_id,
         }
+        # Pillow decodes and resizes: another version may give other pixels
         pixels = {"pixels": facts["pixels"], "pillow": PIL.__version__}
         return {"images": {**shared, **pixels}, "texts": {**shared, "tokenizer": tokenizer}}
+
+
+def index_images(
+    model: EvaluatedModel,
+    transform: PixelTransform,
+    images: Sequence[Any],
+    encode: Callable[[torch.Tensor], NDArray[np.float32]],
+    width: int,
+    *,
+    column: str,
+    progress: bool,
+    desc: str = "",
+) -> Indexed:
+    """A vector `[width]` for each distinct image, which `encode` makes of a batch of normalised pixels."""
+    names = [f"column '{column}', row {row}" for row in range(len(images))]
+    keys, index, first = distinct(map(image_key, images, names))
+
+    def load(number: int) -> tuple[torch.Tensor, bool]:
+        image = decoded(images[first[number]], names[first[number]])
+        return transform([image], where=[names[first[number]]]), is_tiny(image)
+
+    def encode_batch(loaded: list[tuple[torch.Tensor, bool]]) -> NDArray[np.float32]:
+        return encode(transform.normalize(torch.cat([pixels for pixels, _ in loaded]).to(model.device)))
+
+    found, computed = model.compute("images", keys, width, load, encode_batch, progress=progress, desc=desc)
+    return Indexed(found.vectors, index, int(found.flags.sum()), computed)

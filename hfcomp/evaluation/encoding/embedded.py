@@ -24,16 +24,10 @@ Numbers = NDArray[np.float64]
 def indexed_cosines(
     first: NDArray[np.float32], rows: NDArray[np.integer], second: NDArray[np.float32], others: NDArray[np.integer]
 ) -> Numbers:
-    """`[n]`: of vectors by number; NaN where one of the two is missing.
-
-    Args:
-        first: `[m, D]`, L2-normalised.
-        rows: `[n]`, which of them each pair has, -1 for none.
-        second: `[k, D]`, L2-normalised.
-        others: `[n]`, likewise.
-    """
+    """`[n]` cosines of L2-normalised vectors by number; NaN where a number is -1."""
     found = np.full(len(rows), np.nan)
     there = np.flatnonzero((rows >= 0) & (others >= 0))
+    # gathered vectors of all pairs would take many times the room of the distinct ones
     for start in range(0, len(there), ROWS):
         part = there[start : start + ROWS]
         found[part] = pair_scores(first[rows[part]], second[others[part]])
@@ -80,12 +74,12 @@ class TextColumn:
         """`[b]`, where in `index` the text of each row is; of a list the first text that is not empty."""
         if self.offsets is None:
             return np.arange(len(self.index))[rows]
+        # an empty text may stand before the others: the first one that exists counts
         lists = self.places(rows)
         return lists[np.arange(len(lists)), (lists >= 0).argmax(axis=1)]
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """The row of each entry of `index`."""
         if self.offsets is None:
             return np.arange(len(self.index))
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
@@ -99,7 +93,6 @@ class TextTable:
         self._number: dict[str, int] = {}
 
     def add(self, column: Sequence[Any]) -> TextColumn:
-        """Numbers a column of texts or of lists of texts."""
         index: list[int] = []
         offsets = [0]
         lists = False
@@ -108,6 +101,7 @@ class TextTable:
                 index.append(self._of(value))
             else:
                 lists = True
+                # an empty text in a list marks a place without one, and no model reads it
                 index.extend(self._of(text) if text else -1 for text in value)
                 offsets.append(len(index))
         return TextColumn(np.array(index, dtype=np.int64), np.array(offsets, dtype=np.int64) if lists else None)
@@ -121,12 +115,7 @@ class TextTable:
 
 @dataclass(frozen=True)
 class ScoredItems(ABC):
-    """A benchmark's rows with scores of their images and texts, read part by part so that memory does not grow.
-
-    Attributes:
-        items: the rows.
-        columns: columns of texts, as numbers of distinct texts.
-    """
+    """A benchmark's rows with scores of their images and texts, read part by part so that memory does not grow."""
 
     items: BenchmarkData
     columns: dict[str, TextColumn]
@@ -135,7 +124,6 @@ class ScoredItems(ABC):
         return len(self.items.rows)
 
     def parts(self) -> Iterator[slice]:
-        """Consecutive rows, `ROWS_AT_A_TIME` at a time."""
         for start in range(0, len(self), ROWS_AT_A_TIME):
             yield slice(start, min(start + ROWS_AT_A_TIME, len(self)))
 
@@ -176,7 +164,6 @@ class EmbeddedItems(ScoredItems):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Of distinct images and texts, as `Report` names them."""
         images = [*self.images.values(), *([] if self.train is None else [self.train])]
         return {
             "images": sum(len(one.vectors) for one in images),
@@ -191,6 +178,7 @@ class EmbeddedItems(ScoredItems):
         """The same items with some entries of their vectors, where these are those of several models in a row."""
 
         def cut(found: Indexed) -> Indexed:
+            # contiguous, as the vectors of a single model are
             return replace(found, vectors=np.ascontiguousarray(found.vectors[:, chosen]))
 
         images = {column: cut(found) for column, found in self.images.items()}
@@ -217,7 +205,6 @@ class EmbeddedItems(ScoredItems):
         return self.text_vectors.take(np.where(mask, index, 0)), mask
 
     def seen(self, image: str) -> NDArray[np.bool_]:
-        """`[n]`, which rows have an image in a column."""
         return self.images[image].index >= 0
 
     def scores(self, image: str, text: str, rows: slice | NDArray[np.integer]) -> NDArray[np.floating]:
@@ -232,9 +219,9 @@ class EmbeddedItems(ScoredItems):
         return pair_scores(self.image(image, rows), vectors), mask
 
     def entry_scores(self) -> Iterator[tuple[tuple[str, str], NDArray[np.floating]]]:
-        """Each column of images with each of texts, and the cosines by the entries of the texts; NaN for none."""
         found = self.text_vectors
         for name, column in self.columns.items():
             numbers = np.where(column.index >= 0, found.index[column.index], -1)
+            # a text that is empty, and an image that is missing, give NaN
             for image, images in self.images.items():
                 yield (image, name), indexed_cosines(images.vectors, images.index[column.rows], found.vectors, numbers)

@@ -28,18 +28,7 @@ NOT_FINITE = "the model's embeddings are NaN or infinite: its weights are broken
 
 
 class EvaluatedModel(ABC):
-    """A model that computes something of each distinct input once, and stores it by content.
-
-    Args:
-        model: Hub id, folder or module.
-        device: where it runs; by default a module's own place, else a GPU when there is one.
-        batch_size: inputs at a time.
-        cache: stored results. By default each call computes again. For a module it has to be one without a folder.
-        split: whether the processes of `torchrun` or `accelerate launch` share the work.
-
-    Raises:
-        ValueError: for a module with a cache on disk.
-    """
+    """A model that computes something of each distinct input once, and stores it by content."""
 
     def __init__(
         self,
@@ -50,6 +39,7 @@ class EvaluatedModel(ABC):
         cache: EmbeddingCache | None,
         split: bool,
     ) -> None:
+        # stored results are found by the hash of the weights' files, which a module does not have
         if isinstance(model, nn.Module) and cache is not None and cache.folder is not None:
             raise ValueError(
                 "cache: a module's weights may change, so its embeddings cannot be cached on disk. Pass "
@@ -67,11 +57,7 @@ class EvaluatedModel(ABC):
         self._fingerprints: Mapping[str, Mapping[str, Any]] = {}
 
     def checked(self, model: nn.Module) -> nn.Module:
-        """The part of a module that is run.
-
-        Raises:
-            ValueError: for a module of another kind.
-        """
+        """The part of a module that is run."""
         return model
 
     @abstractmethod
@@ -80,13 +66,10 @@ class EvaluatedModel(ABC):
 
     @property
     def backbone(self) -> nn.Module:
-        """The model, loaded on first use.
-
-        Raises:
-            ValueError: when its files have changed since this object was made.
-        """
+        """The model, loaded on first use."""
         if self._backbone is None:
             backbone = self.load().to(self.device)
+            # the fingerprints were made when this object was: other weights would be stored under their hash
             weights = {facts["weights"] for facts in self._fingerprints.values()}
             if weights and {identity(self._model)} != weights:
                 raise ValueError(f"{self._model}: its files changed while it was in use. Evaluate it again.")
@@ -95,7 +78,6 @@ class EvaluatedModel(ABC):
 
     @property
     def weights(self) -> str:
-        """What identifies the weights."""
         return f"module {id(self)}" if isinstance(self._model, nn.Module) else identity(self._model)
 
     def release(self) -> None:
@@ -110,9 +92,36 @@ class EvaluatedModel(ABC):
         """Where processes share the work, a failure of one ends all."""
         return fail_together() if self.split else nullcontext()
 
-    def look_up(
-        self, kind: str, keys: list[bytes], width: int, *, unit: bool = True
-    ) -> tuple[VectorStore, Found, list[int]]:
+    def compute(
+        self,
+        kind: str,
+        keys: list[bytes],
+        width: int,
+        load: Callable[[int], tuple[Any, bool]],
+        encode: Callable[[list[tuple[Any, bool]]], NDArray[np.float32]],
+        *,
+        progress: bool,
+        desc: str = "",
+        ahead: bool = True,
+        order: Callable[[int], Any] | None = None,
+        unit: bool = True,
+    ) -> tuple[Found, int]:
+        """The vectors of distinct inputs, from the store or computed now, and how many were computed.
+
+        `load` makes the input of a number and its flag, `encode` makes `[b, width]` of a batch of these. With `ahead`,
+        threads load the next batch while one is encoded. Batches are cut in the `order` of what is missing.
+        """
+        store, found, missing = self._look_up(kind, keys, width, unit)
+        if order is not None:
+            missing.sort(key=order)
+        bar = tqdm(total=len(missing), desc=desc or kind, disable=not progress or not missing, leave=False)
+        with bar, ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+            own = self._own_batches(missing)
+            batches = loaded_ahead(pool, load, own) if ahead else ((batch, list(map(load, batch))) for batch in own)
+            self._fill(store, found, missing, batches, encode, bar)
+        return found, len(missing)
+
+    def _look_up(self, kind: str, keys: list[bytes], width: int, unit: bool) -> tuple[VectorStore, Found, list[int]]:
         """The store, what it holds of the keys, and which have to be encoded: what any process lacks, so all agree."""
         if self.cache is None:
             store = VectorStore()
@@ -126,12 +135,14 @@ class EvaluatedModel(ABC):
             absent = set().union(*gather_objects(absent))
         return store, Found(keys, vectors, flags), [number for number, key in enumerate(keys) if key in absent]
 
-    def own_batches(self, missing: list[int]) -> list[list[int]]:
+    def _own_batches(self, missing: list[int]) -> list[list[int]]:
         """Batches are cut from all that is missing, then dealt out: they are the same for any number of processes."""
+        # a batch of another size can round differently, so neither the number of processes nor a process's
+        # share may change where batches are cut
         batches = [missing[at : at + self.batch_size] for at in range(0, len(missing), self.batch_size)]
         return batches[rank() :: world_size()] if self.split else batches
 
-    def fill(
+    def _fill(
         self,
         store: VectorStore,
         found: Found,
@@ -141,6 +152,7 @@ class EvaluatedModel(ABC):
         bar: tqdm,
     ) -> None:
         """Encodes this process's batches into the store, then takes over what the other processes encoded."""
+        # then the weights are never loaded, which is what makes a second run quick
         if not missing:
             return
         done = []
@@ -148,6 +160,7 @@ class EvaluatedModel(ABC):
             with eval_mode(self.backbone), torch.inference_mode():
                 for batch, loaded in batches:
                     vectors = encode(loaded)
+                    # before they are stored: every later run would read them back
                     if not np.isfinite(vectors).all():
                         raise ValueError(NOT_FINITE)
                     done.append((batch, vectors, np.array([flag for _, flag in loaded])))
@@ -171,14 +184,10 @@ class Found(NamedTuple):
     flags: NDArray[np.bool_]
 
 
-def workers() -> int:
-    """Threads that load images."""
-    return min(8, os.cpu_count() or 1)
-
-
 @contextmanager
 def eval_mode(module: nn.Module) -> Iterator[None]:
     """Eval mode, then the mode that each part had before."""
+    # part by part, since a frozen tower may be in eval mode while the rest is trained
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -195,6 +204,7 @@ def loaded_ahead(
     waiting: list[Future[Any]] = []
     for at, batch in enumerate(batches):
         current = waiting or [pool.submit(load, number) for number in batch]
+        # two batches are in memory, this one and the next: decoded images are large
         waiting = [pool.submit(load, number) for number in batches[at + 1]] if at + 1 < len(batches) else []
         yield batch, [future.result() for future in current]
 
@@ -204,6 +214,7 @@ def placed(backbone: nn.Module, device: str | torch.device | None) -> tuple[nn.M
     own = backbone.device
     wanted = own if device is None else torch.device(device)
     if wanted.type != own.type or wanted.index not in (None, own.index):
+        # the caller's module stays where it is
         backbone = copy.deepcopy(backbone).to(wanted)
     return backbone, wanted
 
@@ -212,12 +223,14 @@ def free_device() -> str:
     """Where a model runs by default: on this process's GPU where there is one."""
     if not torch.cuda.is_available():
         return "cpu"
+    # a launcher gives each process a GPU of its own
     return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
 
 
 def processor_facts(processor: Any) -> dict[str, Any]:
     """How images become pixels and texts tokens, apart from lengths and padding, which are hfcomp's."""
     settings = json.loads(processor.image_processor.to_json_string())
+    # a changed vocabulary gives other tokens under the same class and name
     words = digest(vocabulary(processor.tokenizer).encode()).hex()
     return {
         "pixels": {"class": type(processor.image_processor).__name__, **settings},

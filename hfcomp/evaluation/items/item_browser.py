@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import pandas as pd
 
 from hfcomp.data.images import Unreadable
 from hfcomp.data.urls import is_url
-from hfcomp.evaluation.cells import Crop, Fitted, decoded, is_missing
+from hfcomp.evaluation.cells import Altered, decoded, is_missing
 from hfcomp.evaluation.item_scores import CLASS
 from hfcomp.metrics.units import HEADLINE_METRIC
 from hfcomp.reporting.pages.items import (
@@ -48,11 +49,7 @@ BY_URL = "named by a URL, which is not fetched again for this page"
 
 
 class ItemImages:
-    """The images of loaded benchmarks, found by the names of their items.
-
-    Args:
-        loaded: the benchmarks with their data.
-    """
+    """The images of loaded benchmarks, found by the names of their items."""
 
     def __init__(self, loaded: Iterable[Loaded]) -> None:
         self._rows: dict[Entry, tuple[Loaded, int]] = {}
@@ -87,6 +84,7 @@ class _Names:
         self._any: dict[tuple[str, str], Entry | None] = {}
         for benchmark, subset, item in self._entries:
             key = benchmark, item
+            # a name in several subsets is not found without its subset
             self._any[key] = None if key in self._any else (benchmark, subset, item)
 
     def find(self, entry: Entry) -> _Found | None:
@@ -115,14 +113,10 @@ def item_browser(
     """The items of a page: first those on which models differ, then a sample of each subset; none without outcomes.
 
     Args:
-        outcomes: with the columns of `Outcomes`.
         scores: of `item_scores`, with the column `arm`; without them items have no texts.
         images: of the benchmarks; without them items have no pictures.
-        models: in the order of columns.
         pair: the two that are shown first, the reference before the other.
         blind: those of `models` whose differences choose no item.
-        tie: what a tie counts.
-        options: of the page.
     """
     if not options.items or not len(outcomes):
         return None
@@ -220,7 +214,6 @@ class _Texts:
         self._names = _Names(self._texts)
 
     def images(self, entry: Entry) -> list[str]:
-        """The names of an item's images."""
         found = self._names.find(entry)
         return self._images.get(found.entry, ["image"]) if found is not None else ["image"]
 
@@ -237,6 +230,7 @@ class _Texts:
                 for place, text in enumerate(own)
                 if text and found.place in (None, place)
             ]
+            # the highest scores decide, so these are what a reader looks for; then in the order of the data
             shown = sorted(range(len(of_column)), key=lambda place: -_highest(of_column[place]))[:MOST_TEXTS]
             texts += [of_column[place] for place in sorted(shown)]
             hidden += len(of_column) - len(shown)
@@ -253,6 +247,7 @@ def _rows_of(scores: pa.Table, entries: Sequence[Entry]) -> Iterator[dict[str, A
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    # an outcome of one text is named `row/number` after its row
     names = {item for _, _, item in entries} | {item.rpartition("/")[0] for _, _, item in entries}
     kept = scores.filter(pc.is_in(scores["item"], value_set=pa.array(sorted(names), pa.string())))
     yield from kept.to_pylist()
@@ -263,6 +258,7 @@ def _known(cosine: float) -> float | None:
 
 
 def _highest(text: ItemText) -> float:
+    # below every cosine, so texts without a score come last
     return max((score for own in text.scores.values() for score in own if score is not None), default=-2.0)
 
 
@@ -273,9 +269,11 @@ def _pictures(
     if images is None:
         return {}, []
     cells = {entry: images.cells(entry) for entry in entries}
+    # an image that several items share is decoded once
     distinct = {_identity(cell): cell for own in cells.values() for cell in own.values()}
     with ThreadPoolExecutor(THREADS) as pool:
         made = dict(zip(distinct, pool.map(lambda cell: _picture(cell, options.side), distinct.values()), strict=True))
+    # one note instead of a hundred: most often a whole folder is gone
     bad = [reason for reason in made.values() if isinstance(reason, str)]
     notes = [f"{len(bad):,} images are not shown; the first: {bad[0]}"] if bad else []
     shown = {
@@ -288,7 +286,7 @@ def _pictures(
 def _picture(cell: Any, side: int) -> Cell:
     if is_missing(cell):
         return None
-    inner = cell.cell if isinstance(cell, Crop | Fitted) else cell
+    inner = cell.cell if isinstance(cell, Altered) else cell
     path = inner.get("path") if isinstance(inner, Mapping) and inner.get("bytes") is None else inner
     if isinstance(path, str) and is_url(path):
         return BY_URL
@@ -300,10 +298,8 @@ def _picture(cell: Any, side: int) -> Cell:
 
 def _identity(cell: Any) -> Any:
     """Equal for cells of one image: files by their paths, others by the bytes or the object itself."""
-    if isinstance(cell, Crop):
-        return (_identity(cell.cell), cell.box)
-    if isinstance(cell, Fitted):
-        return (_identity(cell.cell), cell.side)
+    if isinstance(cell, Altered):
+        return _identity(cell.cell), repr(replace(cell, cell=None))
     if isinstance(cell, Mapping):
         return cell.get("path") if cell.get("bytes") is None else cell["bytes"]
     return cell if isinstance(cell, str | bytes | None) else id(cell)

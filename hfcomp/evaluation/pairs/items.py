@@ -21,12 +21,7 @@ MOST_TEXTS = 10_000
 
 
 class Place(NamedTuple):
-    """Where an image is.
-
-    Attributes:
-        column: of images.
-        row: of the benchmark's rows.
-    """
+    """Where an image is."""
 
     column: str
     row: int
@@ -40,10 +35,6 @@ class PairList:
     """The pairs of an image and a text that need a score; the same pair may be there for several rows.
 
     Attributes:
-        benchmark: whose they are.
-        items: its rows.
-        texts: distinct texts.
-        keys: of distinct images.
         first: where each of these is first.
         places: `[p]`, where the image of each pair is.
         image: `[p]`, which of the distinct images it is.
@@ -63,7 +54,6 @@ class PairList:
         return len(self.text)
 
     def cell(self, image: int) -> Any:
-        """One of the distinct images, undecoded."""
         return self.items.cells(self.first[image].column)[self.first[image].row]
 
 
@@ -109,22 +99,18 @@ class PairedItems(ScoredItems):
     there: dict[str, NDArray[np.bool_]]
 
     def seen(self, image: str) -> NDArray[np.bool_]:
-        """`[n]`, which rows have an image in a column."""
         return self.there[image]
 
     def scores(self, image: str, text: str, rows: slice | NDArray[np.integer]) -> NDArray[np.float64]:
-        """`[b]`, of each row's image with its text; of a column of lists the first text that is not empty."""
         return self.values[image, text][self.columns[text].first(rows)]
 
     def list_scores(
         self, image: str, texts: str, rows: slice | NDArray[np.integer]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """`[b, K]`, of each row's image with the texts of a list, and `[b, K]`, which of them exist."""
         places = self.columns[texts].places(rows)
         return self.values[image, texts][places], places >= 0
 
     def entry_scores(self) -> Iterator[tuple[tuple[str, str], NDArray[np.float64]]]:
-        """Each column of images with each of texts that was scored with it, and the scores by the texts' entries."""
         yield from self.values.items()
 
 
@@ -140,11 +126,7 @@ def list_pairs(benchmark: Benchmark, items: BenchmarkData, most_pairs: int) -> P
 def score_pairs(
     benchmark: Benchmark, items: BenchmarkData, scorer: PairScorer, *, progress: bool = False
 ) -> tuple[ScoredItems, dict[str, int]]:
-    """The rows with their scores, and the counts of [`hfcomp.evaluation.engine.Report`].
-
-    Raises:
-        Unavailable: as `list_pairs`.
-    """
+    """The rows with their scores, and the counts of [`hfcomp.evaluation.engine.Report`]."""
     pairs, with_scores = _request(benchmark, items, scorer.most_pairs)
     found = scorer.score_pairs(pairs, progress=progress)
     counts = {"images": len(pairs.keys), "texts": len(np.unique(pairs.text)), "pairs": len(pairs)}
@@ -171,6 +153,7 @@ def _row_pairs(benchmark: Benchmark, items: BenchmarkData) -> tuple[PairList, Wi
     pairs = benchmark.protocol.pairs(items)
     entries = {pair: _entries(columns[pair[1]], images[pair[0]]) for pair in pairs}
     rows = {pair: columns[pair[1]].rows[own] for pair, own in entries.items()}
+    # all lists below have this order: by pair of columns, and in each the entries that have both
     places = [Place(pair[0], int(row)) for pair, own in rows.items() for row in own]
     image = np.concatenate([images[pair[0]][own] for pair, own in rows.items()])
     text = np.concatenate([columns[pair[1]].index[own] for pair, own in entries.items()])
@@ -225,6 +208,7 @@ def _images(
     columns = benchmark.protocol.images
     places = [Place(column, row) for column in columns for row in range(len(items.rows))]
     cells = (cell for column in columns for cell in items.cells(column))
+    # columns one after another: `negative_image` of one row may be `image` of another
     keys, index, first = distinct(image_key(cell, str(place)) for cell, place in zip(cells, places, strict=True))
     return keys, [places[at] for at in first], dict(zip(columns, index.reshape(len(columns), -1), strict=True))
 

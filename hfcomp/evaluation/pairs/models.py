@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
@@ -18,13 +17,12 @@ import transformers
 from numpy.typing import NDArray
 from PIL import Image
 from torch import nn
-from tqdm.auto import tqdm
 from transformers import AutoModelForImageTextToText, BlipForImageTextRetrieval
 
 from hfcomp.data.images import is_tiny
 from hfcomp.evaluation.cells import decoded, digest, distinct, text_key
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, loaded_ahead, processor_facts, workers
+from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, processor_facts
 from hfcomp.evaluation.pairs.items import MOST_PAIRS, PairList, PairScores
 from hfcomp.modeling import load_processor
 from hfcomp.modeling.weight_checks import damage_named, no_report, refuse
@@ -71,6 +69,7 @@ class PairModel(EvaluatedModel, ABC):
         size = max(1, int(batch_size * self.share))
         super().__init__(model, device=device, batch_size=size, cache=cache, split=split)
         self.processor = processor or _processor(model)
+        # a feature extractor or a bare tokenizer would fail only after the weights are loaded
         for part in ("image_processor", "tokenizer"):
             if getattr(self.processor, part, None) is None:
                 kind = type(self.processor).__name__
@@ -79,7 +78,6 @@ class PairModel(EvaluatedModel, ABC):
 
     @cached_property
     def config(self) -> Any:
-        """The model's configuration."""
         if self._backbone is not None:
             return self._backbone.config
         return transformers.AutoConfig.from_pretrained(self._model, trust_remote_code=False)
@@ -103,15 +101,9 @@ class PairModel(EvaluatedModel, ABC):
         return 0
 
     def dtype(self) -> torch.dtype | str:
-        """The precision that weights are loaded in."""
         return torch.float32
 
     def load(self) -> nn.Module:
-        """The model of an id or folder, with all of its weights.
-
-        Raises:
-            ValueError: for weights that are damaged, missing or of another shape, naming them.
-        """
         with damage_named(self._model), no_report():
             backbone, info = self.auto_class.from_pretrained(
                 self._model,
@@ -120,11 +112,11 @@ class PairModel(EvaluatedModel, ABC):
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
             )
+        # transformers would fill missing weights at random and only warn
         refuse(self._model, missing=info["missing_keys"], shapes=info["mismatched_keys"])
         return backbone
 
     def score_pairs(self, pairs: PairList, *, progress: bool = False) -> PairScores:
-        """The probability of each pair."""
         if self.cache is not None and not self._fingerprints:
             self._fingerprints = {"pairs": self._fingerprint()}
         with self.together():
@@ -156,15 +148,15 @@ class PairModel(EvaluatedModel, ABC):
             images, texts = zip(*(pair for pair, _ in loaded), strict=True)
             return self.log_probabilities(images, texts).float().cpu().numpy()[:, None]
 
-        store, found, missing = self.look_up("pairs", keys, 1, unit=False)
-        # the pairs of one image follow each other, so that it is decoded once, and short texts are padded little
-        missing.sort(key=lambda number: (pairs.image[first[number]], len(pairs.texts[pairs.text[first[number]]])))
-        bar = tqdm(total=len(missing), desc="pairs", disable=not progress or not missing, leave=False, unit="pair")
-        with bar, ThreadPoolExecutor(max_workers=workers()) as pool:
-            self.fill(store, found, missing, loaded_ahead(pool, load, self.own_batches(missing)), score, bar)
+        def order(number: int) -> tuple[int, int]:
+            # the pairs of one image follow each other, so that it is decoded once, and short texts are padded little
+            return pairs.image[first[number]], len(pairs.texts[pairs.text[first[number]]])
+
+        found, computed = self.compute("pairs", keys, 1, load, score, progress=progress, order=order, unit=False)
         tiny = len({pairs.keys[pairs.image[first[number]]] for number in np.flatnonzero(found.flags)})
+        # float64, in which probabilities near 1 that differ as logarithms still differ
         values = np.exp(found.vectors[index, 0].astype(np.float64))
-        return PairScores(values, len(missing), tiny, self.truncated([pairs.texts[one] for one in set(pairs.text)]))
+        return PairScores(values, computed, tiny, self.truncated([pairs.texts[one] for one in set(pairs.text)]))
 
     def _fingerprint(self) -> dict[str, Any]:
         precision = self.dtype() if self._backbone is None else self._backbone.dtype
@@ -204,6 +196,7 @@ class BlipMatcher(PairModel):
 
     def log_probabilities(self, images: Sequence[Image.Image], texts: Sequence[str]) -> torch.Tensor:
         """`[b]` fp32, the logarithm of the probability of a match."""
+        # by identity: the pairs of an image share one object, and a comparison of pixels would cost more
         shown = {id(image): image for image in images}
         number = {key: place for place, key in enumerate(shown)}
         pixels = self.processor.image_processor(list(shown.values()), return_tensors="pt")["pixel_values"]
@@ -265,6 +258,7 @@ class VQAScorer(PairModel):
     def prompt(self, text: str) -> str:
         """The prompt for a text, with the mark of the image."""
         question = QUESTION.replace("{text}", text)
+        # a chat model answers as it was trained only within its own template
         if self._has_template:
             content = [{"type": "image"}, {"type": "text", "text": question}]
             chat = [{"role": "user", "content": content}]
@@ -286,6 +280,7 @@ class VQAScorer(PairModel):
         prompt = self.prompt("a cat")
         before = ids(prompt)
         after = [ids(prompt + answer) for answer in ANSWERS] if not self._answers_apart else []
+        # after the prompt, tokens may merge with what stands before: then the answer is not a token of its own
         found = {own[-1] for own in after if len(own) == len(before) + 1 and own[:-1] == before}
         alone = [ids(answer) for answer in ANSWERS]
         found = found or {own[0] for own in alone if len(own) == 1}
@@ -304,6 +299,7 @@ class VQAScorer(PairModel):
     def _mark(self) -> str:
         """What a prompt without a template begins with: the image token, unless the processor puts it there itself."""
         token = str(getattr(self.processor, "image_token", None) or "")
+        # a trial is the only way to know: processors differ in whether they put the image token in front
         blank = Image.new("RGB", (224, 224))
         try:
             ids = self.processor(images=[blank], text=["a cat"], return_tensors="pt")["input_ids"]
@@ -321,6 +317,7 @@ class VQAScorer(PairModel):
         """`[b]` fp32, the logarithm of the probability of "Yes" after each prompt."""
         prompts = [self.prompt(text) for text in texts]
         tokenizer = self.processor.tokenizer
+        # a template that writes the first token itself must not get a second one from the tokenizer
         begun = tokenizer.bos_token is not None and prompts[0].startswith(tokenizer.bos_token)
         inputs = self.processor(
             images=[[image] for image in images] if self._has_template else list(images),
@@ -340,5 +337,6 @@ class VQAScorer(PairModel):
             return_dict_in_generate=True,
             pad_token_id=tokenizer.pad_token_id,
         )
+        # over the whole vocabulary, in fp32: half precision would tie probabilities near 1
         logarithms = output.logits[0].float().log_softmax(dim=-1)
         return logarithms[:, self.yes_tokens].logsumexp(dim=-1)

@@ -59,9 +59,6 @@ class LinearProbe:
 
         Returns:
             `[n, C]` fp32.
-
-        Raises:
-            ValueError: for another width, or a row that is not finite or has length 0.
         """
         if features.ndim != 2 or features.shape[1] != self.weight.shape[1]:
             raise ValueError(f"features {features.shape}: expected [n, {self.weight.shape[1]}], as in training.")
@@ -74,15 +71,8 @@ class LinearProbe:
 
 
 def unit_rows(features: NDArray[np.floating], first: int = 0) -> NDArray[np.float64]:
-    """Features at unit length, `[n, D]` float64.
-
-    Args:
-        features: `[n, D]`.
-        first: number of the first row, for the message.
-
-    Raises:
-        ValueError: for a row that is not finite or has length 0.
-    """
+    """Features `[n, D]` at unit length, in float64; `first` is the number of the first row, for the message."""
+    # half precision would overflow in the square of a length
     wide = features.astype(np.float64)
     length = np.linalg.norm(wide, axis=1, keepdims=True)
     bad = np.flatnonzero(~(np.isfinite(length[:, 0]) & (length[:, 0] > 0)))
@@ -96,18 +86,7 @@ def unit_rows(features: NDArray[np.floating], first: int = 0) -> NDArray[np.floa
 
 
 def check_training(features: NDArray[np.floating], labels: Labels, classes: int, allow_missing: bool) -> None:
-    """Refuses a training set that no probe can be fitted to.
-
-    Args:
-        features: `[n, D]`.
-        labels: `[n]` or `[n, C]`.
-        classes: C.
-        allow_missing: whether classes may lack examples, or counterexamples.
-
-    Raises:
-        ValueError: for shapes or lengths that do not fit, features that are not finite, labels out of range, or a
-            class that training lacks, named in the message.
-    """
+    """Raises ValueError for a set that no probe can be fitted to; with `allow_missing` a class may lack examples."""
     if features.ndim != 2 or labels.ndim not in (1, 2) or len(features) != len(labels):
         raise ValueError(
             f"features {features.shape} and labels {labels.shape}: expected [n, D] and [n], or [n, C] for many labels "
@@ -124,17 +103,9 @@ def check_training(features: NDArray[np.floating], labels: Labels, classes: int,
 def without_missing(
     weight: NDArray[np.floating], bias: NDArray[np.floating], labels: Labels
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """A probe's weights and biases with those of the classes that `labels` lack as [`LinearProbe`] says.
-
-    Args:
-        weight: `[C, D]`.
-        bias: `[C]`.
-        labels: `[n]` or `[n, C]`, of the training set.
-
-    Returns:
-        `[C, D]` and `[C]`, fp32.
-    """
+    """`[C, D]` and `[C]`, fp32, with the weights and biases of classes that `labels` lack as [`LinearProbe`] says."""
     counts = np.bincount(labels, minlength=len(bias)) if labels.ndim == 1 else labels.sum(axis=0)
+    # no weights and an infinite bias score all images alike, so no image is right by such a class
     missing, everywhere = counts == 0, counts == len(labels)
     bias = np.where(missing, -np.inf, np.where(everywhere, np.inf, bias))
     return np.where((missing | everywhere)[:, None], 0.0, weight).astype(np.float32), bias.astype(np.float32)
@@ -157,6 +128,7 @@ def _check_single(labels: Labels, classes: int, allow_missing: bool) -> None:
 def _check_many(labels: Labels, classes: int, allow_missing: bool) -> None:
     if labels.dtype != np.bool_ or labels.shape[1] != classes:
         raise ValueError(f"labels: found {labels.dtype} {labels.shape}, expected bool [n, {classes}].")
+    # a sigmoid needs both examples and counterexamples
     usable = labels.any(axis=0) & ~labels.all(axis=0)
     if not usable.any():
         raise ValueError(f"labels: none of the {classes} classes has both positives and negatives.")
@@ -184,16 +156,13 @@ def vtab_1k(count: int, *, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.
 
     Args:
         count: images of the training set, at least 1,000.
-        seed: of the sample.
 
     Returns:
         `[1000]`, rows of the training set; `[1000]` bool, which of them are held out.
-
-    Raises:
-        ValueError: for fewer than 1,000 images.
     """
     if count < VTAB_IMAGES:
         raise ValueError(f"count: found {count} training images, expected at least {VTAB_IMAGES:,} for VTAB-1k.")
+    # in drawn order, so that the last fifth is a sample as well
     rows = np.random.default_rng(seed).permutation(count)[:VTAB_IMAGES]
     return rows, np.arange(VTAB_IMAGES) >= VTAB_IMAGES - VTAB_IMAGES // HELD_OUT
 
@@ -205,22 +174,16 @@ def hold_out(labels: Labels, seed: int, given: NDArray[np.bool_] | None = None) 
     left without an example.
 
     Args:
-        labels: `[n]` or `[n, C]`.
-        seed: of the draw.
         given: `[n]`, taken as it is.
-
-    Returns:
-        `[n]` bool.
-
-    Raises:
-        ValueError: when a part is empty, what is left has one class only, or `given` has another shape.
     """
     if given is None:
         generator = np.random.default_rng(seed)
+        # images with several labels have no class of their own to draw within
         group = labels if labels.ndim == 1 else np.zeros(len(labels), dtype=np.intp)
         given = np.zeros(len(labels), dtype=bool)
         for one in np.unique(group):
             rows = generator.permutation(np.flatnonzero(group == one))
+            # rounded, so that a class of two images keeps both for training
             given[rows[: round(len(rows) / HELD_OUT)]] = True
     if given.shape != (len(labels),) or given.dtype != np.bool_:
         raise ValueError(f"held_out: found {given.dtype} {given.shape}, expected bool [{len(labels)}].")
@@ -235,11 +198,7 @@ def hold_out(labels: Labels, seed: int, given: NDArray[np.bool_] | None = None) 
 
 
 def held_out_score(scores: NDArray[np.float32], labels: Labels) -> float:
-    """Accuracy by strict comparison, or mAP for labels `[n, C]`: what a strength is chosen by.
-
-    Raises:
-        ValueError: when the mAP has no class.
-    """
+    """Accuracy by strict comparison, or mAP for labels `[n, C]`: what a strength is chosen by."""
     if labels.ndim == 1:
         return top_k(scores, labels).accuracy
     found = average_precision(scores, labels)
@@ -254,11 +213,6 @@ def best(held_out: Mapping[float, float]) -> float:
 
 
 def check_strengths(strengths: float | Sequence[float], name: str, lowest: float, highest: float) -> list[float]:
-    """Strengths as a list, checked.
-
-    Raises:
-        ValueError: for none, repeats, or one outside the range.
-    """
     found = [float(value) for value in np.atleast_1d(strengths)]
     if not found or len(set(found)) < len(found) or not all(lowest <= value <= highest for value in found):
         raise ValueError(f"{name}: found {found}, expected one or several, each once, from {lowest:g} to {highest:g}.")

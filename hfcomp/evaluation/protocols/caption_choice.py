@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +20,14 @@ from hfcomp.metrics.choice import ChoiceOutcome, choose, pair_scores
 from hfcomp.metrics.keyword_ranking import keyword_ranking
 
 
-def concatenated(outcomes: Sequence[ChoiceOutcome]) -> ChoiceOutcome:
-    """Outcomes of consecutive rows as one."""
-    if not outcomes:
+def concatenated(parts: Sequence[Any]) -> Any:
+    """Outcomes of consecutive rows as one: of any dataclass whose fields are arrays or such outcomes."""
+    if not parts:
         return ChoiceOutcome(np.zeros(0, dtype=bool), np.zeros(0, dtype=bool))
-    return ChoiceOutcome(
-        np.concatenate([one.correct for one in outcomes]), np.concatenate([one.tie for one in outcomes])
-    )
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    joined = {one.name: concatenated([getattr(part, one.name) for part in parts]) for one in fields(parts[0])}
+    return replace(parts[0], **joined)
 
 
 CHANCE = 0.5
@@ -39,12 +41,6 @@ def caption_choice(
     mask: NDArray[np.bool_] | None = None,
 ) -> ChoiceOutcome:
     """Scores items by cosine, in fp32; a tie is wrong and counted (as in SugarCrepe's own script).
-
-    Args:
-        image: `[n, D]`, L2-normalised.
-        caption: `[n, D]`, L2-normalised.
-        negative: `[n, K, D]` or `[n, D]`, L2-normalised.
-        mask: `[n, K]`, which negatives exist.
 
     Returns:
         Correct and tied items. Chance is 1/2 for one negative, 1/(K + 1) for K.
@@ -62,15 +58,14 @@ class CaptionChoice(ScoringProtocol):
     row_pairs = CHOICE_PAIRS
 
     def text_choice(self, items: BenchmarkData) -> CaptionChoice:
-        """All of it."""
         return self
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        """The metric "caption choice"."""
         outcomes, chances = [], []
         for rows in scored.parts():
             negative, mask = scored.list_scores("image", "negative_captions", rows)
             outcomes.append(choose(scored.scores("image", "caption", rows), negative, mask))
+            # per row, as rows may have different numbers of negatives
             chances.append(1 / (1 + mask.sum(axis=1)))
         outcome = concatenated(outcomes)
         yield Measured("caption choice", outcome.correct, outcome.tie, np.concatenate(chances))
@@ -89,7 +84,6 @@ class JointChoice(CaptionChoice):
     groups: tuple[tuple[str, int], ...] = (("pair", 2), ("set", 4))
 
     def notes(self, items: BenchmarkData) -> Iterable[str]:
-        """How many groups lack rows."""
         for column, size in self.groups:
             short = sum(len(rows) != size for rows in _rows_of(items, column).values())
             if short:
@@ -97,7 +91,6 @@ class JointChoice(CaptionChoice):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of its metrics."""
         return (*super().metric_names, *(f"{column} accuracy" for column, _ in self.groups))
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
@@ -109,6 +102,7 @@ class JointChoice(CaptionChoice):
                 groups = {name: rows for name, rows in _rows_of(scored.items, column).items() if len(rows) == size}
                 rows = np.array(list(groups.values()), dtype=np.intp).reshape(-1, size)
                 correct = single.value[rows].all(axis=1)
+                # a group is tied if it would be right with every tie of its rows won
                 tie = (single.value | single.tie)[rows].all(axis=1) & ~correct
                 names = [name for _, name in groups]
                 yield Measured(
@@ -138,11 +132,9 @@ class KeywordRanking(ScoringProtocol):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of its metrics."""
         return self.metrics
 
     def text_choice(self, items: BenchmarkData) -> KeywordRanking | None:
-        """The metric "top-1", where it is reported."""
         return replace(self, metrics=("top-1",)) if "top-1" in self.metrics else None
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
@@ -151,14 +143,12 @@ class KeywordRanking(ScoringProtocol):
         for rows in scored.parts():
             true = scored.scores("image", "caption", rows)
             found.append(keyword_ranking(true, *scored.list_scores("image", "negative_captions", rows)))
-        first = concatenated([part.first for part in found])
+        whole = concatenated(found)
         if "top-1" in self.metrics:
-            chance = np.concatenate([part.chance for part in found])
-            yield Measured("top-1", first.correct, first.tie, chance)
+            yield Measured("top-1", whole.first.correct, whole.first.tie, whole.chance)
         if "reciprocal rank" in self.metrics:
-            rank = np.concatenate([part.reciprocal_rank for part in found])
-            chance = np.concatenate([part.reciprocal_rank_chance for part in found])
-            yield Measured("reciprocal rank", rank, np.zeros(len(rank), dtype=bool), chance)
+            untied = np.zeros(len(whole.rank), dtype=bool)
+            yield Measured("reciprocal rank", whole.reciprocal_rank, untied, whole.reciprocal_rank_chance)
 
 
 METRICS = {"original": "original accuracy", "augmented": "augmented accuracy", "brittle": "brittleness"}
@@ -178,10 +168,9 @@ class Brittleness(ScoringProtocol):
     row_pairs = (*CHOICE_PAIRS[:1], ("image", "positive_captions"), *CHOICE_PAIRS[1:])
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        """[`hfcomp.metrics.brittleness.brittleness`] of every row."""
-        parts = [_outcome(scored, rows) for rows in scored.parts()]
+        whole = concatenated([_outcome(scored, rows) for rows in scored.parts()])
         for part, metric in METRICS.items():
-            outcome = concatenated([getattr(one, part) for one in parts])
+            outcome = getattr(whole, part)
             yield Measured(metric, outcome.correct, outcome.tie, BRITTLENESS_CHANCE[part])
 
 
@@ -189,6 +178,7 @@ def _outcome(scored: ScoredItems, rows: slice) -> BrittlenessOutcome:
     own, reworded = (scored.scores("image", column, rows) for column in ("caption", "positive_captions"))
     negatives, there = scored.list_scores("image", "negative_captions", rows)
     item = np.arange(len(own))
+    # an item whose negatives are equal has a single one, which is first and last
     first, last = there.argmax(axis=1), there.shape[1] - 1 - there[:, ::-1].argmax(axis=1)
     outcome = brittleness(own, reworded, negatives[item, last])
     return replace(outcome, original=brittleness(own, reworded, negatives[item, first]).original)

@@ -17,7 +17,6 @@ from hfcomp.metrics.classification import Scores, class_scores, top_k
 
 
 def accuracy_names(top: Sequence[int]) -> tuple[str, ...]:
-    """The names of the metrics of `accuracies`."""
     names = tuple("accuracy" if k == 1 else f"top-{k} accuracy" for k in top)
     return (*names, *(("mean per class",) if 1 in top else ()))
 
@@ -29,11 +28,10 @@ def accuracies(scores: Scores, label: NDArray[np.integer], classes: int, top: Se
 
     Args:
         scores: `[n, C]`, or a function that gives some of its rows.
-        label: `[n]`, 0 to C - 1.
-        classes: C.
         top: of top-k accuracy; any k of C or more is dropped.
     """
     for k in top:
+        # nobody could miss a top-k accuracy among k classes or fewer
         if k < classes:
             outcome = top_k(scores, label, k)
             yield Measured("accuracy" if k == 1 else f"top-{k} accuracy", outcome.correct, outcome.tie, k / classes)
@@ -42,20 +40,10 @@ def accuracies(scores: Scores, label: NDArray[np.integer], classes: int, top: Se
 
 
 def class_embeddings(prompts: NDArray[np.float32], classes: Sequence[int]) -> NDArray[np.float32]:
-    """The mean of each class's prompts, normalised again (Radford et al. 2021, section 3.1.4).
-
-    Args:
-        prompts: `[m, D]`, L2-normalised.
-        classes: `[m]`, each prompt's class, 0 to C - 1; every class has at least one.
-
-    Returns:
-        `[C, D]`, L2-normalised.
-
-    Raises:
-        ValueError: for a class without prompts.
-    """
+    """`[C, D]`: the mean of each class's prompts `[m, D]`, normalised again (Radford et al. 2021, section 3.1.4)."""
     index = np.asarray(classes)
     sums = np.zeros((index.max() + 1, prompts.shape[1]), dtype=np.float64)
+    # the sum has the direction of the mean, which is all that is left after normalizing
     np.add.at(sums, index, prompts)
     norms = np.linalg.norm(sums, axis=1, keepdims=True)
     if not norms.all():
@@ -65,11 +53,6 @@ def class_embeddings(prompts: NDArray[np.float32], classes: Sequence[int]) -> ND
 
 def zero_shot(image: NDArray[np.float32], classes: NDArray[np.float32], label: NDArray[np.integer]) -> ChoiceOutcome:
     """Whether an image's own class scores strictly higher than every other, in fp32.
-
-    Args:
-        image: `[n, D]`, L2-normalised.
-        classes: `[C, D]`, L2-normalised, C at least 2.
-        label: `[n]`, 0 to C - 1.
 
     Returns:
         Correct and tied items. Chance is 1/C.
@@ -92,11 +75,7 @@ class ZeroShot(ScoringProtocol):
     top: tuple[int, ...] = (1, 5)
 
     def prompts(self, items: BenchmarkData) -> list[str]:
-        """Every template with every class, class by class.
-
-        Raises:
-            ValueError: without classes or templates.
-        """
+        """Every template with every class, class by class."""
         if not items.classes or not items.templates:
             raise ValueError(
                 f"{items.origin.place}: found {len(items.classes)} class names and {len(items.templates)} templates; "
@@ -106,12 +85,11 @@ class ZeroShot(ScoringProtocol):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of its metrics."""
         return accuracy_names(self.top)
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
-        """Top-k accuracy, and the mean of the classes' accuracies."""
         items = embedded.items
+        # prompts stand class by class, see `prompts`
         index = np.repeat(np.arange(len(items.classes)), len(items.templates))
         classes = class_embeddings(embedded.prompts, index)
         scores = class_scores(embedded.image("image", slice(None)), classes)
@@ -125,7 +103,6 @@ class AttributeZeroShot(ScoringProtocol):
     metric_names = ("accuracy",)
 
     def prompts(self, items: BenchmarkData) -> list[str]:
-        """Those of every class of every attribute."""
         return [text for classes in items.prompts.values() for texts in classes.values() for text in texts]
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
@@ -133,6 +110,7 @@ class AttributeZeroShot(ScoringProtocol):
         image, vectors = embedded.image("image", slice(None)), embedded.prompts
         for attribute, prompts in embedded.items.prompts.items():
             index = np.repeat(np.arange(len(prompts)), [len(texts) for texts in prompts.values()])
+            # prompts were encoded attribute by attribute, in the order of `prompts`
             own, vectors = vectors[: len(index)], vectors[len(index) :]
             number = {name: place for place, name in enumerate(prompts)}
             label = np.array([number[name] for name in embedded.items.rows[attribute]])
@@ -168,9 +146,6 @@ class Probe(ScoringProtocol):
 
         The item values of mAP are first-order terms with the mAP as their mean; see
         `hfcomp.metrics.average_precision`.
-
-        Raises:
-            ValueError: without training rows, or when an image of theirs is missing.
         """
         items = embedded.items
         _check_training(embedded)
@@ -179,6 +154,7 @@ class Probe(ScoringProtocol):
         probe = self.fit(train, labels(items.train, classes), classes=classes, allow_missing=True)
         test, true = embedded.image("image", slice(None)), labels(items, classes)
         scores = probe.scores(test)
+        # equal vectors: by the biases alone, images of the most frequent class would be right
         if len(test) > 1 and (test == test[0]).all():
             scores[:] = 0
         if true.ndim == 1:
@@ -193,6 +169,7 @@ def number_of_classes(items: BenchmarkData) -> int:
     if items.classes:
         return len(items.classes)
     column = "labels" if "labels" in items.rows.column_names else "label"
+    # classes that only training has count too: a model may choose them
     return 1 + max(int(np.max(one, initial=0)) for part in (items, items.train) for one in part.rows[column])
 
 

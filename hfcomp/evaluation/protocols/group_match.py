@@ -33,7 +33,6 @@ class GroupMatch(ScoringProtocol):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of its metrics."""
         return self.metrics
 
     def text_choice(self, items: BenchmarkData) -> ScoringProtocol | None:
@@ -41,12 +40,12 @@ class GroupMatch(ScoringProtocol):
         return replace(self, metrics=("text",)) if "text" in self.metrics else None
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        """The strict comparisons of `hfcomp.metrics.group` of every row."""
-        parts = [
-            group.group_score(*(scored.scores(*pair, rows) for pair in self.row_pairs)) for rows in scored.parts()
-        ]
+        parts = scored.parts()
+        whole = concatenated(
+            [group.group_score(*(scored.scores(*pair, rows) for pair in self.row_pairs)) for rows in parts]
+        )
         for metric in self.metrics:
-            outcome = concatenated([getattr(part, metric) for part in parts])
+            outcome = getattr(whole, metric)
             yield Measured(metric, outcome.correct, outcome.tie, group.CHANCE[metric])
 
 
@@ -61,17 +60,15 @@ class GroupAndCaption(GroupMatch):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of its metrics."""
         return (*self.metrics, *CaptionChoice().metric_names)
 
     def text_choice(self, items: BenchmarkData) -> ScoringProtocol:
-        """The choice of the caption."""
         return CaptionChoice()
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        """The metrics of the groups, then "caption choice"."""
         rows = np.flatnonzero(scored.items.rows["one_answer"][:])
         for one in super().score(scored):
+            # `rows` name the items of the values that are left
             yield replace(one, value=one.value[rows], tie=one.tie[rows], rows=rows)
         yield from CaptionChoice().score(scored)
 
@@ -92,11 +89,13 @@ class ImageChoice(ScoringProtocol):
         found, columns = embedded.images["image"], embedded.items.rows
         rivals = _rivals(columns["candidates"][:], found.index)
         asked = np.array([bool(text) for text in columns["caption"]])
+        # a row whose set shows no other image leaves nothing to choose
         rows = np.flatnonzero(asked & (rivals >= 0).any(axis=1))
         outcomes = []
         for start in range(0, len(rows), ROWS_AT_A_TIME):
             part = rows[start : start + ROWS_AT_A_TIME]
             text, mask = embedded.text("caption", part), rivals[part] >= 0
+            # missing rivals get some vector, which the mask leaves out
             other = found.vectors[np.where(mask, rivals[part], 0)]
             outcomes.append(choose(pair_scores(text, embedded.image("image", part)), pair_scores(text, other), mask))
         outcome = concatenated(outcomes)

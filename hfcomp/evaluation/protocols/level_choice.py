@@ -47,13 +47,7 @@ class Candidates:
         image: NDArray[np.intp] | None = None,
         hard: list[NDArray[np.intp]] | None = None,
     ) -> Candidates:
-        """Those of a level.
-
-        Args:
-            names: `[n]`, of each row's concept.
-            image: `[n]`, which image each row shows, 0 to m - 1; by default one of its own.
-            hard: of `hard_images`.
-        """
+        """The candidates of a level; without `image`, each row shows an image of its own."""
         image = np.arange(len(names)) if image is None else image
         concept = np.unique(np.asarray(names, dtype=object), return_inverse=True)[1]
         return cls(names, concept, image, 1 + int(image.max(initial=-1)), _images_by(concept, image), hard)
@@ -61,6 +55,7 @@ class Candidates:
     @property
     def excluded(self) -> NDArray[np.intp]:
         """`[n]`, how many other images share the anchor's name and are excluded."""
+        # without the anchor's own image, which bears the name as well
         return np.array([len(images) for images in self.under], dtype=np.intp)[self.concept] - 1
 
     @property
@@ -83,17 +78,10 @@ class Candidates:
     def rivals(self, rows: NDArray[np.intp], count: int, seed: int) -> NDArray[np.intp]:
         """Distinct distractors: from the anchor's hard-negative groups first, then from all others.
 
-        Args:
-            rows: the anchors.
-            count: of rivals.
-            seed: of the draw.
-
         Returns:
             `[len(rows), count]` images.
-
-        Raises:
-            ValueError: when some concept leaves fewer images than are asked for.
         """
+        # one generator for all rows: the draw of a row depends on the rows before it and not on the model
         generator = np.random.default_rng(seed)
         found = np.empty((len(rows), count), dtype=np.intp)
         for place, row in enumerate(rows):
@@ -127,16 +115,8 @@ class Candidates:
 def draw_rivals(names: Sequence[str], candidates: int, seed: int) -> NDArray[np.intp]:
     """For each image, others that are not under the same concept.
 
-    Args:
-        names: `[n]`, the concept of each image on the level in question.
-        candidates: images to choose from, the right one included; at least 2.
-        seed: of the draw.
-
     Returns:
         `[n, candidates - 1]` indices of images, different ones in each row.
-
-    Raises:
-        ValueError: when some concept leaves fewer images than are asked for.
     """
     return Candidates.of(names).rivals(np.arange(len(names)), candidates - 1, seed)
 
@@ -149,17 +129,18 @@ def hard_images(
     Args:
         group: `[n]`, of each row; one without a name has no group.
         hard_negative_groups: `[n]`, names of groups; those that no row has are passed over.
-        image: `[n]`, which image each row shows.
 
     Returns:
         `[n]`, images, ascending; rows that name the same groups share one array.
     """
     number = {name: place for place, name in enumerate(dict.fromkeys(name for name in group if name))}
     named = np.array([number.get(name, len(number)) for name in group], dtype=np.intp)
+    # rows without a group have one number together, which no row names
     members = _images_by(named, image)
     known: dict[tuple[str, ...], NDArray[np.intp]] = {}
     found = []
     for others in hard_negative_groups:
+        # most rows repeat the groups of others: one array for all of them keeps memory small
         key = tuple(sorted({name for name in others or () if name in number}))
         if key not in known:
             known[key] = np.unique(np.concatenate([image[:0], *(members[number[name]] for name in key)]))
@@ -191,12 +172,6 @@ def level_choice(
 ) -> ChoiceOutcome:
     """Whether a concept's name scores its own image strictly higher than every rival, in fp32.
 
-    Args:
-        text: `[n, D]`, the name of each image's concept, L2-normalised.
-        image: `[m, D]`, L2-normalised.
-        rivals: `[n, K]` of `draw_rivals`, which images.
-        own: `[n]`, which image is each name's; by default image i for name i.
-
     Returns:
         Correct and tied items. Chance is 1 / (K + 1).
     """
@@ -212,12 +187,6 @@ def level_retrieval(
     text: NDArray[np.float32], image: NDArray[np.float32], candidates: Candidates, rows: NDArray[np.intp]
 ) -> ChoiceOutcome:
     """Whether a concept's name scores an image under it higher than every image that is not, in float64.
-
-    Args:
-        text: `[len(rows), D]`, the name of each row's concept, L2-normalised.
-        image: `[m, D]`, each image once, L2-normalised.
-        candidates: of the level.
-        rows: the rows to score.
 
     Returns:
         Correct and tied items. Chance of a row is 1 / (1 + `candidates.others`).
@@ -277,15 +246,10 @@ class LevelChoice(ScoringProtocol):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of its metrics."""
         return tuple(_metric_name(column, count) for count in self.candidates for column in self.texts)
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
-        """The metrics "level 1 image choice of 2", "level 1 image retrieval" and so on.
-
-        Raises:
-            ValueError: when no name leaves enough images.
-        """
+        """The metrics "level 1 image choice of 2", "level 1 image retrieval" and so on."""
         # rows of one photograph may show different crops of it
         images = list(zip(embedded.items.rows["image_id"][:], embedded.images["image"].index.tolist(), strict=True))
         levels = {column: _candidates(embedded.items, column, images) for column in self.texts}
@@ -305,6 +269,7 @@ class LevelChoice(ScoringProtocol):
     def _measure(
         self, embedded: EmbeddedItems, column: str, found: Candidates, rows: NDArray[np.intp], count: Count
     ) -> Measured:
+        # each image once, however many rows show it
         image, text = embedded.image("image", found.first), embedded.text(column, slice(None))[rows]
         if count == ALL:
             outcome, chance = level_retrieval(text, image, found, rows), 1 / (1 + found.others[rows])
@@ -342,9 +307,7 @@ class RivalChoice(ScoringProtocol):
     `LevelChoice` asks for levels too, with images under several names, hard-negative groups and more candidates.
 
     Attributes:
-        texts: the columns.
         candidates: images to choose from, the right one included; at least 2.
-        seed: of the draw of rivals.
     """
 
     metric_names = ("image choice",)
@@ -355,7 +318,6 @@ class RivalChoice(ScoringProtocol):
     seed: int = 0
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
-        """The metric "image choice"."""
         image = embedded.image("image", slice(None))
         for column in self.texts:
             rivals = draw_rivals(embedded.items.rows[column][:], self.candidates, self.seed)

@@ -30,6 +30,7 @@ def same_image_or_caption(images: Sequence[str], captions: Sequence[str]) -> NDA
     """
     image = np.unique(np.asarray(images, dtype=object), return_inverse=True)[1]
     caption = np.unique(np.asarray(captions, dtype=object), return_inverse=True)[1]
+    # by distinct captions and images, of which there are no more than rows
     together = np.zeros((caption.max() + 1, image.max() + 1), dtype=bool)
     together[caption, image] = True
     return together[caption[:, None], image[None, :]]
@@ -40,10 +41,6 @@ class PairRetrieval(ScoringProtocol):
     """Columns `image` and `caption`, one pair per row; [`same_image_or_caption`] defines the positives, by `image_id`.
 
     `Retrieval` is for images with all their captions in one row.
-
-    Attributes:
-        k: of recall@k.
-        directions: which of text-to-image and image-to-text.
     """
 
     texts = ("caption",)
@@ -54,7 +51,6 @@ class PairRetrieval(ScoringProtocol):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of its metrics."""
         return tuple(f"{direction} recall@{k}" for direction in self.directions for k in self.k)
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
@@ -64,6 +60,7 @@ class PairRetrieval(ScoringProtocol):
         image, text = embedded.image("image", slice(None)), embedded.text("caption", slice(None))
         for direction in self.directions:
             asked, keys, positive = (text, image, right) if direction == TEXT_TO_IMAGE else (image, text, right.T)
+            # bounds, as ties leave the place of a key open: a tie is wrong and counted
             ranks = rank_bounds(asked, keys, positive)
             for k in self.k:
                 found = ranks.within(k)
@@ -72,6 +69,7 @@ class PairRetrieval(ScoringProtocol):
 
 def _chance(positive: NDArray[np.bool_], k: int) -> float:
     number = positive.sum(axis=1)
+    # exact in this closed form; otherwise several right keys may be among the first k together
     if k == 1 or (number == 1).all():
         return k * int(number.sum()) / positive.size
     return float(recall_chance(number, len(positive), k).mean())
@@ -86,15 +84,12 @@ class PairsAndNegatives(PairRetrieval):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of its metrics."""
         return (*FirstNegative().metric_names, *super().metric_names)
 
     def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
-        """Where there are negatives, the image with its caption and the first of them."""
         return CHOICE_PAIRS if "negative_captions" in items.rows.column_names else ()
 
     def text_choice(self, items: BenchmarkData) -> ScoringProtocol | None:
-        """The choice of the caption, where rows have a negative."""
         return FirstNegative() if "negative_captions" in items.rows.column_names else None
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
@@ -114,13 +109,12 @@ class FirstNegative(ScoringProtocol):
     optional_texts = ("negative_captions",)
 
     def text_choice(self, items: BenchmarkData) -> FirstNegative:
-        """All of it."""
         return self
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
-        """The metric "caption choice" of the rows that have a negative."""
         column = scored.columns.get("negative_captions")
         if column is not None:
+            # rows without a negative leave nothing to choose; they count in the recalls only
             rows = np.flatnonzero((column.ragged(slice(None)) >= 0).any(axis=1))
             chosen = all_higher(tuple(scored.scores(*pair, rows) for pair in CHOICE_PAIRS))
             yield Measured("caption choice", chosen.correct, chosen.tie, CHANCE, rows, aspect=ASPECTS[COMPOSITIONAL])
@@ -145,7 +139,6 @@ class Retrieval(ScoringProtocol):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of its metrics."""
         return tuple(f"{way} recall@{k}" for way in DIRECTIONS for k in self.k)
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
@@ -155,6 +148,7 @@ class Retrieval(ScoringProtocol):
         there = column.index >= 0
         owner = np.repeat(np.arange(len(image)), np.diff(column.offsets))[there]
         text = embedded.text_vectors.take(column.index[there])
+        # the number of each caption among those of its image
         place = np.arange(len(column.index)) - column.offsets[:-1].repeat(np.diff(column.offsets))
         names = np.asarray(embedded.items.rows["item"][:], dtype=object)
         queries = [f"{names[row]}/{number}" for row, number in zip(owner, place[there], strict=True)]
@@ -167,6 +161,7 @@ class Retrieval(ScoringProtocol):
             found = to_image.within(k)
             chance = k / len(image)
             yield Measured(f"text-to-image recall@{k}", found.correct, found.tie, chance, rows=owner, items=queries)
+        # the image with the most captions has the fewest wrong ones
         for k in [k for k in self.k if k <= len(text) - own.max()]:
             found = to_text.within(k)
             yield Measured(f"image-to-text recall@{k}", found.correct, found.tie, recall_chance(own, len(text), k))
@@ -194,9 +189,9 @@ class Queries:
 
 
 def queries(wanted: Sequence[Sequence[str]], keys: Sequence[str]) -> Queries:
-    """The queries among texts or images."""
     number = {name: place for place, name in enumerate(keys)}
     there = [np.array([number[name] for name in names if name in number], dtype=np.intp) for names in wanted]
+    # without a right key there is nothing to find
     asked = [place for place, found in enumerate(there) if len(found)]
     return Queries(
         np.array(asked, dtype=np.intp),
@@ -218,7 +213,6 @@ class RepairedRetrieval(ScoringProtocol):
     texts = ("captions",)
 
     def notes(self, items: BenchmarkData) -> Iterable[str]:
-        """How many right keys are not in the data."""
         rows = items.rows
         captions = [name for names in rows["caption_ids"][:] for name in names]
         wanted = [names for lists in rows["right_images"][:] for names in lists]
@@ -230,7 +224,6 @@ class RepairedRetrieval(ScoringProtocol):
                 yield f"{found.missing:,} right {keys} are missing; {found.dropped:,} queries have none left"
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
-        """The metrics "mAP@R", "R-precision" and "recall@1" in both directions."""
         rows, column = embedded.items.rows, embedded.columns["captions"]
         there = column.index >= 0
         owner = np.repeat(np.arange(len(rows)), np.diff(column.offsets))[there]
@@ -239,6 +232,7 @@ class RepairedRetrieval(ScoringProtocol):
         image, text = embedded.image("image", slice(None)), embedded.text_vectors.take(column.index[there])
         names = rows["item"][:]
         to_image, to_text = queries(wanted, names), queries(rows["right_captions"][:], captions)
+        # a query is one caption of an image, so the item's name alone would not be unique
         asked = [f"{names[owner[place]]}/{captions[place]}" for place in to_image.asked]
         yield from _measured(TEXT_TO_IMAGE, to_image, text, image, owner[to_image.asked], asked)
         yield from _measured(IMAGE_TO_TEXT, to_text, image, text, to_text.asked, None)
@@ -291,7 +285,6 @@ class Hierarchy(ScoringProtocol):
     texts = ("captions",)
 
     def prompts(self, items: BenchmarkData) -> list[str]:
-        """The empty text."""
         return [""]
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:

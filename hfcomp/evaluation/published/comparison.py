@@ -31,13 +31,7 @@ ROUNDING_ERROR = 1e-9
 
 @dataclass(frozen=True)
 class PublishedComparison:
-    """A published number beside the measured one.
-
-    Attributes:
-        model: its name in the results.
-        line: of the results.
-        published: the number, its source and protocol.
-    """
+    """A published number beside the measured one."""
 
     model: str
     line: Line
@@ -45,13 +39,11 @@ class PublishedComparison:
 
     @property
     def measured(self) -> Estimate:
-        """`value`, `low` and `high`."""
         found: Estimate = self.line["models"][self.model]
         return found
 
     @property
     def difference(self) -> float:
-        """Measured minus published."""
         return float(self.measured["value"]) - self.published.value
 
     @property
@@ -62,6 +54,7 @@ class PublishedComparison:
     @property
     def verdict(self) -> str:
         """`differs` if the protocol does, otherwise `close` or `off` by the tolerance."""
+        # numbers by another protocol say nothing about this one, however near they are
         if self.published.differs:
             return DIFFERS
         return CLOSE if abs(self.difference) <= self.tolerance + ROUNDING_ERROR else OFF
@@ -98,6 +91,7 @@ def compare_with_published(
     """Every published number of a model and line of the results, model by model in the order of lines."""
     found = []
     for name, known in matched_models(models).items():
+        # several papers may print a number of one line
         of_line: dict[tuple[str, ...], list[PublishedScore]] = {}
         for score in published_scores():
             if score.model == known:
@@ -201,6 +195,7 @@ def _unmatched(
     titles = {title for _, title in published}
     of_parts = []
     for title in dict.fromkeys(line["benchmark"] for line in lines):
+        # a score of a part of the items would look like a failed reproduction
         if title not in titles and title.removesuffix(PART) in titles:
             of_parts.append(title.removesuffix(PART))
             yield f"{title} is not compared: published numbers are of the whole benchmark."

@@ -83,7 +83,6 @@ class Source(Strict):
     Attributes:
         name: short, for tables.
         source: in full, with an arXiv id, or a repository and its commit.
-        tables: of it.
     """
 
     name: str
@@ -92,22 +91,12 @@ class Source(Strict):
 
 
 def read_models(path: Path = MODELS_FILE) -> dict[str, PublishedModel]:
-    """The models by name.
-
-    Raises:
-        ValueError: for a file that is not as `PublishedModel` describes, with the place in it.
-    """
     models: Mapping[str, PublishedModel] = parse(dict[str, PublishedModel], read_yaml(path), str(path))
     return dict(models)
 
 
 def read_source(path: Path) -> Source:
-    """The tables of a source.
-
-    Raises:
-        ValueError: for a file that is not as `Source` describes, rows of another length than the columns, or a value
-            with more decimals than are printed, with the place in it.
-    """
+    """The tables of a source."""
     found = parse(Source, read_yaml(path), str(path))
     for table in found.tables:
         where = f"{path}, {table.table}"
@@ -118,6 +107,7 @@ def read_source(path: Path) -> Source:
             if len(values) != len(table.columns):
                 raise ValueError(f"{where}, {name}: found {len(values)} values, expected {len(table.columns)}.")
             for value in values:
+                # more decimals than are printed mean a typing error, or a value that the table does not hold
                 if value is not None and round(value, table.decimals) != value:
                     raise ValueError(f"{where}, {name}: found {value}, expected at most {table.decimals} decimals.")
     return found
@@ -191,12 +181,7 @@ def _scores() -> tuple[PublishedScore, ...]:
 
 
 def read_scores(folder: Path, models: Mapping[str, PublishedModel]) -> tuple[PublishedScore, ...]:
-    """The numbers in the files of a folder.
-
-    Raises:
-        ValueError: for a file that `read_source` refuses, a model, benchmark, subset or metric that is unknown, or a
-            value that the metric cannot have, with the place in it.
-    """
+    """The numbers in the files of a folder."""
     return tuple(
         one for path in sorted(folder.glob("*.yaml")) for one in _of_source(read_source(path), str(path), models)
     )
@@ -232,11 +217,11 @@ def _value(printed: float, table: PublishedTable, metric: str, where: str) -> tu
 
 
 def _line(column: Column, where: str) -> tuple[str, str, str]:
-    """Title, subset and metric of a column, which have to be there."""
     if column.benchmark in MEANS:
         names = [one.name for one in MEANS[column.benchmark]]
         _expect(column.metric, names, f"{where}: {column.benchmark}: metric")
         return column.benchmark, ALL_ITEMS, column.metric
+    # checked against what benchmarks declare: a misspelled line would never be compared and nobody would know
     known = _benchmarks(column.benchmark, where)
     _expect(column.subset, known[0].subset_names, f"{where}: {column.benchmark}: subset")
     _expect(column.metric, known[0].protocol.metric_names, f"{where}: {column.benchmark}: metric")
@@ -249,6 +234,7 @@ def _benchmarks(name: str, where: str) -> list[Benchmark]:
         raise ValueError(f"{where}: unknown benchmark {name!r}.{nearest(name, [*every, *MEANS])}")
     found = find_benchmarks([name])
     titles = list(dict.fromkeys(one.title for one in found))
+    # one name may stand for several benchmarks, as `vtab` does, but a published number is of one title
     if len(titles) > 1:
         raise ValueError(f"{where}: {name!r} names benchmarks of several titles: {', '.join(titles)}. Name one.")
     return found
@@ -261,14 +247,11 @@ def _expect(found: str, known: list[str] | tuple[str, ...], where: str) -> None:
 
 @cache
 def published_models() -> dict[str, PublishedModel]:
-    """The models that have published numbers, by name.
-
-    Raises:
-        ValueError: for a file that is not as described, or a name or Hub id of two models.
-    """
+    """The models that have published numbers, by name."""
     models = read_models()
     owners: dict[str, str] = {}
     for name, model in models.items():
+        # users write any of these, so each has to stand for one model
         for word in (name, *model.aliases, *model.hub):
             if owners.setdefault(_key(word), name) != name:
                 raise ValueError(f"models.yaml: {word!r} is of {owners[_key(word)]!r} and of {name!r}.")
@@ -294,4 +277,5 @@ def _key(name: str) -> str:
     """A Hub id as it is but for case; of another name the letters, digits and plus signs."""
     folded = name.casefold()
     is_hub_id = folded.count("/") == 1 and " " not in folded
+    # signs tell Hub ids apart; in names from papers they are typography
     return folded if is_hub_id else re.sub(r"[^\w+]|_", "", folded)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from hfcomp.evaluation import benchmarks as registry
@@ -72,3 +74,14 @@ def test_a_benchmark_of_a_user(known):
         find_benchmarks([f"{__name__}:named"])
     with pytest.raises(ValueError, match="cannot be imported"):
         find_benchmarks(["nowhere_at_all:OWN"])
+
+
+def test_a_new_benchmark_is_one_file(tmp_path, monkeypatch):
+    """A file in a folder of the package has its name and its suite, and nothing else is edited."""
+    page = (Path(__file__).parents[3] / "docs/adding_a_benchmark.md").read_text(encoding="utf-8")
+    (tmp_path / "new_benchmark.py").write_text(page.partition("```python\n")[2].partition("```")[0])
+    monkeypatch.setattr(registry, "__path__", [*registry.__path__, str(tmp_path)])
+    monkeypatch.setattr(registry, "benchmarks", lambda: found)
+    found = benchmarks.__wrapped__()
+    (mine,) = find_benchmarks(["mine"])
+    assert mine.title == "My pairs" and mine in suite("compositional")

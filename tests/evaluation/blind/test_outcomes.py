@@ -12,7 +12,6 @@ from hfcomp.evaluation.blind.outcomes import BlindRules, prior_outcomes, text_ch
 from hfcomp.evaluation.blind.rules import BIGRAM, BIGRAM_SENTENCE, CONSTANT, FULL_STOP, SHORTER
 from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.engine import embed, run_benchmark, validate
-from hfcomp.evaluation.evaluator import Loaded
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice, KeywordRanking, TwoPositiveChoice
 from hfcomp.evaluation.protocols.group_match import GroupAndCaption, GroupMatch
 from hfcomp.evaluation.protocols.retrieval import PairsAndNegatives, Retrieval
@@ -39,9 +38,13 @@ def data(protocol, **more) -> BenchmarkData:
     return validate(benchmark(protocol), BenchmarkData(rows, Origin("here"), images=images))
 
 
+def titled(one: Benchmark, items: BenchmarkData) -> tuple[str, Benchmark, BenchmarkData]:
+    return one.title, one, items
+
+
 def outcomes(protocol, **more) -> dict[tuple[str, str], tuple[list[float], list[bool]]]:
     rules = BlindRules(None, Folders())
-    tables = rules.score([Loaded(benchmark(protocol), data(protocol, **more))])
+    tables = rules.score([titled(benchmark(protocol), data(protocol, **more))])
     return {
         (table["arm"].iloc[0], metric): (part["value"].tolist(), part["tie"].tolist())
         for table in tables
@@ -86,33 +89,33 @@ def test_keywords_and_rows_with_some_negatives():
 def test_a_benchmark_without_a_choice_among_texts_is_named():
     rules = BlindRules(None, Folders())
     items = data(Retrieval(), captions=[["a"], ["b"], ["c"], ["d"]])
-    assert rules.score([Loaded(benchmark(Retrieval()), items)]) == []
+    assert rules.score([titled(benchmark(Retrieval()), items)]) == []
     assert rules.not_applicable == ["Own"] and not rules.skipped  # no captions are looked for
 
 
 def test_bigrams_are_skipped_by_name_without_captions_and_scored_with_them(tmp_path):
     without = BlindRules(None, Folders())
-    without.score([Loaded(benchmark(CaptionChoice()), data(CaptionChoice()))])
+    without.score([titled(benchmark(CaptionChoice()), data(CaptionChoice()))])
     assert set(without.skipped) == {BIGRAM, BIGRAM_SENTENCE}
     assert all("--blind_captions FILE" in reason for reason in without.skipped.values())
     (tmp_path / "captions.txt").write_text("a dog runs\na cat sits here\ntwo birds fly\na dog\n")
     rules = BlindRules(tmp_path / "captions.txt", Folders())
-    tables = rules.score([Loaded(benchmark(CaptionChoice()), data(CaptionChoice()))])
+    tables = rules.score([titled(benchmark(CaptionChoice()), data(CaptionChoice()))])
     assert {table["arm"].iloc[0] for table in tables} == {*RULES, BIGRAM, BIGRAM_SENTENCE}
     counts = rules.captions["Own"]["own"]
     assert (counts["captions"], counts["of_its_images"], counts["equal_texts"]) == (3, 0, 1)
     (tmp_path / "captions.txt").write_text("a dog\n")
     rules = BlindRules(tmp_path / "captions.txt", Folders())
-    assert len(rules.score([Loaded(benchmark(CaptionChoice()), data(CaptionChoice()))])) == len(RULES)
+    assert len(rules.score([titled(benchmark(CaptionChoice()), data(CaptionChoice()))])) == len(RULES)
     assert "no caption of" in rules.skipped[BIGRAM]
 
 
 def test_items_that_cannot_be_scored_cost_their_benchmark_alone():
     rules = BlindRules(None, Folders())
-    good = Loaded(benchmark(KeywordRanking()), data(KeywordRanking()))
+    good = titled(benchmark(KeywordRanking()), data(KeywordRanking()))
     rows = Dataset.from_dict({**ROWS, "negative_captions": [["a"], [], ["b"], ["c"]], "item": list("0123")})
     items = BenchmarkData(rows, Origin("here"), images={"image": [tiny.image(0)] * 4})
-    bad = Loaded(replace(benchmark(CaptionChoice()), title="Bad"), items)
+    bad = titled(replace(benchmark(CaptionChoice()), title="Bad"), items)
     tables = rules.score([bad, good])
     assert "no other candidate" in rules.skipped["Bad"] and len(tables) == len(RULES)
 

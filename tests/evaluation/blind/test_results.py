@@ -14,12 +14,12 @@ from datasets import Dataset
 import hfcomp
 from hfcomp import cli, compare
 from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUGARCREPE, SUGARCREPE_PP, rows, rows_pp
+from hfcomp.evaluation.blind.folders import BLIND_FILE, read_blind, write_blind
 from hfcomp.evaluation.blind.outcomes import BlindRules
-from hfcomp.evaluation.blind.results import BLIND_FILE, UNSOLVED, BlindResults, blind_outcomes, read_blind, write_blind
-from hfcomp.evaluation.blind.rules import BIGRAM, BIGRAM_SENTENCE, CONSTANT, FULL_STOP, SHORTER, prior_of
+from hfcomp.evaluation.blind.results import UNSOLVED, BlindResults, blind_outcomes, prior_of
+from hfcomp.evaluation.blind.rules import BIGRAM, BIGRAM_SENTENCE, CONSTANT, FULL_STOP, SHORTER
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import validate
-from hfcomp.evaluation.evaluator import Loaded
 from hfcomp.evaluation.spec import BenchmarkData, Folders, Origin
 from hfcomp.statistics import Outcomes
 from tests import tiny
@@ -166,7 +166,7 @@ def _rules(name: str, root: Path) -> dict:
     image = str(next((root / "coco" / "open_256").iterdir()))
     items = validate(benchmark, BenchmarkData(own, Origin("here"), images={"image": [image] * len(own)}))
     rules = BlindRules(root / "coco" / "captions_val2017.json", Folders())
-    tables = rules.score([Loaded(benchmark, items)])
+    tables = rules.score([(benchmark.title, benchmark, items)])
     counts = rules.captions[benchmark.title][name]
     assert counts["captions"] + counts["equal_texts"] + counts["of_its_images"] == 25014
     if name == "sugarcrepe":

@@ -65,7 +65,6 @@ NO_OBJECT = "no labelled object"
 
 
 def labels_of_objects(rows: Dataset) -> Dataset:
-    """Rows whose column `objects` has become `labels`, the distinct categories in it."""
     found = [sorted(set(objects["category"])) for objects in rows["objects"]]
     return rows.remove_columns("objects").add_column("labels", found)
 
@@ -92,6 +91,7 @@ class InstanceFiles(Data):
             with_images(_labelled_images(path, folder), pool, folders, folder)
             for path, pool in zip(files, (COCO_VAL2017, COCO_TRAIN2017), strict=True)
         )
+        # a test image may be left out, but a probe that is fitted on fewer images is another probe
         absent = [row for row, cell in enumerate(train.images["image"]) if cell is None]
         if absent:
             raise ValueError(
@@ -101,7 +101,6 @@ class InstanceFiles(Data):
         return replace(test, train=train)
 
     def remote(self, folders: Folders) -> BenchmarkData:
-        """Never: the files are not on the Hub."""
         raise Unavailable(f"Not on the Hub in this form: it takes {self.layout}.", "")
 
 
@@ -215,6 +214,7 @@ AVERAGES = (
 def _as_part(name: str, thousand: bool, items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
     """A task's items as a subset of VTAB; of the training images a seeded sample of 1,000 where that is asked for."""
     numbers = items.rows["item"][:] if "item" in items.rows.column_names else range(len(items.rows))
+    # tasks number their samples alike, and intervals must not take those for one image
     own = {"subset": [name] * len(items.rows), "image_id": [f"{name}/{number}" for number in numbers]}
     train = items.train
     if thousand:
@@ -223,6 +223,7 @@ def _as_part(name: str, thousand: bool, items: BenchmarkData, folders: Folders, 
                 f"vtab1k_{name}: {items.origin.place} has {len(train.rows):,} training images, expected at least "
                 f"{VTAB_IMAGES:,}. Use vtab_{name}, which uses all of them."
             )
+        # which of these are held out is fixed, see `HELD_OUT`: the last fifth of the sample
         chosen, _ = vtab_1k(len(train.rows))
         images = {column: pick_cells(cells, chosen) for column, cells in train.images.items()}
         train = replace(train, rows=train.rows.select(chosen), images=images)

@@ -46,7 +46,6 @@ def rare(subsets: list[str]) -> list[str]:
 
 
 def rows(folder: Path, *, file: str, subset: str) -> list[dict[str, Any]]:
-    """The items of one of the authors' two JSON files, as the copy on the Hub has them."""
     return [
         {
             "image": str(folder / "images" / row["image_path"]),
@@ -63,6 +62,7 @@ def boxed(
     items: BenchmarkData, folders: Folders, beside: Path | None, *, left_out: Callable[[list[str]], list[str]]
 ) -> BenchmarkData:
     """Items with images cropped to the box around both objects, as the authors do; the files have whole images."""
+    # VG-Attribution names a pair of attributes, VG-Relation a single relation
     subsets = [value if isinstance(value, str) else "_".join(value) for value in items.rows["subset"]]
     columns = {
         "subset": subsets,

@@ -36,7 +36,6 @@ def columns_from(first: int, **more: str) -> dict[str, str]:
 
 
 def one_negative(rows: Dataset) -> Dataset:
-    """Rows whose other caption is a list of one."""
     lists = [[text] for text in rows["negative_captions"]]
     return with_columns(rows, {"negative_captions": lists})
 
@@ -48,6 +47,7 @@ def example_rows(
 
     `photograph` names what items are made from, by the name of the first image; by default the image.
     """
+    # by stem, as the list does not say how the files end
     places = _places(folder)
     found = []
     for _, entry in line_entries(folder / EXAMPLES, tuple(columns.values())):
@@ -120,7 +120,6 @@ BIVLC_COLUMNS |= {"negative_captions": "negative_caption", "type": "type", "subt
 
 
 def in_subsets(rows: Dataset) -> Dataset:
-    """Rows under the names of SugarCrepe's subsets, such as `replace_obj`."""
     names = [f"{kind}_{part}".lower() for kind, part in zip(rows["type"][:], rows["subtype"][:], strict=True)]
     return one_negative(with_columns(rows, {"subset": names}, drop=("type", "subtype")))
 
@@ -186,11 +185,8 @@ def mmvp_rows(folder: Path) -> list[dict[str, Any]]:
 def pair_rows(
     subsets: Sequence[str], images: Sequence[str], captions: Sequence[str], place: str
 ) -> list[dict[str, Any]]:
-    """Rows of two consecutive lines each; `place` is where the lines are from, for errors.
-
-    Raises:
-        ValueError: for a line without a partner, or whose partner is of another subset.
-    """
+    """Rows of two consecutive lines each; `place` is where the lines are from, for errors."""
+    # pairs are known by position alone, so a line too many would shift all that follow
     if len(subsets) % 2:
         raise ValueError(f"{place}: found {len(subsets)} lines, expected pairs. Download the file again.")
     rows = []

@@ -21,9 +21,6 @@ def question_rows(folder: Path, file: str) -> list[dict[str, Any]]:
     """The items of a CSV file of multiple-choice questions, as NegBench has them.
 
     Of the image's path only the file's name counts. The subset is the kind of question.
-
-    Raises:
-        ValueError: for a column that is missing, or an answer that is not the number of a caption.
     """
     found = []
     for line, row in csv_entries(folder / file, (*OPTIONS, "image_path", ANSWER, KIND)):
@@ -42,9 +39,6 @@ def listed_captions(folder: Path, file: str) -> list[dict[str, Any]]:
     """The images of a CSV file, each with its captions as a list written in JSON or Python.
 
     Of the image's path only the file's name counts.
-
-    Raises:
-        ValueError: for a column that is missing, or a text that is not a list of texts.
     """
     from hfcomp.data.formats.tables import read_list
 

@@ -35,8 +35,7 @@ def caption_rows(folder: Path, subsets: Sequence[str], file: str, archive: str |
 def image_rows(folder: Path, subsets: Sequence[str], file: str, archive: str | None = None) -> list[dict[str, Any]]:
     """Texts, each with images to choose from: a row per text, and one per image that is no text's own.
 
-    Questions with the same images are one set, and one cluster in intervals. The arguments are those of
-    `caption_rows`.
+    Questions with the same images are one set, and one cluster in intervals.
     """
     found: list[dict[str, Any]] = []
     sets: dict[tuple[str, ...], str] = {}
@@ -44,6 +43,7 @@ def image_rows(folder: Path, subsets: Sequence[str], file: str, archive: str | N
     for subset, prefix, item, one in _questions(folder, subsets, file, archive):
         images = tuple(normpath(prefix + name) for name in one["keys"])
         name = sets.setdefault(images, f"{subset}/{item}")
+        # what is left at the end is no text's own image: it needs a row, as protocols read images from rows
         shown.setdefault(name, dict.fromkeys(images)).pop(images[one["label"]], None)
         row = {"subset": subset, "item": item, "candidates": name, "image_id": name}
         found.append({**row, "image": images[one["label"]], "caption": one["query"]})
@@ -80,6 +80,7 @@ def _questions(
     root: Path | zipfile.Path = folder
     start = f"{folder}/"
     if archive is not None:
+        # from where the first file is: an archive may have a folder around all others
         root = member(folder / archive, f"{subsets[0]}/{file}").parent.parent
         start = root.at
     for subset in subsets:

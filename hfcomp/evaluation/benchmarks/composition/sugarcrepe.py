@@ -17,7 +17,6 @@ SUBSETS, SUBSETS_PP = (*ADD, *REPLACE, *SWAP), (*REPLACE, *SWAP)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """The items of SugarCrepe's seven files."""
     return [
         {
             "subset": subset,
@@ -51,6 +50,7 @@ def rows_pp(folder: Path) -> list[dict[str, Any]]:
 def with_photographs(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
     """Items with COCO's images where these are available; the texts alone are a task of their own."""
     try:
+        # the names become `image_id` in either case, so that intervals draw the same photographs
         return with_images(items, COCO_VAL2017, folders, beside)
     except Unavailable as error:
         named = items.rows.rename_column("image", "image_id")

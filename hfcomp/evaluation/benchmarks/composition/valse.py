@@ -45,11 +45,11 @@ def pool_of(file: str) -> str:
 def photograph(file: str) -> str:
     """The same for a photograph of COCO in any of its releases, else the file's name."""
     stem = Path(file).stem
+    # one photograph has different names in 2014 and 2017, and several instruments show it
     return f"COCO {int(stem.split('_')[-1])}" if stem.isdigit() or file.startswith("COCO_") else file
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """The items of the authors' eleven JSON files, each file an instrument."""
     return [
         {
             "subset": instrument,
@@ -58,6 +58,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
             "image_id": photograph(row["image_file"]),
             "caption": row["caption"],
             "negative_captions": [row["foil"]],
+            # a foil that annotators take for true as well is no foil
             "left_out": "" if row["mturk"]["caption"] >= FEWEST_VOTES else NOT_VALID,
         }
         for instrument in INSTRUMENTS
@@ -66,7 +67,6 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def with_photographs(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
-    """Items with the images of every available pool."""
     return with_images_of(items, POOLS, [pool_of(file) for file in items.rows["image"][:]], folders, beside)
 
 

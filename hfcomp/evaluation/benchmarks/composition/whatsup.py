@@ -41,7 +41,6 @@ def controlled_rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def spatial_rows(folder: Path, *, files: Mapping[str, str], name: str) -> list[dict[str, Any]]:
-    """The items of some files of an image's number, a true and a false caption."""
     return [
         {
             "subset": subset,

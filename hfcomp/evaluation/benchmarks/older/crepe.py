@@ -58,15 +58,11 @@ def _forms(folder: str, files: Mapping[str, tuple[str, str]], web: str) -> tuple
 
 
 def rows(folder: Path, *, inside: str, files: Mapping[str, tuple[str, str]]) -> list[dict[str, Any]]:
-    """The items of some files, in a folder or a zip archive.
-
-    Raises:
-        ValueError: for a box that is not four whole numbers, or negatives that are no list of texts.
-    """
     from hfcomp.data.formats.tables import read_list
 
     found = []
     for subset, (file, column) in files.items():
+        # unpacked, or still in the archive that the authors publish
         place = folder / inside / file if (folder / inside).is_dir() else member(folder / inside, file)
         for line, row in csv_entries(place, ("image_id", "caption", *BOX, column)):
             negatives, box = read_list(row[column]), [_whole(row[side]) for side in BOX]

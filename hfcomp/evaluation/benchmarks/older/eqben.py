@@ -24,7 +24,6 @@ FIRST, SECOND = "c0i0", "c1i1"
 
 
 def frame_files(file: str) -> Adapted:
-    """One of the two files beside its frames."""
     read = shuffled_rows if file == FULL else listed_rows
     layout = f"{file} of github.com/Wangt-CN/EqBen and a folder {' or '.join(IMAGES)}"
     return Adapted(RawFiles((file,), partial(read, file=file), layout), _with_frames)
@@ -50,13 +49,11 @@ def shuffled_rows(folder: Path, file: str) -> list[dict[str, Any]]:
     """The groups of the full set, put together again; the frames of one folder are a cluster.
 
     The file has the four combinations of each group at random places.
-
-    Raises:
-        ValueError: for a group without one of its two true pairs.
     """
     groups: dict[tuple[str, int], dict[str, dict[str, Any]]] = defaultdict(dict)
     for _, one in entries(folder / file, ("image", "caption", "private_info")):
         about = one["private_info"]
+        # the other two combinations pair an image with the caption of the other one
         if about["name"] in (FIRST, SECOND):
             groups[about["dataset"], about["sample_cnt"]][about["name"]] = one
     locate, found = partial(_located, _root(folder)), []

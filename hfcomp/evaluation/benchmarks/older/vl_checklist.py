@@ -56,11 +56,7 @@ def checklist(web: str) -> Adapted:
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """The items; of several phrases the first counts, as in the authors' script.
-
-    Raises:
-        ValueError: for a file that is no list of `[image, {"POS": [phrase], "NEG": [phrase]}]`.
-    """
+    """The items; of several phrases the first counts, as in the authors' script."""
     found = []
     for test, file in TESTS.items():
         for number, one in enumerate(_list(folder / file)):
@@ -84,6 +80,7 @@ def _list(file: Path) -> list[Any]:
 
 
 def _with_images(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
+    # the file of a test begins with the source of its images; VAW annotates Visual Genome's
     sources = [test.rpartition("/")[2].partition("_")[0] for test in items.rows["subset"][:]]
     pools = {"vg": VISUAL_GENOME.name, "vaw": VISUAL_GENOME.name}
     return with_images_of(items, POOLS, [pools.get(source, source) for source in sources], folders, beside)

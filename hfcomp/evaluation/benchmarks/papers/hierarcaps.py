@@ -25,11 +25,7 @@ SIDE = 256  # pixels of the authors' own images
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """The items of the authors' table; `image` is COCO's name of the file in val2017, where all of them are.
-
-    Raises:
-        ValueError: for a row that has not four captions.
-    """
+    """The items of the authors' table; `image` is COCO's name of the file in val2017, where all of them are."""
     found = []
     table = open_table(folder / FILE)
     for number, (_, cells) in enumerate(table.rows()):
@@ -40,6 +36,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
                 f"{folder / FILE}, row {number}, column 'captions': found {len(captions)} texts between '=>', "
                 f"expected {LEVELS}: {row['captions']!r}."
             )
+        # an address of val2014, which ends in the photograph's name of val2017
         image = row["image_url"].rpartition("_")[2]
         found.append({"item": row["id"], "image": image, "image_id": image, "captions": captions})
     return found

@@ -33,17 +33,16 @@ class Pairs(HubData):
 
     @property
     def layout(self) -> str:
-        """In words."""
         return f"{super().layout}, or a set of `hfcomp build inpaintcoco`"
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
-        """The items, when the folder holds such files."""
         from hfcomp.data.built_sets import is_build
 
         if not is_build(folder):
             return super().local(folder, folders)
         from hfcomp.data.loading import load_training_set
 
+        # not as plain Parquet files: this checks the set against its manifest
         rows = load_training_set(str(folder), split="test")
         return self._items({"all": rows}, Origin(str(folder)), None, folders, folder)
 

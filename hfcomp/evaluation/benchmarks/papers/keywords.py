@@ -50,19 +50,12 @@ def keyword_benchmark(
     keywords of a concept, the first is permuted: the paper has one item per caption.
 
     Args:
-        name: on the command line.
         data: forms of the data, whose rows have an image in `image` and its caption in `caption` or all of them in
             `captions`; `item` may name a row, `image_id` say which rows show the same.
-        title: in tables.
-        licence: of the data.
-        obtain: how to get the data.
         concepts: some of `object`, `color`, `location` and `size`.
         limit: items of a concept; of more, as many are drawn and the others counted as left out. `None`: all.
         seed: of the draw.
         matching: how keywords are found and written, `PAPER` or `EXTENDED`.
-
-    Raises:
-        ValueError: for a concept that the paper does not have, or a limit below 1.
     """
     for concept in concepts:
         check_concept(concept)
@@ -98,15 +91,7 @@ class _Caption(NamedTuple):
 
 @dataclass(frozen=True)
 class KeywordItems:
-    """Makes images with captions into items of keyword ranking; arguments as in [`keyword_benchmark`].
-
-    Attributes:
-        concepts: each a subset.
-        limit: items of a concept.
-        seed: of the draw.
-        matching: of keywords.
-        table: of concepts and keywords.
-    """
+    """Makes images with captions into items of keyword ranking; arguments as in [`keyword_benchmark`]."""
 
     concepts: tuple[str, ...] = CONCEPTS
     limit: int | None = LIMIT
@@ -117,12 +102,7 @@ class KeywordItems:
     def __call__(
         self, pairs: BenchmarkData, folders: Folders | None = None, folder: Path | None = None
     ) -> BenchmarkData:
-        """One row per caption and concept with a keyword in it, with the images of `pairs`.
-
-        Raises:
-            NoKeyword: when no caption holds one.
-            ValueError: when there is no column of captions.
-        """
+        """One row per caption and concept with a keyword in it, with the images of `pairs`."""
         from datasets import Dataset, concatenate_datasets
 
         cells = pairs.images["image"] if "image" in pairs.images else pairs.rows["image"]
@@ -135,6 +115,7 @@ class KeywordItems:
             if missing:
                 left_out[NO_IMAGE] = left_out.get(NO_IMAGE, 0) + missing
             if len(kept) + missing < len(captions):
+                # counted, so that a report shows how much of the data the number is of
                 reason = f"not among the {self.limit:,} drawn of a concept"
                 left_out[reason] = left_out.get(reason, 0) + len(captions) - len(kept) - missing
             places += [one.row for one in kept]
@@ -161,6 +142,7 @@ class KeywordItems:
             )
         names = [str(name) for name in rows["item"]] if "item" in rows.column_names else map(str, range(len(rows)))
         given = rows["image_id"][:] if "image_id" in rows.column_names else None
+        # all captions of a photograph are one cluster, whichever rows they stand in
         images = photograph_ids(given, pairs.cells("image"))
         found: dict[str, list[_Caption]] = defaultdict(list)
         empty = 0
@@ -170,6 +152,7 @@ class KeywordItems:
             for number, text in enumerate(captions):
                 item = name if isinstance(value, str) else f"{name}/{number}"
                 one = _Caption(row, number, item, images[row] or name, text or "")
+                # a caption may hold keywords of several concepts, and is an item of each
                 for concept in self.concepts:
                     if find_keywords(one.text, concept, self.matching, table=self.table):
                         found[concept].append(one)
@@ -186,6 +169,7 @@ class KeywordItems:
 
         kept: list[_Caption] = []
         missing = 0
+        # in the order of their digests until enough have an image: a missing image changes no other choice
         for one in sorted(captions, key=place):
             if len(kept) == self.limit:
                 break
@@ -193,6 +177,7 @@ class KeywordItems:
                 missing += 1
             else:
                 kept.append(one)
+        # in the order of the data again, whatever the order of digests
         return sorted(kept), missing
 
     def _row(self, one: _Caption, concept: str) -> dict[str, Any]:
@@ -208,11 +193,7 @@ class KeywordItems:
 
 
 def sbu_captions(folder: Path) -> list[dict[str, Any]]:
-    """SBU's images and captions, of the one JSON object of lists; a file is called as in its address.
-
-    Raises:
-        ValueError: when the lists are not of the same length.
-    """
+    """SBU's images and captions, of the one JSON object of lists; a file is called as in its address."""
     file = folder / "sbu-captions-all.json"
     content = read_json(file)
     urls, captions = content.get("image_urls", ()), content.get("captions", ())

@@ -35,11 +35,9 @@ class BuiltLevels(_Unreleased):
 
     @property
     def layout(self) -> str:
-        """In words."""
         return f"a set of `hfcomp build magic`, of which the test rows of {self.view} are read"
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
-        """The items, when the folder holds such a set."""
         from hfcomp.data.views import read_views
 
         if read_views(folder) is None:
@@ -47,6 +45,7 @@ class BuiltLevels(_Unreleased):
         from hfcomp.data.loading import load_training_set, undecoded
 
         rows = undecoded(load_training_set(str(folder), split="test", config=self.view))
+        # the generalised caption takes the name of the plain one
         if "caption" in rows.column_names:
             rows = rows.remove_columns("caption")
         rows = rows.rename_column("generalised_caption", "caption")
@@ -68,12 +67,10 @@ class OwnLevels(_Unreleased):
 
     @property
     def layout(self) -> str:
-        """In words."""
         columns = ", ".join(("image", "image_id", *self.texts))
         return f"Parquet files with the columns {columns}, if known {', '.join(self.optional)}"
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
-        """The items, when the folder holds Parquet files; all of them are read."""
         files = sorted(folder.rglob("*.parquet"))
         if not files:
             return None

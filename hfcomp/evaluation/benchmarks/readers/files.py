@@ -21,12 +21,8 @@ def entries(file: Path | zipfile.Path, keys: Sequence[str], inside: str | None =
     """The objects of a JSON list or dictionary, each with its name; in a list, its place.
 
     Args:
-        file: in UTF-8.
         keys: what every object has to have.
         inside: the key of the file's own object under which the list or dictionary stands, if it does.
-
-    Raises:
-        ValueError: for other JSON, a duplicate name or key, or an object that lacks a key.
     """
     content = _parse(file.read_bytes(), str(file))
     if inside is not None:
@@ -38,11 +34,7 @@ def entries(file: Path | zipfile.Path, keys: Sequence[str], inside: str | None =
 
 
 def listed_entries(file: Path, keys: Sequence[str]) -> Named:
-    """As `entries`, of a JSON list of lists, whose values get these keys in their order.
-
-    Raises:
-        ValueError: for other JSON, or a list with another number of values.
-    """
+    """As `entries`, of a JSON list of lists, whose values get these keys in their order."""
     content = _parse(file.read_bytes(), str(file))
     if not isinstance(content, list):
         raise ValueError(f"{file}: found a {type(content).__name__}, expected a list of lists.")
@@ -55,11 +47,6 @@ def listed_entries(file: Path, keys: Sequence[str]) -> Named:
 
 
 def object_in(file: Path, keys: Sequence[str]) -> dict[str, Any]:
-    """The one object of a JSON file.
-
-    Raises:
-        ValueError: as [`entries`], naming the file.
-    """
     return _validate(_parse(file.read_bytes(), str(file)), keys, str(file))
 
 
@@ -86,6 +73,7 @@ def _parse(content: bytes, where: str) -> Any:
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
+    # Python's parser would keep the last of two equal keys and say nothing
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in found if names.count(name) > 1)
@@ -103,11 +91,6 @@ def _validate(entry: Any, keys: Sequence[str], where: str) -> dict[str, Any]:
 
 
 def open_archive(path: Path) -> zipfile.ZipFile:
-    """A zip archive.
-
-    Raises:
-        ValueError: for a file that is none, or not all of one.
-    """
     try:
         return zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:
@@ -115,12 +98,9 @@ def open_archive(path: Path) -> zipfile.ZipFile:
 
 
 def member(path: Path, file: str) -> zipfile.Path:
-    """A file of a zip archive, in whatever folder it is there.
-
-    Raises:
-        ValueError: for an archive without it.
-    """
+    """A file of a zip archive, in whatever folder it is there."""
     archive = open_archive(path)
+    # archives made on a Mac hold a second, hidden copy of every name
     found = [name for name in archive.namelist() if f"/{name}".endswith(f"/{file}") and "__MACOSX" not in name]
     if not found:
         raise ValueError(f"{path}: has no {file}. Download it again.")
@@ -146,7 +126,6 @@ class ZippedFiles(RawFiles):
 
     Attributes:
         archive: its name, one of `required_files`.
-        images: the columns of images.
     """
 
     archive: str = "images.zip"

@@ -42,6 +42,7 @@ def with_images_of(
             continue
         origins.append(origin)
         for place, row in enumerate(own):
+            # only where to read: the images of all pools would not fit into memory
             places[row] = (cells, place)
 
     def read(row: int) -> Any:
@@ -120,6 +121,7 @@ def box_of(entry: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def cropped(items: BenchmarkData, folders: Folders | None = None, beside: Path | None = None) -> BenchmarkData:
     """Items with images cut to the column `box`, where a row has one; without an area it is left out, and counted."""
+    # a reason that a reader gave stays, unless the box has no area
     given = items.rows["left_out"][:] if "left_out" in items.rows.column_names else [""] * len(items.rows)
     edges, reasons = [], []
     for box, reason in zip(items.rows["box"][:], given, strict=True):
@@ -134,5 +136,4 @@ def cropped(items: BenchmarkData, folders: Folders | None = None, beside: Path |
 
 
 def both_photographs(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
-    """Items whose `image` and `negative_image` name files of Visual Genome."""
     return with_images(items, VISUAL_GENOME, folders, beside, ("image", "negative_image"))

@@ -31,7 +31,6 @@ def sentences(description: str) -> list[str]:
 
 
 def whole(description: str) -> list[str]:
-    """A description as it is written."""
     return [description.strip()]
 
 
@@ -45,7 +44,6 @@ def _pieces(description: str) -> list[str]:
 
 
 def annotated(folder: Path, file: str, images: str = "", only: str = "") -> list[dict[str, Any]]:
-    """Images and sentences of one of FLAIR's `test_annotations.json`."""
     captions: dict[str, list[str]] = defaultdict(list)
     for _, one in entries(folder / file, ("image", "caption"), inside="annotations"):
         if one["image"].startswith(only):
@@ -67,7 +65,6 @@ DOCCI_REPO, DOCCI_AT = "nicolollo/docci", "d25e433474a72db3853da8e208d564e9b9879
 
 
 def docci(folder: Path, *, captions: Captions) -> list[dict[str, Any]]:
-    """The test images of DOCCI's table."""
     keys = ("example_id", "split", "image_file", "description")
     return [
         {
@@ -81,7 +78,6 @@ def docci(folder: Path, *, captions: Captions) -> list[dict[str, Any]]:
 
 
 def in_captions(rows: Dataset, *, captions: Captions) -> Dataset:
-    """Descriptions in `captions` as lists of captions."""
     lists = [captions(text) for text in rows["captions"]]
     return rows.remove_columns("captions").add_column("captions", lists)
 
@@ -129,7 +125,6 @@ IIW_FLAIR = "test_annotations.json"
 
 
 def imageinwords(folder: Path, *, parts: Sequence[str], captions: Captions) -> list[dict[str, Any]]:
-    """The images of some parts of ImageInWords, with what people wrote."""
     found = []
     for part in parts:
         field, place = PARTS[part]
@@ -173,6 +168,7 @@ def dci(folder: Path, *, captions: Captions) -> list[dict[str, Any]]:
     found = []
     for name in (name for names in splits.values() for name in names):
         entry = object_in(folder / "annotations" / name, ("image", "short_caption", "extra_caption"))
+        # a line break between the two, at which descriptions are cut as at a full stop
         texts = captions(f"{entry['short_caption']}\n{entry['extra_caption']}")
         found.append({"item": name, "image": str(folder / "photos" / entry["image"]), "captions": texts})
     return found
@@ -204,7 +200,6 @@ def unpacked(folder: Path) -> list[dict[str, Any]]:
 
 
 def packed(folder: Path) -> list[dict[str, Any]]:
-    """The items of the archive, whose images are named by its members."""
     with open_archive(folder / ARCHIVE) as archive:
         members = [PurePosixPath(name) for name in archive.namelist()]
         captions = {path.stem: path for path in members if path.parent.name == CAPTIONS and path.suffix == ".txt"}

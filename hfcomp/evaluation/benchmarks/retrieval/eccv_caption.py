@@ -23,27 +23,22 @@ COCO, KARPATHY = "captions_val2014.json", "dataset_coco.json"
 
 
 def coco_texts(folder: Path) -> dict[str, str]:
-    """COCO's captions by number, from its own annotations."""
     found = entries(folder / COCO, ("id", "caption"), inside="annotations")
     return {str(entry["id"]): entry["caption"] for _, entry in found}
 
 
 def karpathy_texts(folder: Path) -> dict[str, str]:
-    """COCO's captions by number, from Karpathy's file."""
     images = entries(folder / KARPATHY, ("sentences",), inside="images")
     return {str(one["sentid"]): one["raw"] for _, image in images for one in image["sentences"]}
 
 
 def rows(folder: Path, *, texts: Callable[[Path], Mapping[str, str]]) -> list[dict[str, Any]]:
-    """The 5,000 images, each with its five captions, and what is right for those that are queries.
-
-    Raises:
-        ValueError: for a caption of the gallery that is not among them.
-    """
+    """The 5,000 images, each with its five captions, and what is right for those that are queries."""
     written = texts(folder)
     images_of, captions_of = (_numbers(folder / file) for file in (IMAGES_OF, CAPTIONS_OF))
     found = []
     for image, captions in _numbers(folder / GALLERY).items():
+        # captions are joined by their numbers, which differ between releases of COCO
         absent = [caption for caption in captions if caption not in written]
         if absent:
             raise ValueError(

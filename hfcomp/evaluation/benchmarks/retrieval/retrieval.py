@@ -56,7 +56,6 @@ FLICKR8K_IMAGES = Pool(
 
 
 def karpathy(folder: Path, file: str) -> list[dict[str, Any]]:
-    """The test images of one of Karpathy's `dataset_*.json`, each with its captions."""
     return [
         {
             "item": one["filename"],
@@ -70,16 +69,14 @@ def karpathy(folder: Path, file: str) -> list[dict[str, Any]]:
 
 def listed(folder: Path, file: str) -> list[dict[str, Any]]:
     """The images of one of BLIP's lists, which hold one split each."""
+    # the lists have paths of images, and pools know images by their names
     named = [(Path(one["image"]).name, one) for _, one in entries(folder / file, ("image", "caption"))]
     return [{"item": name, "image": name, "captions": one["caption"]} for name, one in named]
 
 
 def lines(rows: Dataset) -> Dataset:
-    """Captions that stand in one text, a line each, as lists.
-
-    Raises:
-        ValueError: for a sample without a text.
-    """
+    """Captions that stand in one text, a line each, as lists."""
+    # `datasets` fills a missing member of a sample with None and says nothing
     for row in (row for row, text in enumerate(rows["captions"]) if text is None):
         raise ValueError(
             f"the sample {rows['item'][row]!r} of the archives has no .txt with its captions. Add it, or remove it."
