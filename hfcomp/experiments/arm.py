@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from datasets import Dataset, IterableDataset
-from transformers import AutoProcessor
 
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.loading import TrainingRows
-from hfcomp.data.neighbours import check_batch_images
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.evaluator import DetailedScores
-from hfcomp.experiments.recipes import Recipe
+from hfcomp.experiments.recipes import BatchSize, Recipe
 from hfcomp.experiments.session import Session
 from hfcomp.run_folders import ADAPTER_FOLDER
 from hfcomp.statistics.summary import BASE
@@ -30,50 +28,27 @@ from hfcomp.trainers.stages import stage_config, train_stage, world_size_at_laun
 from hfcomp.trainers.trackers import TrackedRun
 
 
-def fit_batch(recipe: Recipe, rows: Any, log: Callable[[str], None] = lambda note: None) -> Recipe:
-    """The recipe with its `batch_size` lowered to `max_batch_fraction` of the training images.
+def fit_batch(batch: BatchSize, rows: Any, log: Callable[[str], None] = lambda note: None) -> int:
+    """The rows of a batch, lowered to the fraction of the training images that one may show, if there is a limit.
 
-    A batch_size that the command line or a plan sets is kept, as is any batch_size if the rows are streamed. `log`
-    receives a line if the batch is lowered.
+    Streamed rows, whose images are not counted, lower nothing. `log` receives a line if the batch is lowered.
     """
-    config = recipe.experiment
-    if "batch_size" in recipe.chosen or config.max_batch_fraction is None or not isinstance(rows, Dataset):
-        return recipe
-    images, processes = _count_images(rows), world_size_at_launch()
-    most = int(images * config.max_batch_fraction) // (1 + _num_neighbours(recipe)) // processes * processes
-    if config.batch_size <= most or not most:
-        return recipe
+    if batch.fraction is None or not isinstance(rows, Dataset):
+        return batch.rows
+    images, processes, shown = count_images(rows), world_size_at_launch(), 1 + batch.neighbours
+    most = int(images * batch.fraction) // shown // processes * processes
+    if batch.rows <= most or not most:
+        return batch.rows
     log(
-        f"batch_size is {most} instead of {config.batch_size}: the {images:,} training images would make "
-        f"{_batches(images, recipe)} batches per epoch. --batch_size sets another."
+        f"batch_size is {most} instead of {batch.rows}: the {images:,} training images would make "
+        f"{images / (batch.rows * shown):.1f} batches per epoch. --batch_size sets another."
     )
-    lowered = {"batch_size": most}
-    return replace(recipe, experiment=config.model_copy(update=lowered), given={**recipe.given, **lowered})
+    return most
 
 
-def check_batch(recipe: Recipe, rows: Any) -> None:
-    """Raises for fewer images than one batch with the neighbors of its rows needs, before any image is encoded.
-
-    Raises:
-        ValueError: naming both numbers.
-    """
-    number = _num_neighbours(recipe)
-    if number and isinstance(rows, Dataset):
-        check_batch_images(_count_images(rows), fit_batch(recipe, rows).experiment.batch_size, number, "--batch_size")
-
-
-def _num_neighbours(recipe: Recipe) -> int:
-    return int(recipe.trainer_arguments.get("num_neighbours") or 0)
-
-
-def _count_images(rows: Dataset) -> int:
+def count_images(rows: Dataset) -> int:
     """Number of distinct images; rows without an id count as one image each."""
     return len(set(rows[IMAGE_ID])) if IMAGE_ID in rows.column_names else len(rows)
-
-
-def _batches(images: int, recipe: Recipe) -> str:
-    per_batch = recipe.experiment.batch_size * (1 + _num_neighbours(recipe))
-    return f"{images / per_batch:.1f}"
 
 
 @dataclass(frozen=True)
@@ -143,17 +118,12 @@ class Arm:
 
         `run` is what it is called in the trackers of `report_to`.
         """
-
-        def build() -> tuple[Any, Any, Any]:
-            return str(start), AutoProcessor.from_pretrained(start, trust_remote_code=False), self.rows
-
         arguments = self.arguments
         if self.checkpoints is not None:  # all are kept until they are scored
             arguments = {**arguments, "save_strategy": "steps", "save_steps": self.checkpoints.every}
             arguments |= {"save_only_model": True, "save_total_limit": None}
-        cls, size = self.trainer_class, self.batch_size
-        how = {"batch_size": size, "resume": True, "pace": pace, "run": run, "replay_dataset": self.replay}
-        return train_stage(self.name, cls, build, folder, arguments, **how)
+        how = {"batch_size": self.batch_size, "resume": True, "pace": pace, "run": run, "replay_dataset": self.replay}
+        return train_stage(self.name, self.trainer_class, start, self.rows, folder, arguments, **how)
 
 
 def method_arm(recipe: Recipe, rows: Dataset | None, replay: Dataset | None = None, *, name: str | None = None) -> Arm:
@@ -161,7 +131,6 @@ def method_arm(recipe: Recipe, rows: Dataset | None, replay: Dataset | None = No
 
     A recipe whose `replay_fraction` is 0 has no use for `replay`.
     """
-    recipe = fit_batch(recipe, rows)
     config, arguments = recipe.trainer_class.config_class, recipe.trainer_arguments
     # of the method's objective: a control of another class has other defaults, and would be trained otherwise
     chosen = {one.name: one.default for one in fields(config) if one.name in OPTIMISATION}
@@ -169,7 +138,8 @@ def method_arm(recipe: Recipe, rows: Dataset | None, replay: Dataset | None = No
     fraction = own.get("replay_fraction", config.replay_fraction)
     _check_replay(recipe.experiment.replay_dataset, fraction, given="replay_fraction" in own)
     replay = replay if fraction else None
-    return Arm(name or recipe.experiment.method, recipe.trainer_class, own, rows, recipe.experiment.batch_size, replay)
+    name = name or recipe.experiment.method
+    return Arm(name, recipe.trainer_class, own, rows, fit_batch(recipe.batch, rows), replay)
 
 
 def _check_replay(dataset: str | None, fraction: float, *, given: bool) -> None:

@@ -20,7 +20,8 @@ from hfcomp.errors import FLAG, one_line_errors
 from hfcomp.experiments.dry_run import DryRun
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.program import run
-from hfcomp.experiments.recipes import Recipe, read_file, read_recipe, split_options
+from hfcomp.experiments.recipe_fields import split_options
+from hfcomp.experiments.recipes import Recipe, read_file, read_recipe
 from hfcomp.experiments.studies.plan_files import Search, Sweep, Tradeoff, read_plan
 from hfcomp.experiments.studies.search import run_search
 from hfcomp.experiments.studies.sweep import run_sweep

@@ -22,8 +22,7 @@ from hfcomp.data.loading import entries_there
 from hfcomp.data.negatives import ShuffledNegatives, derangement, is_negative, with_concreteness
 from hfcomp.data.replay import count_replay_rows
 from hfcomp.experiments.arm import Arm
-from hfcomp.experiments.experiment_config import HUMAN, SAME_BATCH, STATIC_MARGIN
-from hfcomp.experiments.recipes import Recipe
+from hfcomp.experiments.experiment_config import HUMAN, SAME_BATCH, STATIC_MARGIN, ExperimentConfig
 from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.c2lip import C2LIPTrainer
 from hfcomp.trainers.ce_clip import CEClipTrainer
@@ -245,6 +244,11 @@ CONTROLS = {
 EQUAL_IMAGES = "equal-images"
 
 
+def compared_arms(config: ExperimentConfig, method: Arm, *, asked: bool, log: Log) -> list[Arm]:
+    """What a recipe trains beside its method before it: see `control_arms` and `rated_arms`."""
+    return [*control_arms(config.controls, method, asked=asked, log=log), *rated_arms(config, method, log)]
+
+
 def control_arms(names: Collection[str], method: Arm, *, asked: bool, log: Log) -> list[Arm]:
     """The controls of `CONTROLS` that say something about a method, in that order; skipped ones are logged.
 
@@ -275,13 +279,13 @@ def _check_loaded(method: Arm) -> None:
         raise NotApplicable("it gives rows those of another row or place, and the training set is streamed.")
 
 
-def rated_arms(recipe: Recipe, method: Arm, log: Log) -> list[Arm]:
+def rated_arms(config: ExperimentConfig, method: Arm, log: Log) -> list[Arm]:
     """The control `static-margin`, where the recipe has it, and the method, on the same rows with human ratings.
 
     None where the rows are not the sandbox's, the method has human ratings itself or depends on none, or the recipe
     names no file of them; what is left out is logged.
     """
-    config, path = recipe.experiment, recipe.experiment.concreteness_ratings
+    path = config.concreteness_ratings
     if not config.rates_in_sandbox or config.joins_ratings:
         return []
     try:

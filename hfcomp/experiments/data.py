@@ -14,6 +14,7 @@ from hfcomp.data.concepts.columns import with_concepts
 from hfcomp.data.image_ids import IMAGE_ID, with_image_ids
 from hfcomp.data.loading import contract_rows
 from hfcomp.data.negatives import RATINGS, with_concreteness, with_keyword_negatives
+from hfcomp.data.neighbours import check_batch_images
 from hfcomp.data.overlap import COLUMNS as IMAGE_COLUMNS
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.data.pair_table import Log, Rows, RowSource, choose_captions, complete_rows, every_caption, read_rows
@@ -23,7 +24,7 @@ from hfcomp.distributed import first_process_first
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import default_folder
 from hfcomp.evaluation.encoding.neighbours import with_neighbours
-from hfcomp.experiments.arm import check_batch, fit_batch, method_arm
+from hfcomp.experiments.arm import count_images, fit_batch, method_arm
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
@@ -77,7 +78,7 @@ def load_rows(
         scored=scored,
         policy=config.overlap,
         log=log,
-        progress=session.state.is_main_process and not recipe.trainer_arguments.get("disable_tqdm"),
+        progress=session.state.is_main_process and not session.quiet,
     )
     images_key = [values, given if seeded else {"columns": given["columns"]}]
     rows = guard(rows, columns=columns, key=[values, given], images_key=images_key)
@@ -95,10 +96,15 @@ def load_rows(
         rows = with_image_ids(rows)
     else:
         rows, replay = with_shared_image_ids(rows, replay)
-    fit_batch(recipe, rows, log)
-    check_batch(recipe, rows)
-    with first_process_first():
-        return TrainingSet(_with_hard_images(recipe, rows, replay, log), replay)
+    size = fit_batch(recipe.batch, rows, log)
+    if recipe.batch.neighbours and isinstance(rows, Dataset):  # before any image is encoded to find them
+        check_batch_images(count_images(rows), size, recipe.batch.neighbours, "--batch_size")
+    if config.hard_images:
+        arm = method_arm(recipe, rows, replay)  # what the rows lack costs no embedding of all images
+        replace(arm, arguments={**arm.arguments, "num_neighbours": 0}).check()
+        with first_process_first():
+            rows = _with_hard_images(config, rows, log, session.device)
+    return TrainingSet(rows, replay)
 
 
 def num_negatives(recipe: Recipe) -> int:
@@ -201,12 +207,7 @@ def _sandbox_rows(config: ExperimentConfig, seed: int, num_negatives: int) -> Da
     )
 
 
-def _with_hard_images(recipe: Recipe, rows: Rows, replay: Dataset | None, log: Log) -> Rows:
-    """The rows with each image's nearest by the base, where the recipe asks for them."""
-    config = recipe.experiment
-    if not config.hard_images:
-        return rows
-    arm = method_arm(recipe, rows, replay)  # what the rows lack costs no embedding of all images
-    replace(arm, arguments={**arm.arguments, "num_neighbours": 0}).check()
+def _with_hard_images(config: ExperimentConfig, rows: Rows, log: Log, device: str | None) -> Rows:
+    """The rows with each image's nearest by the base."""
     place, cache = config.model or base_folder(SANDBOX_MODELS[config.fresh_model]), EmbeddingCache(default_folder())
-    return with_neighbours(rows, place=place, number=config.hard_images, log=log, cache=cache, device=recipe.device)
+    return with_neighbours(rows, place=place, number=config.hard_images, log=log, cache=cache, device=device)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoProcessor, TrainerCallback
+from transformers import TrainerCallback
 from transformers.trainer_utils import has_length
 
 from hfcomp.distributed import on_main_process
@@ -76,6 +76,7 @@ class Items:
 class DryRun(Study):
     """A study whose arms are timed and not trained; it writes nothing that stays."""
 
+    wanted: Path = Path()  # the folder that the study itself would take
     timings: dict[str, Timing] = field(default_factory=dict)
     items: dict[tuple[int, ...], Items] = field(default_factory=dict)
     scored: list[Items] = field(default_factory=list)  # of each model and checkpoint that would be scored
@@ -102,7 +103,7 @@ class DryRun(Study):
         with _passing_folder() as folder:
             session.overlap.check_and_write(folder)
             models = {BASE: base_model(recipe.experiment, folder, recipe.seed)}
-            study = cls(recipe, session, scoring, folder, models)
+            study = cls(recipe.experiment, session, scoring, folder, models, wanted=recipe.folder)
             study._count(study.scoring)
             yield study
             on_main_process(study._print)
@@ -144,9 +145,7 @@ class DryRun(Study):
         base = self.models[BASE]
         place, memory = self.folder / "timed", PeakMemory()
         config = stage_config(arm.trainer_class, place, {**arm.arguments, **BRIEF}, arm.batch_size)
-        processor = AutoProcessor.from_pretrained(base, trust_remote_code=False)
-        sets = training_sets(arm.rows, arm.replay)
-        trainer = arm.trainer_class(str(base), config, processing_class=processor, **sets)
+        trainer = arm.trainer_class(str(base), config, **training_sets(arm.rows, arm.replay))
         show_progress(trainer, f"timing {arm.name}")
         clock = _StepClock()
         trainer.add_callback(Clock())
@@ -195,8 +194,8 @@ class DryRun(Study):
     def _report(self) -> tuple[Report, str]:
         """What the study would cost, and what is wrong with the disk, if anything is."""
         training = sum(self.costs[name].seconds for one in self.timings.values() for name in one.alike)
-        scoring = self.sample.seconds(self.models[BASE], self.recipe.device, self.scored)
-        folder = self.recipe.folder
+        scoring = self.sample.seconds(self.models[BASE], self.session.device, self.scored)
+        folder = self.wanted
         needed, free = self.needed, shutil.disk_usage(_existing(folder)).free
         state = self.session.state
         where = f"{state.num_processes} process{'es' if state.num_processes > 1 else ''} on {state.device.type}"
@@ -208,7 +207,7 @@ class DryRun(Study):
         ]
         notes = [*self.session.notes, *(["followed embeddings are not in the estimate"] if self.unknown else [])]
         report = Report(
-            f"{self.recipe.experiment.method}: a dry run",
+            f"{self.experiment.method}: a dry run",
             verdict=[f"About {in_words(training + scoring)} on {where}, {_gib(needed)} of disk."],
             sections=[
                 Section("Runs", [_runs(self.timings.values())]),

@@ -44,6 +44,7 @@ class Guard:
 
     evaluator: Evaluator  # of the items that choose
     items: str  # which these are, in words
+    stamp: Mapping[str, Any]  # what their stored outcomes are of, beside the weights
     declared: Mapping[str, Sequence[Average]]  # averages in use, by title of the benchmark
     primary: str | None  # as a recipe names it
     halved: bool = False  # whether the evaluation's own images are halved
@@ -84,15 +85,17 @@ def prepare_guard(
     """
     if not config.forgetting_guard:
         return None
-    declared = declared_averages(config)
+    declared, primary, halved = declared_averages(config), config.primary, False
     if config.guard_benchmarks:
         evaluator, declared = prepare_guard_benchmarks(config, log=session.log)
-        guard = Guard(evaluator, ", ".join(config.guard_benchmarks), declared, None)
+        items, primary = ", ".join(config.guard_benchmarks), None
     elif config.evaluation == SANDBOX:
         how = {"column_names": column_names, "seed": SEED, "log": session.log}
-        guard = Guard(prepare_evaluation(config, **how), OTHER_SCENES, declared, config.primary)
+        evaluator, items = prepare_evaluation(config, **how), OTHER_SCENES
     else:
-        guard = Guard(evaluate, HALF, declared, config.primary, halved=True)
+        evaluator, items, halved = evaluate, HALF, True
+    stamp = evaluation_scoring(config, evaluator, column_names).stamp
+    guard = Guard(evaluator, items, stamp, declared, primary, halved)
     on_main_process(lambda: guard.evaluator.check_names(guard.check))
     session.log(f"forgetting guard: points are chosen on {guard.items}")
     return guard
@@ -119,7 +122,7 @@ def guard_models(study: Study, guard: Guard, method: str) -> None:
 
 
 def _guard_model(study: Study, guard: Guard, name: str, folder: Path, scored: set[str]) -> Swept:
-    base, tuned, config = study.models[BASE], study.models[name], study.recipe.experiment
+    base, tuned, config = study.models[BASE], study.models[name], study.experiment
     outcomes = _outcomes(study, guard, name)
     choosing = guard.choosing(outcomes) if guard.halved else without(outcomes, scored, study.session)
     how = {"rule": config.guard_rule, "tolerance": config.guard_tolerance}
@@ -134,14 +137,12 @@ def _guard_model(study: Study, guard: Guard, name: str, folder: Path, scored: se
 def _outcomes(study: Study, guard: Guard, name: str) -> Outcomes:
     """Outcomes of all points between the base and a model, stored and scored where they are not yet."""
     base, tuned, notes = study.models[BASE], study.models[name], study.session.notes
-    config = study.recipe.experiment
     path = study.folder / FOLDER / "guard" / f"{name}.parquet"
-    of_items = evaluation_scoring(config, guard.evaluator, study.recipe.column_names).stamp
-    stamp = {"base": identity(base), "tuned": identity(tuned), "alphas": list(ALPHAS), **of_items}
+    stamp = {"base": identity(base), "tuned": identity(tuned), "alphas": list(ALPHAS), **guard.stamp}
     table = read_stored(path, stamp, study.session.log)
     if table is None:
         before, processor = len(notes), AutoProcessor.from_pretrained(tuned, trust_remote_code=False)
-        embedder = PointsEmbedder(load_interpolation(base, tuned), ALPHAS, processor, device=study.recipe.device)
+        embedder = PointsEmbedder(load_interpolation(base, tuned), ALPHAS, processor, device=study.session.device)
         table = embedder.score(guard.evaluator)
         write_table(path, table, {**stamp, "notes": notes[before:]})
     return Outcomes(table)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hfcomp.experiments.recipes import Recipe
 from hfcomp.hub.models import KIND, ModelPushOptions, push_model
 from hfcomp.hub.repositories import Repository, check_replaceable, was_pushed
 
@@ -28,20 +27,19 @@ class RunPush:
     repository: Repository
 
     @classmethod
-    def of(cls, recipe: Recipe) -> RunPush | None:
-        """What a recipe asks for; None without `push_to_hub`.
+    def of(cls, given: Mapping[str, Any], method: str) -> RunPush | None:
+        """What the fields of a recipe ask for; None without `push_to_hub`.
 
         Raises:
             ValueError: for `push_to_hub` without a repository, a repository without it, or a name that is no id.
         """
-        given = recipe.trainer_arguments
         if not given.get(PUSH):
             useless = next((name for name in (REPOSITORY, *DETAILS) if given.get(name)), None)
             if useless:
                 raise ValueError(f"{useless} says where a run is pushed: pass --{PUSH} too, or leave it out.")
             return None
         if not given.get(REPOSITORY):
-            raise ValueError(f"{PUSH} needs --{REPOSITORY}, such as my-org/my-{recipe.experiment.method}.".lower())
+            raise ValueError(f"{PUSH} needs --{REPOSITORY}, such as my-org/my-{method}.".lower())
         options = ModelPushOptions(
             repo=given[REPOSITORY],
             private=bool(given.get("hub_private_repo")),

@@ -21,7 +21,7 @@ there the others wait for it, and fail with it. A `DryRun` is a study that times
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -81,7 +81,7 @@ BINDING_FIELDS = {"dataloader_drop_last"}  # though of such a prefix
 class Study:
     """An open study. What was scored is known to the main process alone."""
 
-    recipe: Recipe
+    experiment: ExperimentConfig
     session: Session
     scoring: Scoring | None  # of the base and of each arm's last model, where these are scored
     folder: Path
@@ -117,7 +117,7 @@ class Study:
             session.state.print(f"-> {folder}")
             session.overlap.check_and_write(folder)
             models = {BASE: base_model(recipe.experiment, folder, recipe.seed)}
-            yield cls(recipe, session, scoring, folder, models)
+            yield cls(recipe.experiment, session, scoring, folder, models)
             on_main_process(lambda: finish(folder))
         session.close()
 
@@ -140,7 +140,7 @@ class Study:
             for arm in arms:
                 self.train(arm)
             return
-        with open_workers(self.recipe, self.folder, at_once, number) as self.workers:
+        with open_workers(self.session, self.folder, at_once, number) as self.workers:
             for arm in arms:
                 self._train_beside(arm, most=2 * at_once)
             for name in [*self.pending]:
@@ -150,7 +150,7 @@ class Study:
     @property
     def at_once(self) -> int:
         """Number of arms that train at the same time."""
-        return arms_at_once(self.recipe.experiment.arms_at_once, self.session)
+        return arms_at_once(self.experiment.arms_at_once, self.session)
 
     def _train_beside(self, arm: Arm, most: int) -> None:
         """Has an arm trained by a worker; waits while `most` others are in training, or the one it starts from."""
@@ -180,7 +180,7 @@ class Study:
         folder = self.folder / (arm.folder or arm.name)
         if arm.checkpoints is not None:
             on_main_process(lambda: self._reopen_if_unscored(arm, folder))
-        cost = arm.train(self.models[arm.start], folder, self.pace, tracked_arm(self.recipe, self.folder, arm))
+        cost = arm.train(self.models[arm.start], folder, self.pace, tracked_arm(self.folder, arm))
         self.pace.add(cost.steps, cost.seconds)
         self.models[arm.name], self.costs[arm.name] = folder, cost
         self._note_meaning(arm)
@@ -213,7 +213,7 @@ class Study:
         complete = not keep_priors or read_stored(self._prior_file(name), stamp, log) is not None
         table = read_stored(path, stamp, log) if complete else None
         if table is None:
-            before, embedder = len(notes), Embedder(place, device=self.recipe.device, cache=EmbeddingCache())
+            before, embedder = len(notes), Embedder(place, device=self.session.device, cache=EmbeddingCache())
             if scoring.score_with_details is not None and (self.keep_scores or keep_priors):
                 how = {"keep_scores": self.keep_scores, "prior": prior_outcomes if keep_priors else None}
                 full = scoring.score_with_details(embedder, **how)
@@ -252,9 +252,9 @@ class Study:
     def _prior_file(self, name: str) -> Path:
         return self.folder / FOLDER / f"{name}.{PRIOR}.parquet"
 
-    def facts(self, seeds: int = 1) -> dict[str, Any]:
+    def facts(self, given: Mapping[str, Any], seeds: int = 1) -> dict[str, Any]:
         """What a report says beside its numbers; the caveat has a sentence for everything that limits them."""
-        config = self.recipe.experiment
+        config = self.experiment
         made_here = None if config.model else config.fresh_model
         on_scenes = config.dataset == SANDBOX or config.evaluation.startswith(SANDBOX)
         kinds = [SANDBOX] if on_scenes or made_here in SANDBOX_MODELS else []
@@ -268,7 +268,7 @@ class Study:
             "caveat": " ".join(caveats),
             "notes": self.session.notes,
             "overlap": list({facts["note"]: facts for facts in self.session.overlap.facts.values()}.values()),
-            "config": self.recipe.given,
+            "config": given,
             **({"models": models} if models else {}),
             **({"meanings": self.meanings} if self.meanings else {}),
         }
@@ -296,7 +296,7 @@ class Study:
                 return (folder / SUMMARY_FILE).unlink()
 
     def _bar(self, of: Sequence[str | int]) -> tqdm:
-        return tqdm(of, disable=bool(self.recipe.trainer_arguments.get("disable_tqdm")), leave=False)
+        return tqdm(of, disable=self.session.quiet, leave=False)
 
 
 def evaluation_scoring(config: ExperimentConfig, evaluate: Evaluator, column_names: Any, **stamp: Any) -> Scoring:

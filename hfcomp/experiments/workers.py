@@ -20,7 +20,6 @@ import torch
 from tqdm import tqdm
 
 from hfcomp.experiments.arm import Arm
-from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.tracking import tracked_arm
 from hfcomp.trainers.cost import StageSummary
@@ -49,17 +48,19 @@ def arms_at_once(number: int, session: Session) -> int:
 class Workers:
     """Processes that train arms, and a bar with the steps of all of them."""
 
-    recipe: Recipe
     folder: Path  # of the study
     pool: ProcessPoolExecutor
     steps: Any
     bar: tqdm
+    runs: int
     futures: list[Future[StageSummary]] = field(default_factory=list)
 
     def submit(self, arm: Arm, start: Path | str, folder: Path) -> Future[StageSummary]:
         """Has an arm trained as soon as a process is free."""
+        if (most := arm.arguments.get("max_steps", -1)) > 0:
+            self.bar.total = self.runs * most
         with _without_main(arm.trainer_class):
-            self.futures.append(self.pool.submit(_train, self.recipe, self.folder, arm, start, folder))
+            self.futures.append(self.pool.submit(_train, self.folder, arm, start, folder))
         return self.futures[-1]
 
     def result(self, future: Future[StageSummary]) -> StageSummary:
@@ -82,17 +83,15 @@ class Workers:
 
 
 @contextmanager
-def open_workers(recipe: Recipe, folder: Path, number: int, runs: int) -> Iterator[Workers]:
+def open_workers(session: Session, folder: Path, number: int, runs: int) -> Iterator[Workers]:
     """Processes for so many arms at a time, which end with the block, an interrupt or this process."""
     context = multiprocessing.get_context(START_METHOD)
     stop, alive = context.Pipe(duplex=False)
     steps, threads = context.Value("q", 0), max(1, torch.get_num_threads() // number)
-    pool = ProcessPoolExecutor(number, context, _start_worker, (recipe.trainer_arguments, threads, stop, steps))
-    most = recipe.trainer_arguments.get("max_steps", -1)
-    silent = bool(recipe.trainer_arguments.get("disable_tqdm"))
-    bar = tqdm(desc=f"{runs} runs, {number} at a time", total=runs * most if most > 0 else None, disable=silent)
+    pool = ProcessPoolExecutor(number, context, _start_worker, (session.machine, threads, stop, steps))
+    bar = tqdm(desc=f"{runs} runs, {number} at a time", disable=session.quiet)
     try:
-        yield Workers(recipe, folder, pool, steps, bar)
+        yield Workers(folder, pool, steps, bar, runs)
         pool.shutdown()
     finally:
         alive.close()  # ends those that still train
@@ -110,8 +109,8 @@ def _start_worker(arguments: dict[str, Any], threads: int, stop: Any, steps: Any
     torch.set_num_threads(threads)
 
 
-def _train(recipe: Recipe, study: Path, arm: Arm, start: Path | str, folder: Path) -> StageSummary:
-    return arm.train(start, folder, Pace(counter=_steps), tracked_arm(recipe, study, arm))
+def _train(study: Path, arm: Arm, start: Path | str, folder: Path) -> StageSummary:
+    return arm.train(start, folder, Pace(counter=_steps), tracked_arm(study, arm))
 
 
 @contextmanager

@@ -57,7 +57,8 @@ def _hashes(folder: Path) -> dict[str, str]:
 def train_stage(
     name: str,
     trainer_class: type,
-    build: Callable[[], tuple[Any, Any, Any]],
+    model: str | Path,
+    dataset: Any,
     folder: Path,
     arguments: dict[str, Any],
     *,
@@ -75,7 +76,8 @@ def train_stage(
     Args:
         name: of the stage.
         trainer_class: the objective.
-        build: returns model (or its id), processor (or `None`) and training set; not called for a stage that is kept.
+        model: Hub id or folder, with its processor.
+        dataset: training set, in the column contract.
         folder: of the stage.
         arguments: fields of the trainer's config; those that it does not have are left out.
         batch_size: rows over all processes.
@@ -88,10 +90,9 @@ def train_stage(
     if resume and summary.is_file():
         return read_summary(folder)
     memory = PeakMemory()
-    model, processor, dataset = build()
     arguments = arguments if run is None else {**arguments, **run.arguments()}
     config = stage_config(trainer_class, folder, arguments, batch_size)
-    trainer = trainer_class(model, config, processing_class=processor, **training_sets(dataset, replay_dataset))
+    trainer = trainer_class(str(model), config, **training_sets(dataset, replay_dataset))
     show_progress(trainer, name, pace)
     trainer.add_callback(Clock())
     trainer.add_callback(CheckpointChecksums())

@@ -10,8 +10,9 @@ from typing import Any
 
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.experiments.pushing import refuse_push
+from hfcomp.experiments.recipe_fields import check_known, split_options
 from hfcomp.experiments.recipe_files import OPTIONS, SEARCH, STUDY, SWEEP, find_plan, plan_of
-from hfcomp.experiments.recipes import Recipe, RecipeFile, check_known, split_options
+from hfcomp.experiments.recipes import Recipe, RecipeFile
 from hfcomp.experiments.studies.plans import SearchPlan, SweepPlan, TradeoffPlan
 from hfcomp.experiments.study import evaluation_settings
 from hfcomp.reading import read_yaml

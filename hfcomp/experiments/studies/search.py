@@ -93,7 +93,7 @@ def _try_all(search: Search, study: Study, rows: Any, base: Score) -> None:
     def ask() -> tuple[int, dict[str, Any]] | None:
         results = SearchResults(search, base, store.ended())
         ended = len(results.trials) >= plan.trials
-        publish_search(study.folder, results, study.facts()["caveat"], session.notes, shown=ended)
+        publish_search(study.folder, results, study.facts({})["caveat"], session.notes, shown=ended)
         _drop_models(study.folder, results)
         if ended:
             return None

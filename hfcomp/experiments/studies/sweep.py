@@ -94,10 +94,10 @@ def _check_names(sweep: Sweep, outcomes: Outcomes) -> None:
 
 def _report(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
     plan, folder, outcomes = sweep.plan, study.folder, study.outcomes()
-    experiment, further, facts = sweep.recipe.experiment, [], study.facts(len(plan.seeds))
+    experiment, further, facts = sweep.recipe.experiment, [], study.facts(sweep.recipe.given, len(plan.seeds))
     if plan.embeddings is not None and held_out is not None:
         about = dict(zip(("setting", "seed"), plan.first, strict=True)) | {"plan": plan.embeddings.model_dump()}
-        how = {"examples": plan.embeddings.examples, "caveat": study.facts()["caveat"]}  # of a single run
+        how = {"examples": plan.embeddings.examples, "caveat": study.facts({})["caveat"]}  # of a single run
         further = [report_paths(folder, read_paths(study, held_out), held_out, about, **how)]
     results = summarize_sweep(outcomes, plan, folder, declared_averages(experiment), experiment.primary)
     costs = list(study.costs.values())
