@@ -21,7 +21,16 @@ NOT_SET = "which is not set. Set it, or"
 SAME_BATCH = "same-batch"
 STATIC_MARGIN = "static-margin"
 HUMAN = "human"
-CONTROLS = ("plain", SAME_BATCH, STATIC_MARGIN, "shuffled", "random-spans", "equal-images")
+# The controls, each with its color and marker in every figure.
+STYLES = {
+    "plain": ("#56B4E9", "s"),
+    SAME_BATCH: ("#0072B2", "D"),
+    STATIC_MARGIN: ("#000000", "P"),
+    "shuffled": ("#CC79A7", "^"),
+    "random-spans": ("#E69F00", "<"),
+    "equal-images": ("#009E73", "v"),
+}
+CONTROLS = tuple(STYLES)
 # Fields in which $NAME stands for an environment variable, and evaluation_data; in no other does it.
 PATH_FIELDS = (
     *("dataset", "replay_dataset", "evaluation_dataset", "clip_vocabulary"),

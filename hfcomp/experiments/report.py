@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from hfcomp.evaluation.blind.results import BlindResults, blind_section, write_blind
-from hfcomp.experiments.experiment_config import HUMAN, SAME_BATCH, STATIC_MARGIN
+from hfcomp.experiments.experiment_config import HUMAN, SAME_BATCH, STATIC_MARGIN, STYLES
 from hfcomp.merging.report import front_figure, points_table
 from hfcomp.merging.sweep import Swept
 from hfcomp.reporting import tables
@@ -131,8 +131,9 @@ def run_report(
         return of_general if line["aspect"] == "general" else [*against, *guarded]
 
     known = [f"{name}: {meaning}" for name, meaning in meanings(models, facts, swept or {}).items()]
+    shown = {"reference": reference, "main": method, "styles": STYLES}
     sections = [
-        Section("", [tables.figure_of_lines(FIGURE, title, drawn, reference=reference, main=method, lead=lead)]),
+        Section("", [tables.figure_of_lines(FIGURE, title, drawn, **shown, lead=lead)]),
         *tables.sections_of_lines(lines, pairs, reference=reference, general=general, brief=brief, edges=True),
         *([blind_section(facts["blind"], models, brief=brief)] if facts.get("blind") else []),
         Section("Lines that fall", [] if brief else [Lines(lines_that_fall(lines))]),
@@ -161,7 +162,7 @@ def _guard_section(facts: Mapping[str, Any], swept: Mapping[str, Swept] | None, 
         return Section("", [])
     points = [] if brief else [points_table(name, one) for name, one in swept.items()]
     rule = f"Chosen is the point with {next(iter(swept.values())).rule}, on {facts['guard']['items']}."
-    return Section("Forgetting guard", [Lines([rule]), front_figure(FRONT, title, swept), *points])
+    return Section("Forgetting guard", [Lines([rule]), front_figure(FRONT, title, swept, STYLES), *points])
 
 
 def _guarded(lines: Sequence[Line], general: Line | None, swept: Mapping[str, Swept], method: str) -> list[str]:

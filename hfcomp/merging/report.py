@@ -12,7 +12,7 @@ from hfcomp.reporting import tables
 from hfcomp.reporting.cards.card import FORGETTING, PLACE, TERMS, Card, Interpolation, evaluate_command
 from hfcomp.reporting.cards.metadata import card_metadata, eval_files, eval_results
 from hfcomp.reporting.cards.runs import result_sections
-from hfcomp.reporting.figures import Figure, Paths, Stop
+from hfcomp.reporting.figures import Figure, Paths, Stop, Style
 from hfcomp.reporting.format import decimal, with_interval
 from hfcomp.reporting.lines import as_last, difference, unit_of_line
 from hfcomp.reporting.report import Table
@@ -27,7 +27,9 @@ FIGURE_TEXT = "composition against general abilities on the way from the base to
 TUNED_CARD = "How it was trained, and on what, is in the card of the tuned model."
 
 
-def front_figure(name: str, title: str, sweeps: Mapping[str, Swept]) -> Figure:
+def front_figure(
+    name: str, title: str, sweeps: Mapping[str, Swept], styles: Mapping[str, Style] | None = None
+) -> Figure:
     """The way of each tuned model from the base, with the chosen point."""
     first = next(iter(sweeps.values()))
     composition, general = first.lines
@@ -37,7 +39,7 @@ def front_figure(name: str, title: str, sweeps: Mapping[str, Swept]) -> Figure:
     panel = Paths(
         "Composition against general abilities, on the items that choose", axes, paths, composition["chance"] or 0
     )
-    return Figure(name, title, [panel], CAPTION)
+    return Figure(name, title, [panel], CAPTION, styles=styles or {})
 
 
 def _stop(swept: Swept, alpha: float, *, bars: bool = False) -> Stop:
