@@ -36,6 +36,7 @@ def fit_batch(batch: BatchSize, rows: Any, log: Callable[[str], None] = lambda n
     if batch.fraction is None or not isinstance(rows, Dataset):
         return batch.rows
     images, processes, shown = count_images(rows), world_size_at_launch(), 1 + batch.neighbours
+    # rounded down to what all processes share: the trainer gives each the same number of rows
     most = int(images * batch.fraction) // shown // processes * processes
     if batch.rows <= most or not most:
         return batch.rows
@@ -47,15 +48,15 @@ def fit_batch(batch: BatchSize, rows: Any, log: Callable[[str], None] = lambda n
 
 
 def count_images(rows: Dataset) -> int:
-    """Number of distinct images; rows without an id count as one image each."""
+    """Rows without an id count as one image each."""
     return len(set(rows[IMAGE_ID])) if IMAGE_ID in rows.column_names else len(rows)
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """How a model is scored: from an embedder to one row per item and metric."""
+    """How a model is scored."""
 
-    score: Callable[[Embedder], pd.DataFrame]
+    score: Callable[[Embedder], pd.DataFrame]  # one row per item and metric
     stamp: dict[str, Any]  # what stored outcomes are of, beside the weights
     # the same with texts, cosines and the model's prior, where they are known
     score_with_details: Callable[..., DetailedScores] | None = None
@@ -70,7 +71,8 @@ class Checkpoints:
     folder: str  # of their outcomes: `evaluation/<folder>/<step>.parquet` in that of the study
 
     def steps(self, total: int) -> list[int]:
-        """The steps that are scored of so many, as transformers counts them: a share of steps is rounded up."""
+        """The steps that are scored of so many."""
+        # as in transformers' `save_steps`, or checkpoints would be scored that it did not write
         every = math.ceil(total * self.every) if self.every < 1 else int(self.every)
         return [*range(every, total, every), total]
 
@@ -93,10 +95,13 @@ class Arm:
     def check(self) -> str | None:
         """Builds the config and looks for what the rows lack, so that neither costs training.
 
-        Returns a line about rows without a negative image, where the objective reads them and some have none. Raises
-        ValueError of the config, for a column, negatives or negative images that the rows lack, and for fewer rows
-        than a batch has.
+        Returns a line about rows without a negative image, where the objective reads them and some have none.
+
+        Raises:
+            ValueError: of the config, for a column, negatives or negative images that the rows lack, and for fewer
+                rows than a batch has.
         """
+        # the folder is only named: a config makes none
         config = stage_config(self.trainer_class, Path("unused"), self.arguments, self.batch_size)
         if self.rows is None:
             return None
@@ -114,12 +119,11 @@ class Arm:
     def train(
         self, start: Path | str, folder: Path, pace: Pace | None = None, run: TrackedRun | None = None
     ) -> StageSummary:
-        """Trains in `folder` from the model `start`, or resumes where an earlier attempt stopped.
-
-        `run` is what it is called in the trackers of `report_to`.
-        """
+        """Trains in `folder` from the model `start`, or resumes where an earlier attempt stopped."""
         arguments = self.arguments
-        if self.checkpoints is not None:  # all are kept until they are scored
+        if self.checkpoints is not None:
+            # all are kept until they are scored; without optimizer states a killed arm begins anew, but the disk of a
+            # long run holds them all
             arguments = {**arguments, "save_strategy": "steps", "save_steps": self.checkpoints.every}
             arguments |= {"save_only_model": True, "save_total_limit": None}
         how = {"batch_size": self.batch_size, "resume": True, "pace": pace, "run": run, "replay_dataset": self.replay}
@@ -127,23 +131,22 @@ class Arm:
 
 
 def method_arm(recipe: Recipe, rows: Dataset | None, replay: Dataset | None = None, *, name: str | None = None) -> Arm:
-    """The method's own arm, without rows only to be checked; its name is the method's unless another is given.
-
-    A recipe whose `replay_fraction` is 0 has no use for `replay`.
-    """
+    """The method's own arm, without rows only to be checked."""
     config, arguments = recipe.trainer_class.config_class, recipe.trainer_arguments
-    # of the method's objective: a control of another class has other defaults, and would be trained otherwise
+    # Of the method's objective: a control of another class has other defaults, and what it shows would then be the
+    # learning rate's doing.
     chosen = {one.name: one.default for one in fields(config) if one.name in OPTIMISATION}
     own = chosen | {key: value for key, value in arguments.items() if key not in ("output_dir", "column_names")}
     fraction = own.get("replay_fraction", config.replay_fraction)
     _check_replay(recipe.experiment.replay_dataset, fraction, given="replay_fraction" in own)
+    # a trainer with fraction 0 refuses rows to replay
     replay = replay if fraction else None
     name = name or recipe.experiment.method
     return Arm(name, recipe.trainer_class, own, rows, fit_batch(recipe.batch, rows), replay)
 
 
 def _check_replay(dataset: str | None, fraction: float, *, given: bool) -> None:
-    """Refuses a replay set without its fraction, and the reverse; a fraction of 0 switches a set off."""
+    """Raises for a replay set without its fraction, and the reverse; a fraction of 0 switches a set off."""
     if dataset and not given:
         raise ValueError(
             f"replay_dataset={dataset} needs replay_fraction. Pass --replay_fraction 0.5 for as many rows in each "
@@ -157,10 +160,7 @@ def _check_replay(dataset: str | None, fraction: float, *, given: bool) -> None:
 
 
 def check_rows(arms: Iterable[Arm], session: Session) -> None:
-    """Checks the values and rows of arms before the first is trained, and keeps what they lack for the report.
-
-    Raises ValueError naming the arm with a wrong value, or whose rows lack what it needs.
-    """
+    """Checks the values and rows of arms before the first is trained, and keeps what they lack for the report."""
     for arm in arms:
         try:
             lacking = arm.check()
@@ -169,7 +169,8 @@ def check_rows(arms: Iterable[Arm], session: Session) -> None:
         for note in _model_notes(arm.arguments):
             session.log(note)
         if lacking:
-            session.log(lacking, show=False)  # the trainers print it
+            # every trainer prints it as well, at its start
+            session.log(lacking, show=False)
 
 
 def _model_notes(arguments: dict[str, Any]) -> Iterator[str]:

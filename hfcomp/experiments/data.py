@@ -51,10 +51,12 @@ def load_rows(
 ) -> TrainingSet:
     """The rows that the method and its controls train on, and those that they replay.
 
-    Rows with a scored image are left out of both, as `overlap` says.
-
-    `scored` are the images of the evaluation, `trainers` train on these rows beside the recipe's own, and lines about
-    them begin with `part`.
+    Args:
+        recipe: names the rows.
+        session: logs what is left out.
+        scored: images of the evaluation; rows with one are left out of both, as `overlap` says.
+        part: beginning of lines about the rows.
+        trainers: classes that train on these rows beside the recipe's own.
     """
 
     def log(note: str) -> None:
@@ -65,14 +67,15 @@ def load_rows(
         rows = training_rows(recipe.experiment, recipe.column_names, seed=recipe.seed, num_negatives=number, log=log)
     read = {"image", *columns_of(name for one in (recipe.trainer_class, *trainers) for name in one.required_features)}
     columns = [name for name in IMAGE_COLUMNS if name in read]
-    # what decides the rows, in which the evaluation has no say
     config = recipe.experiment
     if RATINGS in read and config.rates_in_sandbox and not config.joins_ratings:
         human = "; the file of human ratings is not of these rows" if config.concreteness_ratings else ""
         log(f"concreteness of the sandbox's keywords: {LABELS[config.ratings]}{human}")
+    # What decides the rows, in which the evaluation has no say. Images are looked up by hash once per key, so the seed
+    # is left out where it decides texts alone: three seeds then share one search for scored images.
     values = {name: value for name, value in config.model_dump().items() if not name.startswith("evaluation")}
     given = {"seed": recipe.seed, "columns": recipe.column_names, "negatives": number}
-    seeded = config.dataset == SANDBOX or config.keyword_captions_only  # elsewhere a seed decides texts alone
+    seeded = config.dataset == SANDBOX or config.keyword_captions_only
     guard = partial(
         session.overlap.without_scored,
         scored=scored,
@@ -108,7 +111,7 @@ def load_rows(
 
 
 def num_negatives(recipe: Recipe) -> int:
-    """Entries of a row's negatives: as many as the trainer reads, and one for the controls of one that reads none."""
+    """Entries of a row's negatives: as many as the trainer reads, and one for the controls if it reads none."""
     return max(1, int(recipe.trainer_arguments.get("num_negatives", recipe.trainer_class.config_class.num_negatives)))
 
 
@@ -117,8 +120,8 @@ def training_rows(
 ) -> Rows:
     """The rows of an experiment, with those that its evaluation scores.
 
-    With `captions: all` they are all first captions, then all second ones and so on. `seed` is that of the sandbox's
-    scenes and of keyword negatives, `num_negatives` the entries of a row's negatives where they are made here.
+    With `captions: all` they are all first captions, then all second ones and so on. The seed is that of the sandbox's
+    scenes and of keyword negatives.
     """
     if config.dataset == SANDBOX:
         dataset = rename_columns(_sandbox_rows(config, seed, num_negatives), column_names)
@@ -152,7 +155,7 @@ def training_rows(
 
 
 def _loaded_rows(config: ExperimentConfig, column_names: Any, log: Log) -> Rows:
-    """The rows of a dataset under the contract's names, each with one caption where they are not streamed."""
+    """The rows of a dataset under the contract's names, each with one caption unless they are streamed."""
     source = RowSource(
         name=config.dataset,
         split=config.dataset_split,
@@ -173,13 +176,11 @@ def _loaded_rows(config: ExperimentConfig, column_names: Any, log: Log) -> Rows:
 
 
 def replay_rows(config: ExperimentConfig, *, seed: int, log: Log) -> Dataset:
-    """The rows of an experiment's replay set, with those that its evaluation scores; each has one caption.
-
-    `seed` is that of the sandbox's scenes, which are of the second phase of its bases' pretraining.
-    """
+    """The rows of an experiment's replay set, with those that its evaluation scores; each has one caption."""
     if config.replay_dataset == SANDBOX:
         from hfcomp.sandbox import REPLAY_SEED, pretraining_set
 
+        # scenes as in the second phase of the bases' pretraining: what a base knows and may forget
         return pretraining_set(config.dataset_rows, REPLAY_SEED + seed, places=True)
     part = {"split": config.replay_split, "config": config.replay_config}
     dataset = load_source(config.replay_dataset, **part)

@@ -41,7 +41,8 @@ from hfcomp.trainers.cost import Clock, PeakMemory, StageSummary, summarize_stag
 from hfcomp.trainers.progress import in_words, show_progress
 from hfcomp.trainers.stages import stage_config, training_sets
 
-STEPS = 4  # of which the first, in which kernels and caches warm up, is not timed
+# the first, in which kernels and caches warm up, is not timed
+STEPS = 4
 SHOWN = 2  # names of arms that cost the same
 SAMPLE = {"images": 64, "texts": 256}
 BRIEF = {"max_steps": STEPS, "logging_steps": 1, "save_strategy": "no", "eval_strategy": "no", "report_to": "none"}
@@ -94,11 +95,7 @@ class DryRun(Study):
         *,
         wants_more: WantsMore = lambda folder: False,
     ) -> Iterator[DryRun]:
-        """As [`Study.open`], in a folder that is removed; at the end prints what the study would cost.
-
-        Raises:
-            OSError: at the end, where the disk has less room than the study needs.
-        """
+        """As [`Study.open`], in a folder that is removed; at the end prints what the study would cost."""
         scoring = None if evaluate is None else evaluation_scoring(recipe.experiment, evaluate, recipe.column_names)
         with _passing_folder() as folder:
             session.overlap.check_and_write(folder)
@@ -122,11 +119,11 @@ class DryRun(Study):
 
     @property
     def at_once(self) -> int:
-        """One: others would disturb the time of an arm."""
+        # others would disturb the time of an arm
         return 1
 
     def train(self, arm: Arm) -> StageSummary:
-        """Times an arm, or takes the time of one that differs in its seed or rows alone; returns its whole cost."""
+        # arms that differ in seeds or the content of rows alone cost the same: a sweep times each variant once
         kind = _kind(arm)
         if kind not in self.timings:
             self.timings[kind] = self._time(arm)
@@ -159,6 +156,7 @@ class DryRun(Study):
             ) from error
         brief = summarize_stage(arm.name, trainer, memory)
         asked = stage_config(arm.trainer_class, place, arm.arguments, arm.batch_size)
+        # Loading and the first, slow step are constant, so only the pace of the others is multiplied.
         steps = _total_steps(asked, clock.batches)
         seconds = steps * clock.seconds
         images, texts = (round(steps / brief.steps * number) for number in (brief.images, brief.texts))
@@ -168,10 +166,10 @@ class DryRun(Study):
         return Timing(cost, clock.seconds, _disk(trainer.model, asked, arm, steps), weights)
 
     def _count(self, scoring: Any) -> None:
-        """Adds the items of a scoring to those that models are scored on."""
         if scoring is None:
             return
         if not isinstance(scoring.score, Evaluator):
+            # the embeddings that a sweep follows have no items to count; the report says so
             self.unknown = True
             return
         self.scored.append(self._items_of(scoring.score))
@@ -192,7 +190,7 @@ class DryRun(Study):
             raise OSError(lacking)
 
     def _report(self) -> tuple[Report, str]:
-        """What the study would cost, and what is wrong with the disk, if anything is."""
+        """The costs of the study, and what is wrong with the disk, if anything."""
         training = sum(self.costs[name].seconds for one in self.timings.values() for name in one.alike)
         scoring = self.sample.seconds(self.models[BASE], self.session.device, self.scored)
         folder = self.wanted
@@ -224,6 +222,7 @@ class DryRun(Study):
     @property
     def needed(self) -> int:
         """Bytes of disk that the study needs at most."""
+        # a user's own model is somewhere else and is not written again
         base = Path(self.models[BASE])
         made_here = sum(path.stat().st_size for path in base.rglob("*") if self.folder in path.parents)
         guarded = self.guarded * max((one.weights for one in self.timings.values()), default=0)
@@ -242,13 +241,14 @@ class _StepClock(TrainerCallback):
         self.ends = [time.perf_counter()]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if args.device.type == "cuda":  # which works behind the process
+        if args.device.type == "cuda":
+            # kernels run asynchronously: without waiting, only their launch would be timed
             torch.cuda.synchronize()
         self.ends.append(time.perf_counter())
 
     @property
     def seconds(self) -> float:
-        """The median, without the first step where there are more."""
+        # the median, as one slow step in three (a checkpoint, another process) must not count a third
         lengths = np.diff(self.ends).tolist()
         return statistics.median(lengths[1:] or lengths)
 
@@ -260,7 +260,6 @@ class Sample:
     found: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in SAMPLE})
 
     def add(self, kind: str, one: Any) -> None:
-        """Takes an image or a text while there are few."""
         if len(self.found[kind]) < SAMPLE[kind]:
             self.found[kind].append(one)
 
@@ -272,7 +271,8 @@ class Sample:
         encode = {"images": embedder.images, "texts": embedder.texts}
         for kind, examples in self.found.items():
             if examples:
-                encode[kind](examples[:1])  # loads the weights
+                # loads the weights, which a study does once and not for each image
+                encode[kind](examples[:1])
                 start = time.perf_counter()
                 encode[kind](examples)
                 pace = (time.perf_counter() - start) / len(examples)
@@ -306,7 +306,7 @@ class _Counter:
 
 @contextmanager
 def _passing_folder() -> Iterator[Path]:
-    """A folder that the main process makes for all, and removes."""
+    """A folder that the main process makes for all."""
     folder = on_main_process(lambda: tempfile.mkdtemp(prefix="hfcomp-dry-run-"))
     try:
         yield Path(folder)
@@ -315,7 +315,7 @@ def _passing_folder() -> Iterator[Path]:
 
 
 def _kind(arm: Arm) -> str:
-    """What decides how long a step takes and how many there are: all but names, seeds and the rows themselves."""
+    """Text that decides how long a step takes and how many there are: all but names, seeds and the rows themselves."""
     values = {name: value for name, value in arm.arguments.items() if name not in ("seed", "data_seed")}
     rows = len(arm.rows) if has_length(arm.rows) else None
     of_checkpoints = arm.checkpoints and arm.checkpoints.every
@@ -333,7 +333,8 @@ def _disk(model: torch.nn.Module, config: Any, arm: Arm, steps: int) -> int:
     """Bytes of a model and of the checkpoints that are on the disk at the same time."""
     weights = BYTES * sum(one.numel() for one in model.parameters())
     states = BYTES * STATES * sum(one.numel() for one in model.parameters() if one.requires_grad)
-    if arm.checkpoints is not None:  # of the model alone, all kept until they are scored
+    if arm.checkpoints is not None:
+        # of the model alone, all kept until they are scored
         return weights * len(arm.checkpoints.steps(steps))
     every = config.save_steps if config.save_steps >= 1 else math.ceil(config.save_steps * steps)
     written = {"no": 0, "epoch": math.ceil(config.num_train_epochs)}.get(str(config.save_strategy.value))

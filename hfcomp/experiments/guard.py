@@ -32,8 +32,8 @@ from hfcomp.statistics.average import Average
 from hfcomp.statistics.outcomes import Outcomes, write_table
 from hfcomp.statistics.summary import BASE
 
+# Seed of the sandbox's scenes that choose a point; those of the report have 0.
 SEED = 1000
-"""Of the sandbox's scenes that choose a point; those of the report have 0."""
 OTHER_SCENES = f"scenes of another seed ({SEED}) than the report's"
 HALF = "half of the images of the evaluation; the report is of the other half"
 
@@ -56,33 +56,26 @@ class Guard:
         return [] if self.halved else self.evaluator.images
 
     def proxies(self, outcomes: Outcomes) -> Proxies:
-        """What points are judged by; raises ValueError for what is not scored."""
         return find_proxies(outcomes, self.declared, primary=self.primary)
 
     def check(self, outcomes: Outcomes) -> None:
-        """Raises ValueError for proxies that are not scored, or images that cannot be halved."""
+        """Raises for proxies that are not scored, or images that cannot be halved."""
         self.proxies(self.choosing(outcomes))
 
     def choosing(self, outcomes: Outcomes) -> Outcomes:
-        """The outcomes that choose."""
         return halves(outcomes)[0] if self.halved else outcomes
 
     def reported(self, outcomes: Outcomes) -> Outcomes:
-        """The outcomes that did not choose."""
         return halves(outcomes)[1] if self.halved else outcomes
 
     def facts(self) -> dict[str, Any]:
-        """What `results.json` says of it."""
         return {"items": self.items, "models": {guarded_name(name): one.facts() for name, one in self.swept.items()}}
 
 
 def prepare_guard(
     config: ExperimentConfig, session: Session, evaluate: Evaluator, column_names: Any = None
 ) -> Guard | None:
-    """Loads what chooses the points, if a recipe asks for it, so that missing data costs no training.
-
-    Raises ValueError for data that is unavailable, or proxies that are not scored.
-    """
+    """Loads what chooses the points, if a recipe asks for it: missing data costs no training."""
     if not config.forgetting_guard:
         return None
     declared, primary, halved = declared_averages(config), config.primary, False
@@ -102,12 +95,11 @@ def prepare_guard(
 
 
 def wants_guard(config: ExperimentConfig, folder: Path) -> bool:
-    """Whether a finished run is asked for guarded models that it does not have."""
+    # switched on after the run has finished, the guard needs no training: the run resumes for it alone
     return config.forgetting_guard and not any(folder.rglob(RECORD_FILE))
 
 
 def guarded_models(study: Study, method: str) -> list[str]:
-    """The trained models of a study that are guarded."""
     return [name for name in (SAME_BATCH, method) if name in study.models]
 
 
@@ -124,6 +116,8 @@ def guard_models(study: Study, guard: Guard, method: str) -> None:
 def _guard_model(study: Study, guard: Guard, name: str, folder: Path, scored: set[str]) -> Swept:
     base, tuned, config = study.models[BASE], study.models[name], study.experiment
     outcomes = _outcomes(study, guard, name)
+    # A point is chosen on items that the report does not have. Chosen and reported on the same ones, it would look
+    # better than on others, as the best of 11.
     choosing = guard.choosing(outcomes) if guard.halved else without(outcomes, scored, study.session)
     how = {"rule": config.guard_rule, "tolerance": config.guard_tolerance}
     swept = choose(choosing, guard.proxies(choosing), **how)
@@ -149,10 +143,8 @@ def _outcomes(study: Study, guard: Guard, name: str) -> Outcomes:
 
 
 def without(outcomes: Outcomes, scored: set[str], session: Session) -> Outcomes:
-    """Outcomes of images that the report does not have, under any of their names; the others are counted.
-
-    Raises ValueError where there are no others.
-    """
+    """Outcomes of images that the report does not have; the others are counted."""
+    # a photograph of COCO has several names, such as COCO_val2014_000000000285.jpg and 000000000285
     table, reported = outcomes.table, {photograph_key(name) for name in scored}
     keys = table["image_id"].map({name: photograph_key(name) for name in table["image_id"].unique()})
     known = keys.isin(reported)

@@ -69,8 +69,9 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     evaluate = prepare(experiment, column_names=recipe.column_names, log=session.log)
     blind = on_main_process(partial(score_blind_rules, experiment, evaluate))
     guard = prepare_guard(experiment, session, evaluate, recipe.column_names)
-    published_effects(experiment)  # so that a mistyped name costs no training
-    check_rows([method_arm(recipe, None)], session)  # its values, before rows are loaded
+    # Whatever may be mistyped is checked before rows are loaded. A folder is taken once the rows have passed too.
+    published_effects(experiment)
+    check_rows([method_arm(recipe, None)], session)
     if push is not None:
         on_main_process(push.check)
     check = partial(check_primary, experiment)
@@ -82,7 +83,7 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     # those with rows of their own are the method itself on a view of its rows
     check_rows([arm for arm in first if arm.rows is rows.rows], session)
     size = first[-1].batch_size
-    # of later seeds, `config.yaml` and the report too
+    # later seeds, `config.yaml` and the report have the batch that the first seed's rows allow
     experiment = experiment.model_copy(update={"batch_size": size})
     given, batch = {**recipe.given, "batch_size": size}, recipe.batch._replace(rows=size)
     recipe = replace(recipe, experiment=experiment, given=given, batch=batch)
@@ -145,7 +146,7 @@ def _with_equal_images(study: Study, arms: Sequence[Arm], place: str) -> Iterato
 
 
 def _place(seed: int, seeds: Sequence[int]) -> str:
-    """Prefix of the names of a seed's models; those of the first seed have none."""
+    # none for the first seed: a run of one seed has the same folders
     return "" if seed == seeds[0] else f"{seed}/"
 
 
@@ -194,6 +195,7 @@ def _report(
     }
     facts = {**study.facts(recipe.given, len(seeds)), **_card_facts(recipe, study.session, evaluator)}
     facts |= {"general_average": general, "data": data}
+    # a model of a further seed is named "43/plain"; the report's table of models has those of the first
     weights = facts["models"]
     facts["models"] = {name: weights[name] for name in weights if "/" not in name}
     further = {name: weights[name]["weights"] for name in weights if "/" in name}
@@ -212,7 +214,6 @@ def _report(
 
 
 def _shown_items(study: Study, outcomes: Outcomes, names: Sequence[str], evaluator: Evaluator) -> ItemBrowser | None:
-    """The items of the page; it opens on the base and the method."""
     experiment = study.experiment
     return item_browser(
         outcomes.table,
@@ -225,7 +226,7 @@ def _shown_items(study: Study, outcomes: Outcomes, names: Sequence[str], evaluat
 
 
 def _card_facts(recipe: Recipe, session: Session, evaluator: Evaluator) -> dict[str, Any]:
-    """What the card says beside the report: where each value comes from, and what data was scored."""
+    """Facts of the card beside the report: where each value comes from, and what data was scored."""
     processes = session.state.num_processes
     return {
         "recipe": recipe.origin.recipe,
@@ -240,7 +241,6 @@ def _card_facts(recipe: Recipe, session: Session, evaluator: Evaluator) -> dict[
 
 
 def _replay_facts(recipe: Recipe, rows: Dataset) -> dict[str, Any]:
-    """What was replayed, and how many rows of it a batch has."""
     config = recipe.experiment
     fraction = float(
         recipe.trainer_arguments.get("replay_fraction", recipe.trainer_class.config_class.replay_fraction)
@@ -255,7 +255,7 @@ def _replay_facts(recipe: Recipe, rows: Dataset) -> dict[str, Any]:
 
 
 def _training_facts(config: ExperimentConfig, every: Sequence[Any]) -> dict[str, Any]:
-    """What was trained on, `every` seed's rows, with a hash of the captions unless it is streamed."""
+    """What was trained on, `every` seed's rows, with a hash of the captions unless they are streamed."""
     captions, rows = hashlib.sha256(), every[0]
     place = {"dataset": config.dataset, "config": config.dataset_config, "commit": read_commit(rows)}
     place |= {"split": None if config.dataset == SANDBOX else config.dataset_split}

@@ -28,7 +28,6 @@ REFUSED = {
     ),
 }
 
-
 # Fields that a command line may write as OURS=YOURS.
 COLUMN_NAMES = ("column_names", "replay_column_names")
 
@@ -39,6 +38,7 @@ def field_hints(config_class: type) -> dict[str, Any]:
     theirs = get_type_hints(config_class, include_extras=True)
     hints = {member.name: theirs[member.name] for member in fields(config_class) if member.init}
     hints |= {name: Annotated[hints[name], _within(limits)] for name, limits in field_limits(config_class).items()}
+    # the trainer takes names as JSON too, a recipe as a mapping only
     ours = get_type_hints(ExperimentConfig, include_extras=True)
     hints |= {"column_names": dict[str, str] | None}
     return hints | {name: ours[name] for name in ExperimentConfig.model_fields}
@@ -59,15 +59,16 @@ def _within(limits: Limits) -> WrapValidator:
 def convert_fields(
     values: Mapping[str, Any], hints: Mapping[str, Any], where: str, *, dashes: str = ""
 ) -> dict[str, Any]:
-    """Values of a recipe's fields, of their types; whole numbers stay as written, so that `config.yaml` says 1 too."""
+    """Values of a recipe's fields, of their types."""
     check_known(values, hints, where)
     found = {name: convert(value, hints[name], f"{where}: {dashes}{name}") for name, value in values.items()}
+    # whole numbers stay as written: where a file says 1, `config.yaml` says 1 and not 1.0
     whole = {name: value for name, value in values.items() if type(value) is int and type(found[name]) is float}
     return found | whole
 
 
 def check_known(names: Iterable[str], hints: Mapping[str, Any], where: str) -> None:
-    """Refuses fields that there are not, naming the nearest, and those that no recipe sets."""
+    """Raises for unknown fields, naming the nearest, and for those that no recipe sets."""
     for name in names:
         if name not in hints:
             raise ValueError(f"{where}: unknown field {name!r}.{nearest(str(name), hints)}")
@@ -102,7 +103,8 @@ def read_overrides(arguments: Sequence[str], hints: Mapping[str, Any]) -> dict[s
         if word.startswith("--"):
             name, joined, value = word[2:].partition("=")
             name = name.replace("-", "_")
-            name = "output_dir" if name == "output" else name  # as other commands call it too
+            # the name that it has in other commands
+            name = "output_dir" if name == "output" else name
             found[name] = [value] if joined else []
         elif not found:
             raise ValueError(f"command line: {word!r} belongs to no field; overrides are --field value.")
@@ -121,8 +123,9 @@ def _bracketed(word: str) -> list[str]:
 
 
 def _spelled(name: str, words: list[str], hint: Any) -> Any:
-    """The value that words of the command line spell: a list where the field takes one alone, a mapping as JSON."""
+    """The value that words of the command line spell; numbers and switches stay texts, which `convert` reads."""
     kinds = [get_origin(kind) or kind for kind in members(hint)]
+    # one word is a list of one only if the field takes nothing else: `report_to` may be one name, too
     if words and list in kinds and (len(words) > 1 or kinds == [list]):
         return _bracketed(words[0]) if len(words) == 1 else words
     if not words and bool in kinds:

@@ -20,7 +20,9 @@ from hfcomp.experiments.origin import Origin, read_origin, train_command
 from hfcomp.experiments.recipe_fields import convert_fields, field_hints, read_overrides, split_options
 from hfcomp.experiments.recipe_files import OPTIONS, find_recipe, plan_of, top_level_keys
 from hfcomp.reading import nearest, read_yaml
+from hfcomp.sandbox.bases import FACTS_FILE
 from hfcomp.schemas import parse
+from hfcomp.trainers.base import CompositionalTrainer
 from hfcomp.trainers.stages import is_of_push
 
 
@@ -59,7 +61,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class RecipeFile:
-    """A recipe's file and the command line over it, which make a recipe, or that of each part of a plan."""
+    """A recipe's file and the command line over it: they make a recipe, or that of each part of a plan."""
 
     path: Path
     trainer_class: type
@@ -109,7 +111,7 @@ class RecipeFile:
         return replace(recipe, batch=batch, left_out=left_out, origin=self.origin)
 
     def refuse_overridden(self, names: Iterable[str], where: str) -> None:
-        """Refuses fields that a plan sets and the command line too."""
+        """Raises for fields that a plan sets and the command line too."""
         for name in names:
             if name in self.overridden:
                 raise ValueError(f"command line: --{name} is set by {where}. Leave it out, or change it there.")
@@ -118,29 +120,27 @@ class RecipeFile:
         """Lays the command line over the fields of the file."""
         beside, overridden = self.path.parent / str(values.get("keyword_table")), self.overridden
         if beside.is_file():
-            values["keyword_table"] = str(beside.resolve())  # by the place where it is found from anywhere
-        of_sandbox = {"dataset"} if values.get("dataset") == SANDBOX else set()  # whose keywords may be scored too
+            # a whole path, as `config.yaml` is read from anywhere
+            values["keyword_table"] = str(beside.resolve())
+        # The file's primary endpoint belongs to what the file evaluates. Of the sandbox keywords may be scored too, so
+        # another dataset changes the evaluation.
+        of_sandbox = {"dataset"} if values.get("dataset") == SANDBOX else set()
         if {"evaluation", "evaluation_benchmarks", "keyword_negatives", *of_sandbox} & overridden.keys():
-            values.pop("primary", None)  # it is of what the file evaluates
+            values.pop("primary", None)
+        # one of the two on the command line stands for both of the file
         if "seed" in overridden:
             values.pop("seeds", None)
         if "seeds" in overridden:
             values.pop("seed", None)
+        # The learning rates of the sandbox's recipes are for a model of 0.7 million parameters and ruin a real one.
         given = overridden.get("model") if "model" not in values and values.get("dataset") == SANDBOX else None
-        if given is not None and not _is_sandbox_base(given):
+        if given is not None and not (Path(given) / FACTS_FILE).is_file():
             raise ValueError(
                 f"{self.path.stem} holds values for the sandbox's tiny model (learning_rate "
                 f"{values.get('learning_rate')}). For a model of your own start from another recipe: --config "
                 f"{_for_other_models(self.path)} --dataset <yours>."
             )
         return dict(sorted((values | overridden).items()))
-
-
-def _is_sandbox_base(model: str) -> bool:
-    """Whether a model is a base that `recipes/sandbox_base.py` made."""
-    from hfcomp.sandbox.bases import FACTS_FILE
-
-    return (Path(model) / FACTS_FILE).is_file()
 
 
 def read_recipe(name: str, arguments: Sequence[str] = ()) -> Recipe:
@@ -185,8 +185,6 @@ def _for_other_models(recipe: Path) -> str:
 
 def trainer_class(objective: str, where: str = "") -> type:
     """The trainer that `module:class` names; a module in the working directory is found too."""
-    from hfcomp.trainers.base import CompositionalTrainer
-
     module, _, name = objective.partition(":")
     try:
         found = getattr(_import(module), name)
@@ -198,10 +196,11 @@ def trainer_class(objective: str, where: str = "") -> type:
 
 
 def _import(module: str) -> ModuleType:
-    """Imports a module, and looks for one that is not found in the working directory, as a script's path omits it."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError:
+        # Neither a script nor the console script has the working directory on its path. It is added only for what is
+        # not found elsewhere: a file there must not hide an installed package.
         sys.path.insert(0, os.getcwd())
         importlib.invalidate_caches()
         try:

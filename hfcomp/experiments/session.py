@@ -55,7 +55,7 @@ class Session:
 
 
 def open_session(arguments: dict[str, Any]) -> Session:
-    """Starts the processes, as those of the trainer's arguments say that are `MACHINE_FIELDS`."""
+    """Starts the processes by those of the trainer's arguments that are `MACHINE_FIELDS`."""
     wait = timedelta(seconds=float(arguments.get("ddp_timeout") or DDP_TIMEOUT))
     on_cpu = bool(arguments.get("use_cpu")) or not torch.accelerator.is_available()
     state = PartialState(cpu=on_cpu, timeout=wait)
@@ -64,12 +64,14 @@ def open_session(arguments: dict[str, Any]) -> Session:
     set_url_access(
         UrlAccess.asked(bool(arguments.get("allow_urls")), float(arguments.get("url_timeout") or DEFAULT_TIMEOUT))
     )
-    disable_progress_bar()  # of loading and writing weights; the stages show their own
+    # those of loading and writing weights; the stages show their own
+    disable_progress_bar()
     return Session(state, {name: arguments[name] for name in MACHINE_FIELDS if name in arguments})
 
 
 def _use_all_cores(state: PartialState) -> None:
-    """`accelerate launch` sets one thread per process where nothing is set; a CPU run would take twice as long."""
+    # `accelerate launch` sets one thread per process unless the user has set a number, and a run on the CPU would take
+    # twice as long. Its mixed precision variable tells that one thread apart from a user's own.
     if (
         state.device.type != "cpu"
         or os.environ.get("OMP_NUM_THREADS") != "1"

@@ -26,7 +26,8 @@ from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.progress import Pace
 from hfcomp.workers import end_with
 
-START_METHOD = "spawn"  # torch does not survive a fork
+# a fork inherits torch's thread pools without their threads, and may hang in its first parallel operation
+START_METHOD = "spawn"
 REFRESH = 0.5  # seconds between two looks at the steps
 DIED = (
     "a process that trained a model ended unexpectedly, for example out of memory. Finished models are kept. Pass "
@@ -36,7 +37,7 @@ _steps: Any = None  # of all workers, in a worker
 
 
 def arms_at_once(number: int, session: Session) -> int:
-    """Number of arms that train at the same time: 1 unless they train on the CPU of a single process."""
+    """Number of arms that train at the same time: 1 unless they train on the CPU in a single process."""
     state = session.state
     if number > 1 and (state.num_processes > 1 or state.device.type != "cpu"):
         session.log("arms_at_once is for training on the CPU in one process: runs are trained one after the other")
@@ -56,7 +57,7 @@ class Workers:
     futures: list[Future[StageSummary]] = field(default_factory=list)
 
     def submit(self, arm: Arm, start: Path | str, folder: Path) -> Future[StageSummary]:
-        """Has an arm trained as soon as a process is free."""
+        """Trains an arm as soon as a process is free."""
         if (most := arm.arguments.get("max_steps", -1)) > 0:
             self.bar.total = self.runs * most
         with _without_main(arm.trainer_class):
@@ -64,16 +65,13 @@ class Workers:
         return self.futures[-1]
 
     def result(self, future: Future[StageSummary]) -> StageSummary:
-        """Waits for an arm; raises what any of them raised.
-
-        Raises:
-            ChildProcessError: if a process is gone.
-        """
+        """Waits for an arm; raises what any of them raised."""
         while True:
             done, _ = wait([future], REFRESH)
             self.bar.n = self.steps.value
             self.bar.refresh()
             try:
+                # of all arms, not of this one alone: otherwise an error of the last would wait for the first
                 for one in filter(Future.done, self.futures):
                     one.result()
             except BrokenProcessPool:
@@ -94,7 +92,8 @@ def open_workers(session: Session, folder: Path, number: int, runs: int) -> Iter
         yield Workers(folder, pool, steps, bar, runs)
         pool.shutdown()
     finally:
-        alive.close()  # ends those that still train
+        # Workers hold the other end: they end when it closes, also if this process is killed and closes nothing.
+        alive.close()
         pool.shutdown(wait=False, cancel_futures=True)
         bar.close()
 
@@ -102,9 +101,11 @@ def open_workers(session: Session, folder: Path, number: int, runs: int) -> Iter
 def _start_worker(arguments: dict[str, Any], threads: int, stop: Any, steps: Any) -> None:
     global _steps
     _steps = steps
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started it is interrupted too, and ends it
+    # Ctrl-C reaches the whole group of processes. The one that started this one handles it, and ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=end_with, args=(stop,), daemon=True).start()
-    os.environ.pop("OMP_NUM_THREADS", None)  # a session would take all cores for a launcher's default
+    # a session would take its 1 for a launcher's default, and use all cores
+    os.environ.pop("OMP_NUM_THREADS", None)
     open_session(arguments)
     torch.set_num_threads(threads)
 
@@ -115,7 +116,9 @@ def _train(study: Path, arm: Arm, start: Path | str, folder: Path) -> StageSumma
 
 @contextmanager
 def _without_main(trainer_class: type) -> Iterator[None]:
-    """Workers do not run the caller's script again, which may lack the guard for it, unless it has the trainer."""
+    # A spawned process runs the caller's script again to have its `__main__`. A script without the guard
+    # `if __name__ == "__main__"` would start the study again, so workers get an empty one, unless the trainer is
+    # defined in it.
     main = sys.modules["__main__"]
     if trainer_class.__module__ != "__main__":
         sys.modules["__main__"] = ModuleType("__main__")

@@ -42,8 +42,7 @@ PAIRS = {
         (PERTURBED, TEXT),
         (PERTURBED, NEGATIVE),
     )
-}
-"""The six distances, by name."""
+}  # the six distances, by name
 NEAREST = "nearest"
 BOUNDS = {**dict.fromkeys(PAIRS, (0.0, 2.0)), NEAREST: (0.0, 1.0)}
 BASE_STEP = 0
@@ -54,34 +53,21 @@ Tables = dict[int, pd.DataFrame]
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """Rows with an image, a caption and at least one negative each.
+    """Rows with an image, a caption and at least one negative each."""
 
-    Attributes:
-        images: `[n]`, undecoded.
-        names: `[n]`, each row's photograph, as `photographs_or_rows` knows it: a cluster of the bootstrap.
-        captions: `[n]`.
-        negatives: `[n]` lists of one or more, without the empty ones.
-        source: what they are, for the report.
-        digest: identifies these rows.
-    """
-
-    images: list[Any]
-    names: list[str]
+    images: list[Any]  # undecoded
+    names: list[str]  # photographs, as `photographs_or_rows` knows them: clusters of the bootstrap
     captions: list[str]
-    negatives: list[list[str]]
-    source: str
-    digest: str
+    negatives: list[list[str]]  # one or more each, without the empty ones
+    source: str  # what they are, for the report
+    digest: str  # identifies these rows
 
     def __len__(self) -> int:
         return len(self.captions)
 
 
 def select_rows(rows: Dataset, wanted: int, source: str) -> HeldOutRows:
-    """The first rows with an image, a caption and a negative caption.
-
-    Raises:
-        ValueError: when no row has all three, or for an image that cannot be read.
-    """
+    """The first rows with an image, a caption and a negative caption."""
     captions = rows["caption"][:]
     negatives = [texts_of(texts) for texts in rows["negative_captions"]]
     usable = [row for row, text in enumerate(captions) if text and text.strip() and negatives[row]]
@@ -103,9 +89,6 @@ def select_rows(rows: Dataset, wanted: int, source: str) -> HeldOutRows:
 def distances(embedder: Embedder, rows: HeldOutRows) -> tuple[pd.DataFrame, int]:
     """The six distances of every row and negative by one model.
 
-    The perturbed image is computed from this model's own embeddings, image + (negative text - text), normalised, as in
-    the paper's Table 5, whatever the shift's source in training.
-
     Returns:
         A table with a line per row and negative, and the number of truncated texts. Columns: `row` and `slot`,
         their numbers, the names of `PAIRS`, each 1 - cosine in 0..2, and `nearer`, whether the image scores its text
@@ -119,20 +102,20 @@ def distances(embedder: Embedder, rows: HeldOutRows) -> tuple[pd.DataFrame, int]
         TEXT: texts.vectors[: len(rows)][index],
         NEGATIVE: texts.vectors[len(rows) :],
     }
+    # from this model's own embeddings, as in the paper's Table 5, whatever the shift's source in training
     image, text, negative = map(torch.from_numpy, found.values())
     found[PERTURBED] = perturb_image(image, text, negative.unsqueeze(1)).squeeze(1).numpy()
     table = pd.DataFrame({"row": index, "slot": [slot for texts in rows.negatives for slot in range(len(texts))]})
     for name, (one, other) in PAIRS.items():
         cosine = np.einsum("nd,nd->n", found[one], found[other], dtype=np.float64)
-        table[name] = np.clip(1 - cosine, 0, 2)  # rounding puts equal embeddings slightly below 0
+        # rounding puts equal embeddings slightly below 0
+        table[name] = np.clip(1 - cosine, 0, 2)
     table["nearer"] = pair_scores(found[IMAGE], found[TEXT]) > pair_scores(found[IMAGE], found[NEGATIVE])
     return table, texts.truncated
 
 
 def summarize_paths(tables: dict[str, Tables], rows: HeldOutRows, examples: int) -> dict[str, Any]:
     """Distances by variant and step, with image-clustered bootstrap intervals of 95 %.
-
-    A row's distance is the mean over its own negatives, so that every row counts the same whatever their number.
 
     Returns:
         Variant to `points`, `change` and `examples`. A point has `step`, and by name of `PAIRS` and `nearest` (the
@@ -151,6 +134,7 @@ def middle_step(steps: list[int]) -> int | None:
 
 def by_row(table: pd.DataFrame) -> pd.DataFrame:
     """`distances` as the mean over each row's negatives, and `nearest`, whether its text beats all of them."""
+    # every row counts the same, whatever its number of negatives
     grouped = table.groupby("row", sort=True)
     return grouped[list(PAIRS)].mean().assign(**{NEAREST: grouped["nearer"].all().astype(float)})
 
@@ -175,7 +159,7 @@ def _of_variant(steps: Tables, rows: HeldOutRows, examples: int) -> dict[str, An
 
 
 def _outcomes(table: pd.DataFrame, rows: HeldOutRows) -> pd.DataFrame:
-    """The distances of a model as outcomes, a metric each."""
+    # a metric each, so that the statistics of reports apply
     means = by_row(table).assign(image_id=rows.names).reset_index(names="item")
     return means.melt(["item", "image_id"], var_name="metric").assign(benchmark=BENCHMARK, subset="all", aspect="")
 
@@ -276,7 +260,7 @@ def _example_table(number: int, variants: dict[str, dict[str, Any]]) -> Table:
 
 
 def _small_png(rows: HeldOutRows, row: int) -> bytes:
-    """The sandbox's tiny images are enlarged."""
+    # the sandbox's tiny images are enlarged
     image = decode_image(rows.images[row])
     factor = EXAMPLE_SIZE / max(image.size)
     size = tuple(max(1, round(factor * side)) for side in image.size)
