@@ -19,7 +19,7 @@ from hfcomp.reading import nearest
 T = TypeVar("T")
 _NAME = re.compile(r"\w[\w .()+-]{0,99}")
 _LONGEST = 120
-# By the first word of pydantic's type of an error: `int_type`, `int_parsing` and `int_from_float` are one mistake here.
+# By the first word of the type of an error: `int_type`, `int_parsing` and `int_from_float` are one mistake here.
 _EXPECTED = {
     "int": "a whole number",
     "float": "a number",
