@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 from transformers import TrainerCallback
 
 from hfcomp.checksums import file_hash, read_checked
@@ -57,7 +58,7 @@ def _hashes(folder: Path) -> dict[str, str]:
 def train_stage(
     name: str,
     trainer_class: type,
-    model: str | Path,
+    model: str | Path | nn.Module,
     dataset: Any,
     folder: Path,
     arguments: dict[str, Any],
@@ -67,6 +68,7 @@ def train_stage(
     pace: Pace | None = None,
     run: TrackedRun | None = None,
     replay_dataset: Any = None,
+    processor: Any = None,
 ) -> StageSummary:
     """Trains, saves the plain model to `folder` and returns what it cost.
 
@@ -76,7 +78,7 @@ def train_stage(
     Args:
         name: of the stage.
         trainer_class: the objective.
-        model: Hub id or folder, with its processor.
+        model: Hub id, folder, or a module, which is trained in place.
         dataset: training set, in the column contract.
         folder: of the stage.
         arguments: fields of the trainer's config; those that it does not have are left out.
@@ -85,6 +87,7 @@ def train_stage(
         pace: where it stands among the stages of its run, for the bar.
         run: what it is called in the trackers of `report_to`.
         replay_dataset: as for the trainer.
+        processor: of a module; that of an id or folder is loaded with it.
     """
     summary = folder / SUMMARY_FILE
     if resume and summary.is_file():
@@ -92,7 +95,9 @@ def train_stage(
     memory = PeakMemory()
     arguments = arguments if run is None else {**arguments, **run.arguments()}
     config = stage_config(trainer_class, folder, arguments, batch_size)
-    trainer = trainer_class(str(model), config, **training_sets(dataset, replay_dataset))
+    model = str(model) if isinstance(model, Path) else model
+    sets = training_sets(dataset, replay_dataset)
+    trainer = trainer_class(model, config, processing_class=processor, **sets)
     show_progress(trainer, name, pace)
     trainer.add_callback(Clock())
     trainer.add_callback(CheckpointChecksums())
