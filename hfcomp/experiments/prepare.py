@@ -142,6 +142,7 @@ def _load_named(
     evaluator: Evaluator, config: ExperimentConfig, needed: Sequence[str] = (), *, option: str = "evaluation_data"
 ) -> None:
     """Loads the benchmarks that are named, without those whose data is unavailable, unless their title is `needed`."""
+    # with `sandbox+benchmarks` scenes are loaded before, and are not what is missing if no benchmark is
     drawn = len(evaluator.loaded)
     folders = data_folders(parse_folders(config.evaluation_data, option=option), option=option)
     chosen = {one.name: one for one in find_benchmarks(config.evaluation_benchmarks)}
@@ -210,7 +211,7 @@ def make_base(folder: Path, write: Callable[[Path], object]) -> None:
 
 @dataclass(frozen=True)
 class _Scored:
-    """A benchmark as the outcomes of a run call it."""
+    """A benchmark as blind rules take it."""
 
     benchmark: Benchmark
     data: BenchmarkData

@@ -261,6 +261,7 @@ def _training_facts(config: ExperimentConfig, every: Sequence[Any]) -> dict[str,
     place |= {"split": None if config.dataset == SANDBOX else config.dataset_split}
     place = {name: value for name, value in place.items() if value is not None}
     if config.streaming:
+        # a stream is not read a second time
         return {**place, "streaming": True}
     for texts in (texts for own in every for texts in own["caption"]):
         for text in texts if isinstance(texts, list) else [texts]:

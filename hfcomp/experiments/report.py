@@ -350,11 +350,12 @@ def questions_panel(lines: Sequence[Line], general: Line | None) -> Points:
 
 
 def lines_that_fall(lines: Sequence[Line]) -> list[str]:
-    """Each line of general abilities that falls significantly, first those that fall against same-batch too."""
+    """Each line of general abilities that falls significantly."""
     models, abilities = models_of(lines), subsets_of(of_aspect(lines, "general"))
     if len(models) < 2 or models[0] != BASE:
         return []
     method, control = models[-1], SAME_BATCH if SAME_BATCH in models[:-1] else ""
+    # first those that fall more than the control's: these are the method's doing, the others any training's
     found: dict[str, list[str]] = {f"more than {control}": [], "against base alone": []}
     for line in abilities:
         beyond = control and direction(difference(line, method, control)) == -1
