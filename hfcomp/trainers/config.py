@@ -55,10 +55,13 @@ class Limits:
         # a NaN is outside: no comparison holds for it
         if value in (None, self.unset) or all(COMPARISONS[name][0](value, bound) for name, bound in bounds.items()):
             return ""
-        return " and ".join(f"{COMPARISONS[name][1]} {bound:g}" for name, bound in bounds.items()) + self.advice
+        words = [f"{COMPARISONS[name][1]} {bound:g}" for name, bound in bounds.items() if bound != math.inf]
+        return " and ".join([*words, *(["finite"] if self.lt == math.inf else [])]) + self.advice
 
 
 COUNT, SIZE = Limits(ge=0), Limits(ge=1)
+WEIGHT = Limits(ge=0, lt=math.inf, advice="; 0 switches the term off")  # of a term of an objective
+TEMPERATURE = Limits(gt=0, lt=math.inf, advice=" (cosine)")
 # transformers' own fields, whose types allow values that mean nothing.
 INHERITED_LIMITS = {
     **dict.fromkeys(("dataloader_num_workers", "seed", "num_train_epochs", "warmup_steps"), COUNT),
@@ -307,17 +310,6 @@ class CompositionalConfig(TrainingArguments):
         if self.gradient_accumulation_steps > 1:
             notes.append(f"{self.gradient_accumulation_steps} such batches a step")
         return notes
-
-    def check_weights(self, *names: str) -> None:
-        """Checks fields that are weights of an objective's terms.
-
-        Raises:
-            ValueError: for one that is negative, infinite or NaN.
-        """
-        for name in names:
-            value = getattr(self, name)
-            if not 0 <= value < math.inf:
-                raise ValueError(f"{name}={value}: expected at least 0 and finite; 0 switches the term off.")
 
 
 def _check_replay(args: CompositionalConfig) -> None:
