@@ -80,8 +80,7 @@ def plain_name(*reserved: str) -> AfterValidator:
 def parse(kind: type[T] | Any, values: Any, where: str) -> T:
     """Values as they were read, as a `Strict` model or a type of such.
 
-    Raises ValueError in one line: `where`, the place in the values, what was found, what is expected, and the nearest
-    known key.
+    An error is one line: `where`, the place in the values, what was found, what is expected, the nearest known key.
     """
     try:
         return TypeAdapter(kind).validate_python(values)
@@ -90,10 +89,7 @@ def parse(kind: type[T] | Any, values: Any, where: str) -> T:
 
 
 def convert(value: Any, hint: Any, where: str) -> Any:
-    """The value of one field: of its type, or the text that spells one, as on a command line and as YAML reads 1e-3.
-
-    Raises ValueError as `parse`.
-    """
+    """The value of one field: of its type, or the text that spells one, on a command line or as YAML reads 1e-3."""
     # only texts are read as numbers and switches: a file's `bf16: 1` is a mistake, `--bf16 1` is not
     texts = isinstance(value, str) or (isinstance(value, list) and all(isinstance(one, str) for one in value))
     try:

@@ -14,31 +14,31 @@ from tests.structure.import_graph import ROOT
 # Lines of each package, blank ones included; "." is the files at the top. Lower a limit when a package shrinks. A
 # change that raises one says by how much and for what.
 BUDGET = {
-    ".": 1_906,
-    "analysis": 6_719,  # target: 5,200
+    ".": 1_907,  # comments
+    "analysis": 6_720,  # target: 5,200
     "annotate": 4_803,  # target: 3,000
     "cli": 1_557,
     "convert": 1_557,  # target: 1,400
     "data": 11_444,
     "distributed": 361,
     "evaluation": 13_606,  # target: 10,500
-    "experiments": 5_944,
+    "experiments": 5_873,
     "factory": 11_634,  # target: 8,500
     "hub": 1_124,
     "losses": 4_453,
-    "merging": 639,
+    "merging": 615,
     "metrics": 1_685,
     "modeling": 1_534,
     "negatives": 3_281,
     "parsing": 2_655,
-    "reporting": 3_171,
-    "sandbox": 2_221,
+    "reporting": 3_168,
+    "sandbox": 2_134,
     "statistics": 2_710,
-    "trainers": 6_705,
-    "core": 64_996,  # all but RINGS; target: under 51,000
-    "all": 89_709,  # target: under 69,000
+    "trainers": 6_725,  # limits of fields, which experiments listed too
+    "core": 64_832,  # all but RINGS; target: under 51,000
+    "all": 89_546,  # target: under 69,000
 }
-COMMENTS = 1.3  # own-line comments per 100 lines of code; target: 4
+COMMENTS = 1.8  # own-line comments per 100 lines of code; target: 4
 # The packages around the core, which never imports them.
 RINGS = ("analysis", "annotate", "convert", "factory")
 
