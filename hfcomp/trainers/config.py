@@ -109,7 +109,7 @@ class CompositionalConfig(TrainingArguments):
         "Images and texts encoded at a time, with their activations recomputed in backward: the same loss "
         "and gradient as the whole batch in a fraction of the memory. Gradient accumulation does not do "
         "this: it uses several small contrastive batches.",
-        limits=Limits(ge=1, advice=", or leave it out"),
+        limits=Limits(ge=1, advice=", or leave mini_batch_size out"),
     )
     column_names: dict | str | None = option(
         None, 'Your names of columns, for example {"caption": "text"} (hfcomp\'s name first).'
@@ -216,7 +216,7 @@ class CompositionalConfig(TrainingArguments):
         None,
         "Pad CLIP's texts to the longest of the batch, rounded up to this multiple. Unset: 8 with "
         "torch_compile, which then meets few lengths, else 1.",
-        limits=Limits(ge=1, advice=", or leave it out"),
+        limits=Limits(ge=1, advice=", or leave pad_to_multiple_of out"),
     )
     freeze_towers: list[str] | None = option(None, "Towers kept as they are: image, text.")
     dataloader_drop_last: bool = option(True, "Leave out the last, smaller batch of an epoch; its rows are counted.")

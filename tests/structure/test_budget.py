@@ -38,7 +38,7 @@ BUDGET = {
     "core": 64_832,  # all but RINGS; target: under 51,000
     "all": 89_546,  # target: under 69,000
 }
-COMMENTS = 1.8  # own-line comments per 100 lines of code; target: 4
+COMMENTS = 1.7  # own-line comments per 100 lines of code; target: 4
 # The packages around the core, which never imports them.
 RINGS = ("analysis", "annotate", "convert", "factory")
 
