@@ -12,7 +12,7 @@ from tests.structure.walks import follow, holds, is_higher, walk
 
 # What was counted last. Lower these when a walk gets shorter.
 LIMITS = {
-    "recipe": {"rooms": 50, "climbs": 23, "files": 25, "lines": 5_159},
+    "recipe": {"rooms": 50, "climbs": 23, "files": 25, "lines": 5_144},
     "builder": {"rooms": 36, "climbs": 17, "files": 13, "lines": 2_673},  # target: under 20 rooms and 10 climbs
     "evaluation": {"rooms": 99, "climbs": 79, "files": 22, "lines": 4_797},  # target: at most 12 files, 3,000 lines
 }
