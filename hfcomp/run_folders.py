@@ -36,11 +36,12 @@ def run_folder(
 ) -> Iterator[Path]:
     """Holds the folder of a run, and writes `given` into its `config.yaml`; the main process decides for all.
 
-    An unfinished run that no living process holds resumes, in `wanted` or in one of its numbered neighbours
-    (`wanted-2`, ...), if it has the same values but for fields that `may_change`; so does a finished one that
-    `wants_more`. Otherwise the first free one of these names is taken. Other runs are left alone. The lock is the
-    kernel's: a killed run holds none. `output_dir` of `given` becomes the folder that is taken.
+    An unfinished run that no living process holds resumes, in `wanted` or in one of its numbered neighbors
+    (`wanted-2`, ...), if it has the same values except for fields that `may_change`; so does a finished one that
+    `wants_more`. Otherwise the first free one of these names is taken. Other runs are left alone. `output_dir` of
+    `given` becomes the folder that is taken.
     """
+    # The lock is the kernel's: a killed run holds none.
     lock, folder = None, wanted
     with fail_together():
         if rank() == 0:
@@ -49,6 +50,7 @@ def run_folder(
     given["output_dir"] = str(folder)
     try:
         if lock is not None:
+            # half-written files of a killed run, under their temporary names
             remove_unfinished(folder, "**/*")
             write_text(folder / CONFIG_FILE, yaml.safe_dump(given, sort_keys=True))
         yield folder
@@ -58,7 +60,7 @@ def run_folder(
 
 
 def finish(folder: Path) -> None:
-    """Marks a run as finished; written last of all, so that a run killed before resumes."""
+    """Marks a run as finished, last of all: a run killed before resumes."""
     write_text(folder / FINISHED_FILE, f"hfcomp {__version__}\n")
 
 
@@ -71,6 +73,7 @@ def _numbered(wanted: Path) -> Iterator[Path]:
 def _unfinished(
     wanted: Path, given: dict[str, Any], log: Log, may_change: MayChange, wants_more: WantsMore
 ) -> tuple[Path, FileLock] | None:
+    # one listing in place of thousands of looks for names that do not exist
     names = set(os.listdir(wanted.parent)) if wanted.parent.is_dir() else set()
     for path in (path for path in _numbered(wanted) if path.name in names):
         state = _state(path, wants_more)
@@ -87,17 +90,19 @@ def _unfinished(
             lock = try_lock(path, PATIENCE)
         if lock is None:
             log(f"{path} is in use by another process; it is left alone")
-        elif _state(path, wants_more) is None:  # it ended while its lock was waited for
+        elif _state(path, wants_more) is None:
+            # it finished while this process waited for its lock
             lock.release()
         else:
-            (path / FINISHED_FILE).unlink(missing_ok=True)  # killed now, it is unfinished again
+            # from here on a kill leaves it unfinished
+            (path / FINISHED_FILE).unlink(missing_ok=True)
             log(f"going on with the {state} run in {path}")
             return path, lock
     return None
 
 
 def _state(folder: Path, wants_more: WantsMore) -> str | None:
-    """Whether the run in a folder is unfinished or finished; `None` where none can resume."""
+    """`unfinished`, `finished`, or `None` if no run in the folder can resume."""
     if not (folder / CONFIG_FILE).exists():
         return None
     if not (folder / FINISHED_FILE).exists():
@@ -113,14 +118,15 @@ def _free(wanted: Path) -> tuple[Path, FileLock]:
         lock = None if is_taken(path) else try_lock(path)
         if lock is None:
             continue
+        # again under the lock: another process may have begun and ended a run in between
         if not is_taken(path):
             return path, lock
-        lock.release()  # another process took it in between
+        lock.release()
     raise FileExistsError(f"{wanted} and its 9,998 numbered neighbours are taken. Choose another --output_dir.")
 
 
 def _changed_values(folder: Path, given: dict[str, Any], may_change: MayChange) -> str:
-    """The fields that may not change and whose values differ, as `name: before -> now`."""
+    """Fields that may not change and whose values differ, as `name: before -> now`."""
     try:
         before = read_yaml(folder / CONFIG_FILE)
     except ValueError as error:

@@ -19,7 +19,7 @@ from hfcomp.reading import nearest
 T = TypeVar("T")
 _NAME = re.compile(r"\w[\w .()+-]{0,99}")
 _LONGEST = 120
-# By the first word of pydantic's type of an error.
+# By the first word of the type of an error: `int_type`, `int_parsing` and `int_from_float` are one mistake here.
 _EXPECTED = {
     "int": "a whole number",
     "float": "a number",
@@ -80,8 +80,7 @@ def plain_name(*reserved: str) -> AfterValidator:
 def parse(kind: type[T] | Any, values: Any, where: str) -> T:
     """Values as they were read, as a `Strict` model or a type of such.
 
-    Raises ValueError in one line: `where`, the place in the values, what was found, what is expected, and the nearest
-    known key.
+    An error is one line: `where`, the place in the values, what was found, what is expected, the nearest known key.
     """
     try:
         return TypeAdapter(kind).validate_python(values)
@@ -90,15 +89,14 @@ def parse(kind: type[T] | Any, values: Any, where: str) -> T:
 
 
 def convert(value: Any, hint: Any, where: str) -> Any:
-    """The value of one field: of its type, or the text that spells one, as on a command line and as YAML reads 1e-3.
-
-    Raises ValueError as `parse`.
-    """
+    """The value of one field: of its type, or the text that spells one, on a command line or as YAML reads 1e-3."""
+    # only texts are read as numbers and switches: a file's `bf16: 1` is a mistake, `--bf16 1` is not
     texts = isinstance(value, str) or (isinstance(value, list) and all(isinstance(one, str) for one in value))
     try:
         return TypeAdapter(hint).validate_python(value, strict=not texts)
     except ValidationError as error:
         kinds = [_expectation(one) for one in error.errors()]
+        # pydantic has an error for each type of a union, none of which says what all of them allow
         if len(members(hint)) > 1 and None not in kinds:
             expected = " or ".join(dict.fromkeys(kinds))
             raise ValueError(f"{where}: found {_describe(value)}, expected {expected}.") from error
@@ -106,7 +104,7 @@ def convert(value: Any, hint: Any, where: str) -> Any:
 
 
 def members(hint: Any) -> list[Any]:
-    """The types that a hint allows, but for `None`."""
+    """The types that a hint allows, except `None`."""
     if get_origin(hint) is Annotated:
         return members(get_args(hint)[0])
     if get_origin(hint) in (Union, UnionType):
@@ -115,11 +113,9 @@ def members(hint: Any) -> list[Any]:
 
 
 def _message(error: ValidationError, expected: Mapping[str, str | None] | None = None) -> str:
-    """The first mistake that pydantic found, an unknown key before all others: it may be the missing one, misspelt.
-
-    With a model, `expected` has the descriptions of its fields by key.
-    """
+    """The first mistake that pydantic found; `expected` has the descriptions of a model's fields by key."""
     found, expected = error.errors(), expected or {}
+    # an unknown key before all others: it may be the missing one, misspelled
     first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
     kind, location = first["type"], list(first["loc"])
     described = expected.get(location[0]) if location else None
@@ -156,7 +152,6 @@ def _choices(error: Mapping[str, Any]) -> list[str]:
 
 
 def _hint(error: Mapping[str, Any]) -> str:
-    """A further hint after what is expected, with a leading space."""
     if error["type"] == "string_type" and isinstance(error["input"], bool):
         return " YAML reads yes, no, on and off as true and false; put such a word in quotes."
     if error["type"] == "string_type" and isinstance(error["input"], int | float):

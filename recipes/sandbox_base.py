@@ -124,22 +124,22 @@ def fresh_model(architecture: str, folder: Path, *, seed: int) -> tuple[nn.Modul
 
 def train_phase(name: str, phase: Phase, model: nn.Module, processor: Any, folder: Path, *, seed: int) -> StageSummary:
     """Trains a phase in `folder`, which is kept if it is finished there."""
-
-    def build() -> tuple[nn.Module, Any, Any]:
-        if not phase.replays:
-            return model, processor, pretraining_set(phase.rows, seed, places=phase.kind == PLACES)
-        return model, processor, training_set(phase.rows, OWN_SCENES + seed)
-
-    replayed = pretraining_set(phase.rows, OWN_SCENES + seed, places=True) if phase.replays else None
+    if phase.replays:
+        rows = training_set(phase.rows, OWN_SCENES + seed)
+        replayed = pretraining_set(phase.rows, OWN_SCENES + seed, places=True)
+    else:
+        rows, replayed = pretraining_set(phase.rows, seed, places=phase.kind == PLACES), None
     return train_stage(
         name,
         CementTrainer if phase.kind == PAIRS else InfoNCETrainer,
-        build,
+        model,
+        rows,
         folder,
         phase.arguments(seed),
         batch_size=phase.batch_size // 2 if phase.replays else phase.batch_size,
         resume=True,
         replay_dataset=replayed,
+        processor=processor,
     )
 
 

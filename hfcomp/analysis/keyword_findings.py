@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from hfcomp.experiments.experiment_config import STYLES
 from hfcomp.reporting.figures import Figure, Paths, Stop
 from hfcomp.reporting.format import with_interval
 from hfcomp.reporting.lines import Line, counts
@@ -311,7 +312,7 @@ def study_figure(name: str, title: str, results: StudyResults) -> Figure:
     caption = (
         "Numbers: epochs. Small points: checkpoints between. Bars: 95 % intervals of the base and of the last models."
     )
-    return Figure(name, title, panels, caption)
+    return Figure(name, title, panels, caption, styles=STYLES)
 
 
 def _path(results: ConceptResults, run: str) -> list[Stop]:

@@ -224,7 +224,7 @@ def _report(tradeoff: Tradeoff, study: Study, evaluate: dict[str, Evaluator], ar
         concept, _, run = arm.name.rpartition("/")
         parts[concept] += [table.assign(arm=run, step=step) for step, table in study.followed[arm.name].items()]
     outcomes = {concept: pd.concat(tables, ignore_index=True) for concept, tables in parts.items()}
-    plan, stages, facts = tradeoff.plan, list(study.costs.values()), study.facts()
+    plan, stages, facts = tradeoff.plan, list(study.costs.values()), study.facts(tradeoff.recipe.given)
     how = {"numbers": plan.concepts, "checkpoints": plan.per_epoch, "further": plan.further}
     results = summarize_study(outcomes, plan.lines(), **how)
     contents = {**facts, "plan": plan.model_dump(), "stages": [asdict(stage) for stage in stages]}

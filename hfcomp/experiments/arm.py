@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from datasets import Dataset, IterableDataset
-from transformers import AutoProcessor
 
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.loading import TrainingRows
-from hfcomp.data.neighbours import check_batch_images
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.evaluator import DetailedScores
-from hfcomp.experiments.recipes import Recipe
+from hfcomp.experiments.recipes import BatchSize, Recipe
 from hfcomp.experiments.session import Session
 from hfcomp.run_folders import ADAPTER_FOLDER
 from hfcomp.statistics.summary import BASE
@@ -30,57 +28,35 @@ from hfcomp.trainers.stages import stage_config, train_stage, world_size_at_laun
 from hfcomp.trainers.trackers import TrackedRun
 
 
-def fit_batch(recipe: Recipe, rows: Any, log: Callable[[str], None] = lambda note: None) -> Recipe:
-    """The recipe with its `batch_size` lowered to `max_batch_fraction` of the training images.
+def fit_batch(batch: BatchSize, rows: Any, log: Callable[[str], None] = lambda note: None) -> int:
+    """The rows of a batch, lowered to the fraction of the training images that one may show, if there is a limit.
 
-    A batch_size that the command line or a plan sets is kept, as is any batch_size if the rows are streamed. `log`
-    receives a line if the batch is lowered.
+    Streamed rows, whose images are not counted, lower nothing. `log` receives a line if the batch is lowered.
     """
-    config = recipe.experiment
-    if "batch_size" in recipe.chosen or config.max_batch_fraction is None or not isinstance(rows, Dataset):
-        return recipe
-    images, processes = _count_images(rows), world_size_at_launch()
-    most = int(images * config.max_batch_fraction) // (1 + _num_neighbours(recipe)) // processes * processes
-    if config.batch_size <= most or not most:
-        return recipe
+    if batch.fraction is None or not isinstance(rows, Dataset):
+        return batch.rows
+    images, processes, shown = count_images(rows), world_size_at_launch(), 1 + batch.neighbours
+    # rounded down to what all processes share: the trainer gives each the same number of rows
+    most = int(images * batch.fraction) // shown // processes * processes
+    if batch.rows <= most or not most:
+        return batch.rows
     log(
-        f"batch_size is {most} instead of {config.batch_size}: the {images:,} training images would make "
-        f"{_batches(images, recipe)} batches per epoch. --batch_size sets another."
+        f"batch_size is {most} instead of {batch.rows}: the {images:,} training images would make "
+        f"{images / (batch.rows * shown):.1f} batches per epoch. --batch_size sets another."
     )
-    lowered = {"batch_size": most}
-    return replace(recipe, experiment=config.model_copy(update=lowered), given={**recipe.given, **lowered})
+    return most
 
 
-def check_batch(recipe: Recipe, rows: Any) -> None:
-    """Raises for fewer images than one batch with the neighbors of its rows needs, before any image is encoded.
-
-    Raises:
-        ValueError: naming both numbers.
-    """
-    number = _num_neighbours(recipe)
-    if number and isinstance(rows, Dataset):
-        check_batch_images(_count_images(rows), fit_batch(recipe, rows).experiment.batch_size, number, "--batch_size")
-
-
-def _num_neighbours(recipe: Recipe) -> int:
-    return int(recipe.trainer_arguments.get("num_neighbours") or 0)
-
-
-def _count_images(rows: Dataset) -> int:
-    """Number of distinct images; rows without an id count as one image each."""
+def count_images(rows: Dataset) -> int:
+    """Rows without an id count as one image each."""
     return len(set(rows[IMAGE_ID])) if IMAGE_ID in rows.column_names else len(rows)
-
-
-def _batches(images: int, recipe: Recipe) -> str:
-    per_batch = recipe.experiment.batch_size * (1 + _num_neighbours(recipe))
-    return f"{images / per_batch:.1f}"
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """How a model is scored: from an embedder to one row per item and metric."""
+    """How a model is scored."""
 
-    score: Callable[[Embedder], pd.DataFrame]
+    score: Callable[[Embedder], pd.DataFrame]  # one row per item and metric
     stamp: dict[str, Any]  # what stored outcomes are of, beside the weights
     # the same with texts, cosines and the model's prior, where they are known
     score_with_details: Callable[..., DetailedScores] | None = None
@@ -95,7 +71,8 @@ class Checkpoints:
     folder: str  # of their outcomes: `evaluation/<folder>/<step>.parquet` in that of the study
 
     def steps(self, total: int) -> list[int]:
-        """The steps that are scored of so many, as transformers counts them: a share of steps is rounded up."""
+        """The steps that are scored of so many."""
+        # as in transformers' `save_steps`, or checkpoints would be scored that it did not write
         every = math.ceil(total * self.every) if self.every < 1 else int(self.every)
         return [*range(every, total, every), total]
 
@@ -118,10 +95,13 @@ class Arm:
     def check(self) -> str | None:
         """Builds the config and looks for what the rows lack, so that neither costs training.
 
-        Returns a line about rows without a negative image, where the objective reads them and some have none. Raises
-        ValueError of the config, for a column, negatives or negative images that the rows lack, and for fewer rows
-        than a batch has.
+        Returns a line about rows without a negative image, where the objective reads them and some have none.
+
+        Raises:
+            ValueError: of the config, for a column, negatives or negative images that the rows lack, and for fewer
+                rows than a batch has.
         """
+        # the folder is only named: a config makes none
         config = stage_config(self.trainer_class, Path("unused"), self.arguments, self.batch_size)
         if self.rows is None:
             return None
@@ -139,41 +119,34 @@ class Arm:
     def train(
         self, start: Path | str, folder: Path, pace: Pace | None = None, run: TrackedRun | None = None
     ) -> StageSummary:
-        """Trains in `folder` from the model `start`, or resumes where an earlier attempt stopped.
-
-        `run` is what it is called in the trackers of `report_to`.
-        """
-
-        def build() -> tuple[Any, Any, Any]:
-            return str(start), AutoProcessor.from_pretrained(start, trust_remote_code=False), self.rows
-
+        """Trains in `folder` from the model `start`, or resumes where an earlier attempt stopped."""
         arguments = self.arguments
-        if self.checkpoints is not None:  # all are kept until they are scored
+        if self.checkpoints is not None:
+            # all are kept until they are scored; without optimizer states a killed arm begins anew, but the disk of a
+            # long run holds them all
             arguments = {**arguments, "save_strategy": "steps", "save_steps": self.checkpoints.every}
             arguments |= {"save_only_model": True, "save_total_limit": None}
-        cls, size = self.trainer_class, self.batch_size
-        how = {"batch_size": size, "resume": True, "pace": pace, "run": run, "replay_dataset": self.replay}
-        return train_stage(self.name, cls, build, folder, arguments, **how)
+        how = {"batch_size": self.batch_size, "resume": True, "pace": pace, "run": run, "replay_dataset": self.replay}
+        return train_stage(self.name, self.trainer_class, start, self.rows, folder, arguments, **how)
 
 
 def method_arm(recipe: Recipe, rows: Dataset | None, replay: Dataset | None = None, *, name: str | None = None) -> Arm:
-    """The method's own arm, without rows only to be checked; its name is the method's unless another is given.
-
-    A recipe whose `replay_fraction` is 0 has no use for `replay`.
-    """
-    recipe = fit_batch(recipe, rows)
+    """The method's own arm, without rows only to be checked."""
     config, arguments = recipe.trainer_class.config_class, recipe.trainer_arguments
-    # of the method's objective: a control of another class has other defaults, and would be trained otherwise
+    # Of the method's objective: a control of another class has other defaults, and what it shows would then be the
+    # learning rate's doing.
     chosen = {one.name: one.default for one in fields(config) if one.name in OPTIMISATION}
     own = chosen | {key: value for key, value in arguments.items() if key not in ("output_dir", "column_names")}
     fraction = own.get("replay_fraction", config.replay_fraction)
     _check_replay(recipe.experiment.replay_dataset, fraction, given="replay_fraction" in own)
+    # a trainer with fraction 0 refuses rows to replay
     replay = replay if fraction else None
-    return Arm(name or recipe.experiment.method, recipe.trainer_class, own, rows, recipe.experiment.batch_size, replay)
+    name = name or recipe.experiment.method
+    return Arm(name, recipe.trainer_class, own, rows, fit_batch(recipe.batch, rows), replay)
 
 
 def _check_replay(dataset: str | None, fraction: float, *, given: bool) -> None:
-    """Refuses a replay set without its fraction, and the reverse; a fraction of 0 switches a set off."""
+    """Raises for a replay set without its fraction, and the reverse; a fraction of 0 switches a set off."""
     if dataset and not given:
         raise ValueError(
             f"replay_dataset={dataset} needs replay_fraction. Pass --replay_fraction 0.5 for as many rows in each "
@@ -187,10 +160,7 @@ def _check_replay(dataset: str | None, fraction: float, *, given: bool) -> None:
 
 
 def check_rows(arms: Iterable[Arm], session: Session) -> None:
-    """Checks the values and rows of arms before the first is trained, and keeps what they lack for the report.
-
-    Raises ValueError naming the arm with a wrong value, or whose rows lack what it needs.
-    """
+    """Checks the values and rows of arms before the first is trained, and keeps what they lack for the report."""
     for arm in arms:
         try:
             lacking = arm.check()
@@ -199,7 +169,8 @@ def check_rows(arms: Iterable[Arm], session: Session) -> None:
         for note in _model_notes(arm.arguments):
             session.log(note)
         if lacking:
-            session.log(lacking, show=False)  # the trainers print it
+            # every trainer prints it as well, at its start
+            session.log(lacking, show=False)
 
 
 def _model_notes(arguments: dict[str, Any]) -> Iterator[str]:

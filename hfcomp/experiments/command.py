@@ -20,8 +20,9 @@ from hfcomp.errors import FLAG, one_line_errors
 from hfcomp.experiments.dry_run import DryRun
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.program import run
+from hfcomp.experiments.recipe_fields import split_options
 from hfcomp.experiments.recipe_files import studies
-from hfcomp.experiments.recipes import Recipe, read_file, read_recipe, split_options
+from hfcomp.experiments.recipes import Recipe, read_file, read_recipe
 from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.experiments.study import Study
 from hfcomp.trainers.config import CompositionalConfig, field_default

@@ -21,8 +21,7 @@ from hfcomp.data.loading import entries_there
 from hfcomp.data.negatives import ShuffledNegatives, derangement, is_negative, with_concreteness
 from hfcomp.data.replay import count_replay_rows
 from hfcomp.experiments.arm import Arm
-from hfcomp.experiments.experiment_config import HUMAN, SAME_BATCH, STATIC_MARGIN
-from hfcomp.experiments.recipes import Recipe
+from hfcomp.experiments.experiment_config import HUMAN, SAME_BATCH, STATIC_MARGIN, ExperimentConfig
 from hfcomp.trainers.cement import RATED_MARGINS, CementConfig, CementTrainer, margin_function
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.grouped import GroupedTrainer
@@ -31,10 +30,10 @@ from hfcomp.trainers.hooks import declare_info_nce as declare_info_nce  # where 
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.stages import stage_config, world_size_at_launch
 
-# Arguments that InfoNCE on the positives alone would refuse, or that bring it more than those.
+# Arguments that InfoNCE on the positives alone would reject, or that bring it more than those.
 NEGATIVE_ARGUMENTS = ("num_negatives", "max_concepts", "draw_negatives", "num_neighbours")
+# What the rows of a margin by ratings need.
 COLUMNS = ("negative_captions", "negative_concreteness")
-"""That the rows of a margin by ratings need."""
 Log = Callable[[str], None]
 
 
@@ -77,10 +76,8 @@ def same_batch(method: Arm) -> Arm:
 
 
 def static_margin(method: Arm) -> Arm:
-    """The method itself with one margin for every pair, the mean of its own over the training rows.
-
-    What the method gains over it comes from telling pairs apart by their ratings, not from a margin as such.
-    """
+    """The method itself with one margin for every pair, the mean of its own over the training rows."""
+    # what the method gains over it comes from telling pairs apart by their ratings, not from a margin as such
     margin = mean_margin(method, rated_config(method))
     if math.isnan(margin):
         raise NotApplicable("no row has a negative.")
@@ -93,11 +90,7 @@ def static_margin(method: Arm) -> Arm:
 
 
 def rated_config(method: Arm) -> CementConfig:
-    """The config of a method whose margin depends on the ratings of its rows.
-
-    Raises:
-        NotApplicable: for another method, or rows whose mean margin is not known before training.
-    """
+    """The config of a method whose margin depends on the ratings of its rows; `NotApplicable` for any other."""
     # of the class itself: a subclass may have a margin of its own
     if method.trainer_class is not CementTrainer:
         raise NotApplicable(f"{method.name} has no margin that depends on ratings.")
@@ -115,16 +108,7 @@ def rated_config(method: Arm) -> CementConfig:
 
 
 def mean_margin(arm: Arm, config: CementConfig) -> float:
-    """The mean of an arm's margin over its rows, in logits, as the loss counts it.
-
-    A negative without a rating has the margin 0, and a row without negative caption and negative image has none.
-
-    Args:
-        arm: that trains `CementTrainer` on a data set with the `COLUMNS`.
-        config: its config, of which the margin is taken.
-
-    Returns:
-        The mean, NaN where no row has a negative.
+    """The mean in logits of the margin of a `CementTrainer`'s rows; NaN if no row has a negative.
 
     Raises:
         ValueError: for a row without an entry in `negative_captions`, or a rating that is none.
@@ -134,6 +118,8 @@ def mean_margin(arm: Arm, config: CementConfig) -> float:
         negative_entries(dict(zip(columns, values, strict=True)), row, 1)[0]
         for row, values in enumerate(zip(*columns.values(), strict=True))
     ]
+    # As the loss counts it: a negative without a rating has the margin 0, and a row without negative caption and
+    # negative image has none. In float64, as the mean of millions of rows would lose digits in float32.
     margins = margin_function(config)(torch.tensor([values["negative_concreteness"] for _, values in found]))
     texts = torch.tensor([bool(text) for text, _ in found], dtype=torch.bool)
     images = torch.tensor(entries_there(arm.rows, "negative_image"), dtype=torch.bool)
@@ -141,12 +127,10 @@ def mean_margin(arm: Arm, config: CementConfig) -> float:
 
 
 def shuffled(method: Arm) -> Arm:
-    """The method itself with every row's negatives given to another row, of another photograph.
-
-    The negatives stay what they are, as texts and as images, but are no longer near the caption they stand beside. A
-    method that does as well with them gains from more data, not from hardness. Likewise neighbours: each row brings
-    along what is near to another.
-    """
+    """The method itself with every row's negatives given to another row, of another photograph."""
+    # The negatives stay what they are, as texts and as images, but are no longer near the caption they stand beside. A
+    # method that does as well with them gains from more data, not from hardness. So with neighbors: each row brings
+    # along what is near to another.
     if _reads_negatives(method):
         _check_loaded(method)
     if not _reads_negatives(method) or not any(is_negative(name) for name in method.rows.column_names):
@@ -158,11 +142,9 @@ def shuffled(method: Arm) -> Arm:
 
 
 def random_spans(method: Arm) -> Arm:
-    """The method itself with runs of words from anywhere in a caption in place of its phrases.
-
-    As many as the phrases and as long, so that the texts encoded are as many. A method that does as well with them
-    gains from more and shorter texts, not from phrases that name a thing. Now and then a run is a phrase by chance.
-    """
+    """The method itself with runs of words from anywhere in a caption in place of its phrases."""
+    # As many as the phrases and as long, so that the texts encoded are as many. A method that does as well with them
+    # gains from more and shorter texts, not from phrases that name a thing. Now and then a run is a phrase by chance.
     limit = method.arguments.get("max_concepts", method.trainer_class.config_class.max_concepts)
     if not limit or "concepts" not in method.rows.column_names:
         raise NotApplicable(f"{method.name} reads no concepts.")
@@ -171,15 +153,13 @@ def random_spans(method: Arm) -> Arm:
 
 
 def equal_images(method: Arm, cost: StageSummary) -> Arm:
-    """Plain with as many images encoded as the method: what the method's `cost` buys in positives.
-
-    The batch is larger by the images that the method encoded beyond its positives and replay rows; steps and replay
-    rows are the same.
-    """
+    """Plain with as many images encoded as the method: what the method's `cost` buys in positives."""
     processes = world_size_at_launch()
     accumulated = int(method.arguments.get("gradient_accumulation_steps") or 1)
     fraction = method.arguments.get("replay_fraction", method.trainer_class.config_class.replay_fraction)
     replayed = count_replay_rows(fraction, method.batch_size, processes)
+    # The batch grows by the images that the method encoded beyond its positives and replay rows. Steps and replay rows
+    # stay, or the control would differ in more than the positives.
     images = cost.images / (cost.steps * accumulated) - replayed
     batch = round(images / processes) * processes
     if batch <= method.batch_size:
@@ -191,6 +171,7 @@ def equal_images(method: Arm, cost: StageSummary) -> Arm:
     return replace(arm, name=EQUAL_IMAGES, batch_size=batch, arguments={**arm.arguments, **changed})
 
 
+# Those that are known before the method is trained.
 CONTROLS = {
     "plain": plain,
     SAME_BATCH: same_batch,
@@ -198,20 +179,22 @@ CONTROLS = {
     "shuffled": shuffled,
     "random-spans": random_spans,
 }
-"""Those that are known before the method is trained."""
 EQUAL_IMAGES = "equal-images"
 
 
-def control_arms(names: Collection[str], method: Arm, *, asked: bool, log: Log) -> list[Arm]:
-    """The controls of `CONTROLS` that say something about a method, in that order; skipped ones are logged.
+def compared_arms(config: ExperimentConfig, method: Arm, *, asked: bool, log: Log) -> list[Arm]:
+    """What a recipe trains beside its method before it: see `control_arms` and `rated_arms`."""
+    return [*control_arms(config.controls, method, asked=asked, log=log), *rated_arms(config, method, log)]
 
-    One that recipe or command line ask for is an error where the objective does not say what it needs to know.
-    """
+
+def control_arms(names: Collection[str], method: Arm, *, asked: bool, log: Log) -> list[Arm]:
+    """The controls of `CONTROLS` that say something about a method, in that order; skipped ones are logged."""
     found = []
     for name, control in CONTROLS.items():
         try:
             found += [control(method)] if name in names else []
         except NotApplicable as reason:
+            # a default control may be missing, one that a recipe or command line asks for may not
             if asked and isinstance(reason, Undeclared):
                 raise Undeclared(f"control {name}: {reason}") from None
             log(f"control {name} is skipped: {reason}")
@@ -232,13 +215,9 @@ def _check_loaded(method: Arm) -> None:
         raise NotApplicable("it gives rows those of another row or place, and the training set is streamed.")
 
 
-def rated_arms(recipe: Recipe, method: Arm, log: Log) -> list[Arm]:
-    """The control `static-margin`, where the recipe has it, and the method, on the same rows with human ratings.
-
-    None where the rows are not the sandbox's, the method has human ratings itself or depends on none, or the recipe
-    names no file of them; what is left out is logged.
-    """
-    config, path = recipe.experiment, recipe.experiment.concreteness_ratings
+def rated_arms(config: ExperimentConfig, method: Arm, log: Log) -> list[Arm]:
+    """The control `static-margin`, if the recipe has it, and the method, on the sandbox's rows with human ratings."""
+    path = config.concreteness_ratings
     if not config.rates_in_sandbox or config.joins_ratings:
         return []
     try:

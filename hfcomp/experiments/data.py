@@ -14,6 +14,7 @@ from hfcomp.data.concepts.columns import with_concepts
 from hfcomp.data.image_ids import IMAGE_ID, with_image_ids
 from hfcomp.data.loading import contract_rows
 from hfcomp.data.negatives import RATINGS, with_concreteness, with_keyword_negatives
+from hfcomp.data.neighbours import check_batch_images
 from hfcomp.data.overlap import COLUMNS as IMAGE_COLUMNS
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.data.pair_table import Log, Rows, RowSource, choose_captions, complete_rows, every_caption, read_rows
@@ -23,7 +24,7 @@ from hfcomp.distributed import first_process_first
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.cache_files import default_folder
 from hfcomp.evaluation.encoding.neighbours import with_neighbours
-from hfcomp.experiments.arm import check_batch, fit_batch, method_arm
+from hfcomp.experiments.arm import count_images, fit_batch, method_arm
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
@@ -50,10 +51,12 @@ def load_rows(
 ) -> TrainingSet:
     """The rows that the method and its controls train on, and those that they replay.
 
-    Rows with a scored image are left out of both, as `overlap` says.
-
-    `scored` are the images of the evaluation, `trainers` train on these rows beside the recipe's own, and lines about
-    them begin with `part`.
+    Args:
+        recipe: names the rows.
+        session: logs what is left out.
+        scored: images of the evaluation; rows with one are left out of both, as `overlap` says.
+        part: beginning of lines about the rows.
+        trainers: classes that train on these rows beside the recipe's own.
     """
 
     def log(note: str) -> None:
@@ -64,20 +67,21 @@ def load_rows(
         rows = training_rows(recipe.experiment, recipe.column_names, seed=recipe.seed, num_negatives=number, log=log)
     read = {"image", *columns_of(name for one in (recipe.trainer_class, *trainers) for name in one.required_features)}
     columns = [name for name in IMAGE_COLUMNS if name in read]
-    # what decides the rows, in which the evaluation has no say
     config = recipe.experiment
     if RATINGS in read and config.rates_in_sandbox and not config.joins_ratings:
         human = "; the file of human ratings is not of these rows" if config.concreteness_ratings else ""
         log(f"concreteness of the sandbox's keywords: {LABELS[config.ratings]}{human}")
+    # What decides the rows, in which the evaluation has no say. Images are looked up by hash once per key, so the seed
+    # is left out where it decides texts alone: three seeds then share one search for scored images.
     values = {name: value for name, value in config.model_dump().items() if not name.startswith("evaluation")}
     given = {"seed": recipe.seed, "columns": recipe.column_names, "negatives": number}
-    seeded = config.dataset == SANDBOX or config.keyword_captions_only  # elsewhere a seed decides texts alone
+    seeded = config.dataset == SANDBOX or config.keyword_captions_only
     guard = partial(
         session.overlap.without_scored,
         scored=scored,
         policy=config.overlap,
         log=log,
-        progress=session.state.is_main_process and not recipe.trainer_arguments.get("disable_tqdm"),
+        progress=session.state.is_main_process and not session.quiet,
     )
     images_key = [values, given if seeded else {"columns": given["columns"]}]
     rows = guard(rows, columns=columns, key=[values, given], images_key=images_key)
@@ -95,14 +99,19 @@ def load_rows(
         rows = with_image_ids(rows)
     else:
         rows, replay = with_shared_image_ids(rows, replay)
-    fit_batch(recipe, rows, log)
-    check_batch(recipe, rows)
-    with first_process_first():
-        return TrainingSet(_with_hard_images(recipe, rows, replay, log), replay)
+    size = fit_batch(recipe.batch, rows, log)
+    if recipe.batch.neighbours and isinstance(rows, Dataset):  # before any image is encoded to find them
+        check_batch_images(count_images(rows), size, recipe.batch.neighbours, "--batch_size")
+    if config.hard_images:
+        arm = method_arm(recipe, rows, replay)  # what the rows lack costs no embedding of all images
+        replace(arm, arguments={**arm.arguments, "num_neighbours": 0}).check()
+        with first_process_first():
+            rows = _with_hard_images(config, rows, log, session.device)
+    return TrainingSet(rows, replay)
 
 
 def num_negatives(recipe: Recipe) -> int:
-    """Entries of a row's negatives: as many as the trainer reads, and one for the controls of one that reads none."""
+    """Entries of a row's negatives: as many as the trainer reads, and one for the controls if it reads none."""
     return max(1, int(recipe.trainer_arguments.get("num_negatives", recipe.trainer_class.config_class.num_negatives)))
 
 
@@ -111,8 +120,8 @@ def training_rows(
 ) -> Rows:
     """The rows of an experiment, with those that its evaluation scores.
 
-    With `captions: all` they are all first captions, then all second ones and so on. `seed` is that of the sandbox's
-    scenes and of keyword negatives, `num_negatives` the entries of a row's negatives where they are made here.
+    With `captions: all` they are all first captions, then all second ones and so on. The seed is that of the sandbox's
+    scenes and of keyword negatives.
     """
     if config.dataset == SANDBOX:
         dataset = rename_columns(_sandbox_rows(config, seed, num_negatives), column_names)
@@ -146,7 +155,7 @@ def training_rows(
 
 
 def _loaded_rows(config: ExperimentConfig, column_names: Any, log: Log) -> Rows:
-    """The rows of a dataset under the contract's names, each with one caption where they are not streamed."""
+    """The rows of a dataset under the contract's names, each with one caption unless they are streamed."""
     source = RowSource(
         name=config.dataset,
         split=config.dataset_split,
@@ -167,13 +176,11 @@ def _loaded_rows(config: ExperimentConfig, column_names: Any, log: Log) -> Rows:
 
 
 def replay_rows(config: ExperimentConfig, *, seed: int, log: Log) -> Dataset:
-    """The rows of an experiment's replay set, with those that its evaluation scores; each has one caption.
-
-    `seed` is that of the sandbox's scenes, which are of the second phase of its bases' pretraining.
-    """
+    """The rows of an experiment's replay set, with those that its evaluation scores; each has one caption."""
     if config.replay_dataset == SANDBOX:
         from hfcomp.sandbox import REPLAY_SEED, pretraining_set
 
+        # scenes as in the second phase of the bases' pretraining: what a base knows and may forget
         return pretraining_set(config.dataset_rows, REPLAY_SEED + seed, places=True)
     part = {"split": config.replay_split, "config": config.replay_config}
     dataset = load_source(config.replay_dataset, **part)
@@ -201,12 +208,7 @@ def _sandbox_rows(config: ExperimentConfig, seed: int, num_negatives: int) -> Da
     )
 
 
-def _with_hard_images(recipe: Recipe, rows: Rows, replay: Dataset | None, log: Log) -> Rows:
-    """The rows with each image's nearest by the base, where the recipe asks for them."""
-    config = recipe.experiment
-    if not config.hard_images:
-        return rows
-    arm = method_arm(recipe, rows, replay)  # what the rows lack costs no embedding of all images
-    replace(arm, arguments={**arm.arguments, "num_neighbours": 0}).check()
+def _with_hard_images(config: ExperimentConfig, rows: Rows, log: Log, device: str | None) -> Rows:
+    """The rows with each image's nearest by the base."""
     place, cache = config.model or base_folder(SANDBOX_MODELS[config.fresh_model]), EmbeddingCache(default_folder())
-    return with_neighbours(rows, place=place, number=config.hard_images, log=log, cache=cache, device=recipe.device)
+    return with_neighbours(rows, place=place, number=config.hard_images, log=log, cache=cache, device=device)

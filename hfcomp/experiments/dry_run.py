@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoProcessor, TrainerCallback
+from transformers import TrainerCallback
 from transformers.trainer_utils import has_length
 
 from hfcomp.distributed import on_main_process
@@ -41,7 +41,8 @@ from hfcomp.trainers.cost import Clock, PeakMemory, StageSummary, summarize_stag
 from hfcomp.trainers.progress import in_words, show_progress
 from hfcomp.trainers.stages import stage_config, training_sets
 
-STEPS = 4  # of which the first, in which kernels and caches warm up, is not timed
+# the first, in which kernels and caches warm up, is not timed
+STEPS = 4
 SHOWN = 2  # names of arms that cost the same
 SAMPLE = {"images": 64, "texts": 256}
 BRIEF = {"max_steps": STEPS, "logging_steps": 1, "save_strategy": "no", "eval_strategy": "no", "report_to": "none"}
@@ -76,6 +77,7 @@ class Items:
 class DryRun(Study):
     """A study whose arms are timed and not trained; it writes nothing that stays."""
 
+    wanted: Path = Path()  # the folder that the study itself would take
     timings: dict[str, Timing] = field(default_factory=dict)
     items: dict[tuple[int, ...], Items] = field(default_factory=dict)
     scored: list[Items] = field(default_factory=list)  # of each model and checkpoint that would be scored
@@ -93,16 +95,12 @@ class DryRun(Study):
         *,
         wants_more: WantsMore = lambda folder: False,
     ) -> Iterator[DryRun]:
-        """As [`Study.open`], in a folder that is removed; at the end prints what the study would cost.
-
-        Raises:
-            OSError: at the end, where the disk has less room than the study needs.
-        """
+        """As [`Study.open`], in a folder that is removed; at the end prints what the study would cost."""
         scoring = None if evaluate is None else evaluation_scoring(recipe.experiment, evaluate, recipe.column_names)
         with _passing_folder() as folder:
             session.overlap.check_and_write(folder)
             models = {BASE: base_model(recipe.experiment, folder, recipe.seed)}
-            study = cls(recipe, session, scoring, folder, models)
+            study = cls(recipe.experiment, session, scoring, folder, models, wanted=recipe.folder)
             study._count(study.scoring)
             yield study
             on_main_process(study._print)
@@ -121,11 +119,11 @@ class DryRun(Study):
 
     @property
     def at_once(self) -> int:
-        """One: others would disturb the time of an arm."""
+        # others would disturb the time of an arm
         return 1
 
     def train(self, arm: Arm) -> StageSummary:
-        """Times an arm, or takes the time of one that differs in its seed or rows alone; returns its whole cost."""
+        # arms that differ in seeds or the content of rows alone cost the same: a sweep times each variant once
         kind = _kind(arm)
         if kind not in self.timings:
             self.timings[kind] = self._time(arm)
@@ -144,9 +142,7 @@ class DryRun(Study):
         base = self.models[BASE]
         place, memory = self.folder / "timed", PeakMemory()
         config = stage_config(arm.trainer_class, place, {**arm.arguments, **BRIEF}, arm.batch_size)
-        processor = AutoProcessor.from_pretrained(base, trust_remote_code=False)
-        sets = training_sets(arm.rows, arm.replay)
-        trainer = arm.trainer_class(str(base), config, processing_class=processor, **sets)
+        trainer = arm.trainer_class(str(base), config, **training_sets(arm.rows, arm.replay))
         show_progress(trainer, f"timing {arm.name}")
         clock = _StepClock()
         trainer.add_callback(Clock())
@@ -160,6 +156,7 @@ class DryRun(Study):
             ) from error
         brief = summarize_stage(arm.name, trainer, memory)
         asked = stage_config(arm.trainer_class, place, arm.arguments, arm.batch_size)
+        # Loading and the first, slow step are constant, so only the pace of the others is multiplied.
         steps = _total_steps(asked, clock.batches)
         seconds = steps * clock.seconds
         images, texts = (round(steps / brief.steps * number) for number in (brief.images, brief.texts))
@@ -169,10 +166,10 @@ class DryRun(Study):
         return Timing(cost, clock.seconds, _disk(trainer.model, asked, arm, steps), weights)
 
     def _count(self, scoring: Any) -> None:
-        """Adds the items of a scoring to those that models are scored on."""
         if scoring is None:
             return
         if not isinstance(scoring.score, Evaluator):
+            # the embeddings that a sweep follows have no items to count; the report says so
             self.unknown = True
             return
         self.scored.append(self._items_of(scoring.score))
@@ -193,10 +190,10 @@ class DryRun(Study):
             raise OSError(lacking)
 
     def _report(self) -> tuple[Report, str]:
-        """What the study would cost, and what is wrong with the disk, if anything is."""
+        """The costs of the study, and what is wrong with the disk, if anything."""
         training = sum(self.costs[name].seconds for one in self.timings.values() for name in one.alike)
-        scoring = self.sample.seconds(self.models[BASE], self.recipe.device, self.scored)
-        folder = self.recipe.folder
+        scoring = self.sample.seconds(self.models[BASE], self.session.device, self.scored)
+        folder = self.wanted
         needed, free = self.needed, shutil.disk_usage(_existing(folder)).free
         state = self.session.state
         where = f"{state.num_processes} process{'es' if state.num_processes > 1 else ''} on {state.device.type}"
@@ -208,7 +205,7 @@ class DryRun(Study):
         ]
         notes = [*self.session.notes, *(["followed embeddings are not in the estimate"] if self.unknown else [])]
         report = Report(
-            f"{self.recipe.experiment.method}: a dry run",
+            f"{self.experiment.method}: a dry run",
             verdict=[f"About {in_words(training + scoring)} on {where}, {_gib(needed)} of disk."],
             sections=[
                 Section("Runs", [_runs(self.timings.values())]),
@@ -225,6 +222,7 @@ class DryRun(Study):
     @property
     def needed(self) -> int:
         """Bytes of disk that the study needs at most."""
+        # a user's own model is somewhere else and is not written again
         base = Path(self.models[BASE])
         made_here = sum(path.stat().st_size for path in base.rglob("*") if self.folder in path.parents)
         guarded = self.guarded * max((one.weights for one in self.timings.values()), default=0)
@@ -243,13 +241,14 @@ class _StepClock(TrainerCallback):
         self.ends = [time.perf_counter()]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if args.device.type == "cuda":  # which works behind the process
+        if args.device.type == "cuda":
+            # kernels run asynchronously: without waiting, only their launch would be timed
             torch.cuda.synchronize()
         self.ends.append(time.perf_counter())
 
     @property
     def seconds(self) -> float:
-        """The median, without the first step where there are more."""
+        # the median, as one slow step in three (a checkpoint, another process) must not count a third
         lengths = np.diff(self.ends).tolist()
         return statistics.median(lengths[1:] or lengths)
 
@@ -261,7 +260,6 @@ class Sample:
     found: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in SAMPLE})
 
     def add(self, kind: str, one: Any) -> None:
-        """Takes an image or a text while there are few."""
         if len(self.found[kind]) < SAMPLE[kind]:
             self.found[kind].append(one)
 
@@ -273,7 +271,8 @@ class Sample:
         encode = {"images": embedder.images, "texts": embedder.texts}
         for kind, examples in self.found.items():
             if examples:
-                encode[kind](examples[:1])  # loads the weights
+                # loads the weights, which a study does once and not for each image
+                encode[kind](examples[:1])
                 start = time.perf_counter()
                 encode[kind](examples)
                 pace = (time.perf_counter() - start) / len(examples)
@@ -307,7 +306,7 @@ class _Counter:
 
 @contextmanager
 def _passing_folder() -> Iterator[Path]:
-    """A folder that the main process makes for all, and removes."""
+    """A folder that the main process makes for all."""
     folder = on_main_process(lambda: tempfile.mkdtemp(prefix="hfcomp-dry-run-"))
     try:
         yield Path(folder)
@@ -316,7 +315,7 @@ def _passing_folder() -> Iterator[Path]:
 
 
 def _kind(arm: Arm) -> str:
-    """What decides how long a step takes and how many there are: all but names, seeds and the rows themselves."""
+    """Text that decides how long a step takes and how many there are: all but names, seeds and the rows themselves."""
     values = {name: value for name, value in arm.arguments.items() if name not in ("seed", "data_seed")}
     rows = len(arm.rows) if has_length(arm.rows) else None
     of_checkpoints = arm.checkpoints and arm.checkpoints.every
@@ -334,7 +333,8 @@ def _disk(model: torch.nn.Module, config: Any, arm: Arm, steps: int) -> int:
     """Bytes of a model and of the checkpoints that are on the disk at the same time."""
     weights = BYTES * sum(one.numel() for one in model.parameters())
     states = BYTES * STATES * sum(one.numel() for one in model.parameters() if one.requires_grad)
-    if arm.checkpoints is not None:  # of the model alone, all kept until they are scored
+    if arm.checkpoints is not None:
+        # of the model alone, all kept until they are scored
         return weights * len(arm.checkpoints.steps(steps))
     every = config.save_steps if config.save_steps >= 1 else math.ceil(config.save_steps * steps)
     written = {"no": 0, "epoch": math.ceil(config.num_train_epochs)}.get(str(config.save_strategy.value))

@@ -32,8 +32,8 @@ from hfcomp.statistics.average import Average
 from hfcomp.statistics.outcomes import Outcomes, write_table
 from hfcomp.statistics.summary import BASE
 
+# Seed of the sandbox's scenes that choose a point; those of the report have 0.
 SEED = 1000
-"""Of the sandbox's scenes that choose a point; those of the report have 0."""
 OTHER_SCENES = f"scenes of another seed ({SEED}) than the report's"
 HALF = "half of the images of the evaluation; the report is of the other half"
 
@@ -44,6 +44,7 @@ class Guard:
 
     evaluator: Evaluator  # of the items that choose
     items: str  # which these are, in words
+    stamp: Mapping[str, Any]  # what their stored outcomes are of, beside the weights
     declared: Mapping[str, Sequence[Average]]  # averages in use, by title of the benchmark
     primary: str | None  # as a recipe names it
     halved: bool = False  # whether the evaluation's own images are halved
@@ -55,56 +56,50 @@ class Guard:
         return [] if self.halved else self.evaluator.images
 
     def proxies(self, outcomes: Outcomes) -> Proxies:
-        """What points are judged by; raises ValueError for what is not scored."""
         return find_proxies(outcomes, self.declared, primary=self.primary)
 
     def check(self, outcomes: Outcomes) -> None:
-        """Raises ValueError for proxies that are not scored, or images that cannot be halved."""
+        """Raises for proxies that are not scored, or images that cannot be halved."""
         self.proxies(self.choosing(outcomes))
 
     def choosing(self, outcomes: Outcomes) -> Outcomes:
-        """The outcomes that choose."""
         return halves(outcomes)[0] if self.halved else outcomes
 
     def reported(self, outcomes: Outcomes) -> Outcomes:
-        """The outcomes that did not choose."""
         return halves(outcomes)[1] if self.halved else outcomes
 
     def facts(self) -> dict[str, Any]:
-        """What `results.json` says of it."""
         return {"items": self.items, "models": {guarded_name(name): one.facts() for name, one in self.swept.items()}}
 
 
 def prepare_guard(
     config: ExperimentConfig, session: Session, evaluate: Evaluator, column_names: Any = None
 ) -> Guard | None:
-    """Loads what chooses the points, if a recipe asks for it, so that missing data costs no training.
-
-    Raises ValueError for data that is unavailable, or proxies that are not scored.
-    """
+    """Loads what chooses the points, if a recipe asks for it: missing data costs no training."""
     if not config.forgetting_guard:
         return None
-    declared = declared_averages(config)
+    declared, primary, halved = declared_averages(config), config.primary, False
     if config.guard_benchmarks:
         evaluator, declared = prepare_guard_benchmarks(config, log=session.log)
-        guard = Guard(evaluator, ", ".join(config.guard_benchmarks), declared, None)
+        items, primary = ", ".join(config.guard_benchmarks), None
     elif config.evaluation == SANDBOX:
         how = {"column_names": column_names, "seed": SEED, "log": session.log}
-        guard = Guard(prepare_evaluation(config, **how), OTHER_SCENES, declared, config.primary)
+        evaluator, items = prepare_evaluation(config, **how), OTHER_SCENES
     else:
-        guard = Guard(evaluate, HALF, declared, config.primary, halved=True)
+        evaluator, items, halved = evaluate, HALF, True
+    stamp = evaluation_scoring(config, evaluator, column_names).stamp
+    guard = Guard(evaluator, items, stamp, declared, primary, halved)
     on_main_process(lambda: guard.evaluator.check_names(guard.check))
     session.log(f"forgetting guard: points are chosen on {guard.items}")
     return guard
 
 
 def wants_guard(config: ExperimentConfig, folder: Path) -> bool:
-    """Whether a finished run is asked for guarded models that it does not have."""
+    # switched on after the run has finished, the guard needs no training: the run resumes for it alone
     return config.forgetting_guard and not any(folder.rglob(RECORD_FILE))
 
 
 def guarded_models(study: Study, method: str) -> list[str]:
-    """The trained models of a study that are guarded."""
     return [name for name in (SAME_BATCH, method) if name in study.models]
 
 
@@ -119,8 +114,10 @@ def guard_models(study: Study, guard: Guard, method: str) -> None:
 
 
 def _guard_model(study: Study, guard: Guard, name: str, folder: Path, scored: set[str]) -> Swept:
-    base, tuned, config = study.models[BASE], study.models[name], study.recipe.experiment
+    base, tuned, config = study.models[BASE], study.models[name], study.experiment
     outcomes = _outcomes(study, guard, name)
+    # A point is chosen on items that the report does not have. Chosen and reported on the same ones, it would look
+    # better than on others, as the best of 11.
     choosing = guard.choosing(outcomes) if guard.halved else without(outcomes, scored, study.session)
     how = {"rule": config.guard_rule, "tolerance": config.guard_tolerance}
     swept = choose(choosing, guard.proxies(choosing), **how)
@@ -134,24 +131,20 @@ def _guard_model(study: Study, guard: Guard, name: str, folder: Path, scored: se
 def _outcomes(study: Study, guard: Guard, name: str) -> Outcomes:
     """Outcomes of all points between the base and a model, stored and scored where they are not yet."""
     base, tuned, notes = study.models[BASE], study.models[name], study.session.notes
-    config = study.recipe.experiment
     path = study.folder / FOLDER / "guard" / f"{name}.parquet"
-    of_items = evaluation_scoring(config, guard.evaluator, study.recipe.column_names).stamp
-    stamp = {"base": identity(base), "tuned": identity(tuned), "alphas": list(ALPHAS), **of_items}
+    stamp = {"base": identity(base), "tuned": identity(tuned), "alphas": list(ALPHAS), **guard.stamp}
     table = read_stored(path, stamp, study.session.log)
     if table is None:
         before, processor = len(notes), AutoProcessor.from_pretrained(tuned, trust_remote_code=False)
-        embedder = PointsEmbedder(load_interpolation(base, tuned), ALPHAS, processor, device=study.recipe.device)
+        embedder = PointsEmbedder(load_interpolation(base, tuned), ALPHAS, processor, device=study.session.device)
         table = embedder.score(guard.evaluator)
         write_table(path, table, {**stamp, "notes": notes[before:]})
     return Outcomes(table)
 
 
 def without(outcomes: Outcomes, scored: set[str], session: Session) -> Outcomes:
-    """Outcomes of images that the report does not have, under any of their names; the others are counted.
-
-    Raises ValueError where there are no others.
-    """
+    """Outcomes of images that the report does not have; the others are counted."""
+    # a photograph of COCO has several names, such as COCO_val2014_000000000285.jpg and 000000000285
     table, reported = outcomes.table, {photograph_key(name) for name in scored}
     keys = table["image_id"].map({name: photograph_key(name) for name in table["image_id"].unique()})
     known = keys.isin(reported)

@@ -12,6 +12,7 @@ from typing import Any
 from hfcomp.reporting.cards.methods import ON_COMMAND_LINE
 from hfcomp.trainers.config import default_sources, field_default, objective_fields
 
+# Fields stand at the beginning of lines. YAML's own reader drops comments, and these are all that is needed of them.
 _FIELD = re.compile(r"^(\w+):[^#\n]*(?:# ?(.*))?$", re.MULTILINE)
 
 
@@ -25,13 +26,12 @@ class Origin:
 
 
 def read_origin(path: Path, command: str, overridden: Collection[str]) -> Origin:
-    """The origin of the values of a recipe's file and of the fields that the command line sets over it."""
     sources = value_sources(path) | dict.fromkeys(overridden, ON_COMMAND_LINE)
     return Origin(f"{path.absolute().parent.name}/{path.stem}", command, sources)
 
 
 def value_sources(path: Path) -> dict[str, str]:
-    """By field of a recipe's file the comment behind its value; empty where there is none."""
+    """The comment behind each field's value in a recipe's file, empty if there is none."""
     return dict(_FIELD.findall(path.read_text(encoding="utf-8-sig")))
 
 
@@ -41,7 +41,6 @@ def train_command(name: str, arguments: Sequence[str]) -> str:
 
 
 def on_processes(command: str, number: int) -> str:
-    """The command on several processes."""
     if number == 1:
         return command
     return f"torchrun --nproc_per_node {number} -m hfcomp.cli {command.removeprefix('hfcomp ')}"

@@ -47,19 +47,13 @@ OPTION = "evaluation_data"
 
 
 def prepare(config: ExperimentConfig, *, column_names: Any, seed: int = 0, log: Log) -> Evaluator:
-    """Looks for the base and loads what is scored, so that a missing file costs no training.
-
-    As `prepare_evaluation`.
-    """
+    """Looks for the base, then loads what is scored as `prepare_evaluation`: a missing file costs no training."""
     prepare_base(config)
     return prepare_evaluation(config, column_names=column_names, seed=seed, log=log)
 
 
 def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int, log: Log) -> Evaluator:
-    """Loads what is scored.
-
-    `column_names` are those of an `own` set, `seed` is of the sandbox's scenes, and `log` receives what is left out.
-    """
+    """Loads what is scored; the column names are those of an `own` set, the seed is that of the sandbox's scenes."""
     evaluator = Evaluator(log)
     if config.evaluation == "own":
         _load_own(evaluator, config, column_names)
@@ -75,11 +69,7 @@ def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int
 def prepare_concepts(
     config: ExperimentConfig, concepts: Sequence[str], *, main: tuple[str, ...], log: Log
 ) -> dict[str, Evaluator]:
-    """Loads what each concept is scored on; `main` are titles of benchmarks that may not be skipped.
-
-    Raises ValueError for an evaluation that has no concepts, a concept that the keywords do not have, or a main
-    benchmark that is not part of the evaluation.
-    """
+    """Loads what each concept is scored on; `main` are titles of benchmarks that may not be skipped."""
     if config.evaluation not in (SANDBOX, "benchmarks"):
         raise ValueError(
             f"evaluation={config.evaluation!r} has no concepts. Use sandbox, or benchmarks with keywords_*."
@@ -95,10 +85,8 @@ def prepare_concepts(
 
 
 def prepare_guard_benchmarks(config: ExperimentConfig, log: Log) -> tuple[Evaluator, dict[str, tuple[Average, ...]]]:
-    """Loads the benchmarks that choose the points of the forgetting guard, and their averages by title.
-
-    Raises ValueError for one whose data is unavailable: another choice would come of the rest.
-    """
+    """Loads the benchmarks that choose the points of the forgetting guard, and their averages by title."""
+    # all are needed: without one the others would choose another point
     evaluator, found = Evaluator(log), find_benchmarks(config.guard_benchmarks)
     names = {"evaluation_benchmarks": config.guard_benchmarks, "evaluation_data": config.guard_data}
     _load_named(evaluator, config.model_copy(update=names), [one.title for one in found], option="guard_data")
@@ -106,12 +94,11 @@ def prepare_guard_benchmarks(config: ExperimentConfig, log: Log) -> tuple[Evalua
 
 
 def check_primary(config: ExperimentConfig, outcomes: Outcomes) -> Measure | None:
-    """The primary endpoint; raises ValueError for one that is not scored, naming those that are."""
     return primary_measure(outcomes, config.primary, declared_averages(config))
 
 
 def declared_averages(config: ExperimentConfig) -> dict[str, tuple[Average, ...]]:
-    """The averages in use of the benchmarks that an experiment is scored on, by title, and those over benchmarks."""
+    """Averages in use of the benchmarks that an experiment is scored on, by title, and those over benchmarks."""
     drawn = {SANDBOX: AVERAGES} if config.evaluation.startswith(SANDBOX) else {}
     if not config.evaluation.endswith("benchmarks"):
         return drawn
@@ -119,14 +106,13 @@ def declared_averages(config: ExperimentConfig) -> dict[str, tuple[Average, ...]
 
 
 def _keywords(config: ExperimentConfig, seed: int) -> dict[str, Any]:
-    """The arguments of the sandbox's tests of keywords."""
     table = read_keyword_table(config.keyword_table) if config.keyword_table else PAPER_TABLE
     matching = MATCHINGS[config.keyword_matching]
     return {"items": config.evaluation_items, "seed": seed, "table": table, "matching": matching}
 
 
 def _with_keywords(benchmarks: Iterable[Benchmark], needed: str = "") -> Iterator[Loaded]:
-    """Benchmarks of the sandbox without those whose captions hold no keyword, unless it is of the needed concept."""
+    """Benchmarks of the sandbox; one whose captions hold no keyword is left out unless its concept is needed."""
     for benchmark in benchmarks:
         try:
             yield load_benchmark(benchmark)
@@ -146,6 +132,7 @@ def _load_own(evaluator: Evaluator, config: ExperimentConfig, column_names: Any)
         check_own_split(*training, source, split, allow=allow, streaming=streaming, log=evaluator.note)
     settings = {"config": config.dataset_config, "column_names": column_names}
     evaluator.load([own_benchmark(source, split=split, name="evaluation", title="own", **settings)])
+    # a benchmark that is unavailable is skipped, the one set that a recipe is scored on is not
     for one in evaluator.skipped:
         raise ValueError(f"evaluation: {source} is unavailable: {one['reason']} {one['how_to_fix']}")
     evaluator.images += [replace(one, name="own evaluation set") for one in scored_images(evaluator.loaded[0])]
@@ -154,10 +141,8 @@ def _load_own(evaluator: Evaluator, config: ExperimentConfig, column_names: Any)
 def _load_named(
     evaluator: Evaluator, config: ExperimentConfig, needed: Sequence[str] = (), *, option: str = "evaluation_data"
 ) -> None:
-    """Loads the benchmarks that are named, without those whose data is unavailable, unless their title is `needed`.
-
-    Their images may be in a training set; scenes of the sandbox are held out of its training sets.
-    """
+    """Loads the benchmarks that are named, without those whose data is unavailable, unless their title is `needed`."""
+    # with `sandbox+benchmarks` scenes are loaded before, and are not what is missing if no benchmark is
     drawn = len(evaluator.loaded)
     folders = data_folders(parse_folders(config.evaluation_data, option=option), option=option)
     chosen = {one.name: one for one in find_benchmarks(config.evaluation_benchmarks)}
@@ -171,6 +156,7 @@ def _load_named(
     folders.check_used(option)
     if len(evaluator.loaded) == drawn:
         raise ValueError(f"evaluation: none of {', '.join(config.evaluation_benchmarks)} is available; see above.")
+    # those of the sandbox's scenes are held out of its training sets already
     evaluator.images += [image for one in evaluator.loaded[drawn:] for image in scored_images(one)]
 
 
@@ -182,15 +168,13 @@ def _check_main(main: Sequence[str], titles: Sequence[str], where: str) -> None:
 
 
 def prepare_base(config: ExperimentConfig) -> None:
-    """Looks for the base and the files of a recipe, so that a mistyped name costs nothing.
-
-    Raises OSError for a path without a file or folder or a Hub id that cannot be loaded, and ValueError for a model
-    that is not a supported dual encoder or whose weights are incomplete.
-    """
+    """Looks for the base and the files of a recipe: a mistyped name costs nothing."""
+    # files before the Hub is asked for a model, which takes seconds
     for name in ("model", "dataset", "replay_dataset", "evaluation_dataset", "captions_file", "concreteness_ratings"):
         check_place(name, getattr(config, name))
     if config.model:
         try:
+            # the configuration shows whether it is a supported dual encoder, without its weights
             load_config(config.model)
             load_processor(config.model, argument="--model")
         except OSError as error:
@@ -215,8 +199,8 @@ def base_model(config: ExperimentConfig, folder: Path, seed: int) -> Path | str:
 
 
 def make_base(folder: Path, write: Callable[[Path], object]) -> None:
-    """Lets the main process write a model that is missing or damaged, while the others wait for it."""
     with fail_together():
+        # the checksums are written last, so a model that a killed process left in part counts as damaged
         if rank() == 0 and damage(folder) is not None:
             with replacing_folder(folder) as part:
                 write(part)
@@ -226,12 +210,7 @@ def make_base(folder: Path, write: Callable[[Path], object]) -> None:
 
 
 def score_blind_rules(config: ExperimentConfig, evaluator: Evaluator) -> BlindResults:
-    """What the rules that read texts alone make of the benchmarks of a recipe.
-
-    Raises:
-        ValueError: for captions of `blind_captions` that are not as expected.
-        FileNotFoundError: for a path of it where nothing is.
-    """
+    """Choices of the rules that read texts alone, on the benchmarks of a recipe."""
     folders = data_folders(parse_folders(config.evaluation_data, option=OPTION), option=OPTION)
     rules = BlindRules(config.blind_captions, folders)
     # by the titles that outcomes of a run have, which do not say that images are missing
@@ -244,9 +223,6 @@ def published_effects(config: ExperimentConfig) -> list[dict[str, Any]]:
 
     Returns:
         `model`, `reference` (names of the run's models), `value` from -1 to 1 and `place`, the source.
-
-    Raises:
-        ValueError: for a measure or a model without published numbers.
     """
     if config.published_models is None:
         return []

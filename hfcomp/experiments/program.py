@@ -19,10 +19,10 @@ from hfcomp.distributed import on_main_process
 from hfcomp.evaluation.blind.results import BlindResults
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.items.item_browser import ItemImages, item_browser
-from hfcomp.experiments.arm import Arm, check_rows, fit_batch, method_arm
-from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images, rated_arms
-from hfcomp.experiments.data import load_rows
-from hfcomp.experiments.experiment_config import SAME_BATCH, SANDBOX
+from hfcomp.experiments.arm import Arm, check_rows, method_arm
+from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, compared_arms, equal_images
+from hfcomp.experiments.data import TrainingSet, load_rows
+from hfcomp.experiments.experiment_config import SAME_BATCH, SANDBOX, ExperimentConfig
 from hfcomp.experiments.guard import Guard, guard_models, guarded_models, prepare_guard, wants_guard
 from hfcomp.experiments.origin import default_facts, on_processes
 from hfcomp.experiments.prepare import check_primary, declared_averages, prepare, published_effects, score_blind_rules
@@ -62,94 +62,97 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     and the numbers are the same. With `push_to_hub` the method is pushed once the run is finished; that it may be is
     checked before anything is trained. As a `kind` of study, `DryRun` leaves and pushes nothing.
     """
-    push = RunPush.of(recipe) if kind is Study else None
+    experiment = recipe.experiment
+    push = RunPush.of(recipe.push, experiment.method) if kind is Study else None
     session = open_session(recipe.trainer_arguments)
-    session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}")
-    evaluate = prepare(recipe.experiment, column_names=recipe.column_names, log=session.log)
-    blind = on_main_process(partial(score_blind_rules, recipe.experiment, evaluate))
-    guard = prepare_guard(recipe.experiment, session, evaluate, recipe.column_names)
-    published_effects(recipe.experiment)  # so that a mistyped name costs no training
-    check_rows([method_arm(recipe, None)], session)  # its values, before rows are loaded
+    session.state.print(f"hfcomp {__version__}: {experiment.method}")
+    evaluate = prepare(experiment, column_names=recipe.column_names, log=session.log)
+    blind = on_main_process(partial(score_blind_rules, experiment, evaluate))
+    guard = prepare_guard(experiment, session, evaluate, recipe.column_names)
+    # Whatever may be mistyped is checked before rows are loaded. A folder is taken once the rows have passed too.
+    published_effects(experiment)
+    check_rows([method_arm(recipe, None)], session)
     if push is not None:
         on_main_process(push.check)
-    check, has_primary = partial(check_primary, recipe.experiment), recipe.experiment.primary is not None
-    if has_primary:
+    check = partial(check_primary, experiment)
+    if experiment.primary is not None:
         on_main_process(lambda: evaluate.check_names(check))
     scored = [*evaluate.images, *(guard.images if guard else ())]
-    rows, replay = load_rows(recipe, session, scored)
-    recipe = fit_batch(recipe, rows)
-    method = method_arm(recipe, rows, replay)
-    controls = _controls(recipe, method, session)
+    rows = load_rows(recipe, session, scored)
+    first = _arms(recipe, rows, session)
     # those with rows of their own are the method itself on a view of its rows
-    check_rows([method, *(arm for arm in controls if arm.rows is rows)], session)
+    check_rows([arm for arm in first if arm.rows is rows.rows], session)
+    size = first[-1].batch_size
+    # later seeds, `config.yaml` and the report have the batch that the first seed's rows allow
+    experiment = experiment.model_copy(update={"batch_size": size})
+    given, batch = {**recipe.given, "batch_size": size}, recipe.batch._replace(rows=size)
+    recipe = replace(recipe, experiment=experiment, given=given, batch=batch)
 
     def wants_more(folder: Path) -> bool:
-        return wants_guard(recipe.experiment, folder) or (push is not None and push.is_missing(folder))
+        return wants_guard(experiment, folder) or (push is not None and push.is_missing(folder))
 
     with kind.open(recipe, session, evaluate, wants_more=wants_more) as study:
-        study.keep_scores = recipe.experiment.page and recipe.experiment.page_items > 0
+        study.keep_scores = experiment.page and experiment.page_items > 0
         study.keep_priors = True
-        if has_primary:
+        if experiment.primary is not None:
             study.check_base(lambda: check(study.outcomes([BASE])))
-        number = len(controls) + 1 + (EQUAL_IMAGES in recipe.experiment.controls)
-        every: dict[int, tuple[Any, Any]] = {}
-        arms = _arms_of_seeds(study, (rows, replay), scored, every)
-        study.run(arms, number=number * len(recipe.seeds))
+        every = {recipe.seeds[0]: rows}
+        number = len(first) + (EQUAL_IMAGES in experiment.controls)
+        study.run(_arms_of_seeds(study, recipe, first, scored, every), number=number * len(recipe.seeds))
         if guard is not None:
-            study.plan_points(guard.evaluator, guarded_models(study, method.name), len(ALPHAS))
-        study.write_report(lambda: _report(study, every, evaluate, guard, blind))
+            study.plan_points(guard.evaluator, guarded_models(study, experiment.method), len(ALPHAS))
+        study.write_report(lambda: _report(study, recipe, every, evaluate, guard, blind))
     if push is not None and session.state.is_main_process:
         push.push(study.folder, print)
     return study.folder
 
 
-def _controls(recipe: Recipe, method: Arm, session: Session) -> list[Arm]:
-    names = recipe.experiment.controls
-    controls = control_arms(names, method, asked="controls" in recipe.given, log=session.log)
-    return [*controls, *rated_arms(recipe, method, session.log)]
+def _arms(recipe: Recipe, rows: TrainingSet, session: Session) -> list[Arm]:
+    """The controls, then the method; the control that waits for what the method cost is not among them."""
+    method, asked = method_arm(recipe, *rows), "controls" in recipe.given
+    return [*compared_arms(recipe.experiment, method, asked=asked, log=session.log), method]
 
 
 def _arms_of_seeds(
-    study: Study, rows: tuple[Any, Any], scored: Sequence[ScoredImages], every: dict[int, tuple[Any, Any]]
+    study: Study, recipe: Recipe, arms: Sequence[Arm], scored: Sequence[ScoredImages], every: dict[int, TrainingSet]
 ) -> Iterator[Arm]:
     """The arms of one seed after the other; the rows of the next are loaded when these are trained.
 
-    `rows` are those of the first seed, and its replay rows if it has any; `every` receives the rows by seed.
+    `arms` are those of the first seed; `every` receives the rows of the others.
     """
-    for seed in study.recipe.seeds:
-        recipe = study.recipe.with_seed(seed)
-        if every:
-            rows = load_rows(recipe, study.session, scored)
+    for seed in recipe.seeds:
+        if seed not in every:
+            own = recipe.with_seed(seed)
+            every[seed] = load_rows(own, study.session, scored)
             study.session.overlap.check_and_write(study.folder)
-        every[seed] = rows
-        method, place = method_arm(recipe, *rows), _place(seed, recipe.seeds)
-        for arm in _arms(study, recipe, method):
+            arms = _arms(own, every[seed], study.session)
+        method, place = arms[-1], _place(seed, recipe.seeds)
+        for arm in _with_equal_images(study, arms, place):
             folder = METHOD_FOLDER if arm.name == method.name else f"{CONTROLS_FOLDER}/{arm.name}"
             yield replace(
                 arm, name=f"{place}{arm.name}", folder=f"{SEEDS_FOLDER}/{place}{folder}" if place else folder
             )
 
 
-def _place(seed: int, seeds: Sequence[int]) -> str:
-    """Prefix of the names of a seed's models; those of the first seed have none."""
-    return "" if seed == seeds[0] else f"{seed}/"
-
-
-def _arms(study: Study, recipe: Recipe, method: Arm) -> Iterator[Arm]:
-    """The controls and the method, and last the control that waits for what the method cost."""
-    yield from _controls(recipe, method, study.session)
-    yield method
-    if EQUAL_IMAGES in recipe.experiment.controls:
+def _with_equal_images(study: Study, arms: Sequence[Arm], place: str) -> Iterator[Arm]:
+    """The arms of a seed, and last the control that waits for what the method cost."""
+    yield from arms
+    if EQUAL_IMAGES in study.experiment.controls:
+        method = arms[-1]
         try:
-            yield equal_images(method, study.cost(f"{_place(recipe.seed, recipe.seeds)}{method.name}"))
+            yield equal_images(method, study.cost(f"{place}{method.name}"))
         except NotApplicable as reason:
             study.session.log(f"control {EQUAL_IMAGES} is skipped: {reason}")
 
 
-def _models(study: Study) -> dict[str, tuple[str, int]]:
+def _place(seed: int, seeds: Sequence[int]) -> str:
+    # none for the first seed: a run of one seed has the same folders
+    return "" if seed == seeds[0] else f"{seed}/"
+
+
+def _models(study: Study, seeds: Sequence[int]) -> dict[str, tuple[str, int]]:
     """Name and seed of each model in the report, the method last; a control that a seed lacks is left out."""
-    recipe, method = study.recipe, study.recipe.experiment.method
-    places = {_place(seed, recipe.seeds): seed for seed in recipe.seeds}
+    places, method = {_place(seed, seeds): seed for seed in seeds}, study.experiment.method
     found: dict[str, tuple[str, int]] = {}
     for name in sorted((one for one in study.models if "/" not in one), key=lambda one: one == method):
         if name == BASE or len(places) == 1:
@@ -162,12 +165,17 @@ def _models(study: Study) -> dict[str, tuple[str, int]]:
 
 
 def _report(
-    study: Study, every: Mapping[int, Any], evaluator: Evaluator, guard: Guard | None, blind: BlindResults
+    study: Study,
+    recipe: Recipe,
+    every: Mapping[int, TrainingSet],
+    evaluator: Evaluator,
+    guard: Guard | None,
+    blind: BlindResults,
 ) -> None:
-    experiment, seeds, method = study.recipe.experiment, study.recipe.seeds, study.recipe.experiment.method
+    experiment, seeds, method = recipe.experiment, recipe.seeds, recipe.experiment.method
     if guard is not None:
         guard_models(study, guard, method)
-    models = _models(study)
+    models = _models(study, seeds)
     names = list(dict.fromkeys(name for name, _ in models.values()))
     outcomes = study.outcomes(list(models)).relabel(models)
     outcomes = outcomes if guard is None else guard.reported(outcomes)
@@ -178,14 +186,16 @@ def _report(
         study.session.log(f"{one['benchmark']}: no {one['average']}, which needs {', '.join(one['absent'])}")
     if len(seeds) > 1:
         study.session.log(FIRST_SEED.format(seed=seeds[0]), show=False)
-    _, replay = every[seeds[0]]
+    replay = every[seeds[0]].replay
     data = {
-        "training": _training_facts(study.recipe, [rows for rows, _ in every.values()]),
-        **({} if replay is None else {"replay": _replay_facts(study.recipe, replay)}),
+        "training": _training_facts(experiment, [one.rows for one in every.values()]),
+        **({} if replay is None else {"replay": _replay_facts(recipe, replay)}),
         "evaluation": {"name": experiment.evaluation, "dataset": experiment.evaluation_dataset},
         "items": outcomes.digest,
     }
-    facts = {**study.facts(len(seeds)), **_card_facts(study, evaluator), "general_average": general, "data": data}
+    facts = {**study.facts(recipe.given, len(seeds)), **_card_facts(recipe, study.session, evaluator)}
+    facts |= {"general_average": general, "data": data}
+    # a model of a further seed is named "43/plain"; the report's table of models has those of the first
     weights = facts["models"]
     facts["models"] = {name: weights[name] for name in weights if "/" not in name}
     further = {name: weights[name]["weights"] for name in weights if "/" in name}
@@ -200,12 +210,11 @@ def _report(
     shown = _shown_items(study, first, names, evaluator) if experiment.page else None
     page = {"page": experiment.page, "shown_items": shown, "blind": blind}
     publish_run(study.folder, items=outcomes.table, lines=lines, stages=costs, facts=facts, swept=swept, **page)
-    track_results(study.recipe, study.folder, study.folder / FIGURE, lines)
+    track_results(recipe, study.folder, study.folder / FIGURE, lines)
 
 
 def _shown_items(study: Study, outcomes: Outcomes, names: Sequence[str], evaluator: Evaluator) -> ItemBrowser | None:
-    """The items of the page; it opens on the base and the method."""
-    experiment = study.recipe.experiment
+    experiment = study.experiment
     return item_browser(
         outcomes.table,
         study.scores(names),
@@ -216,9 +225,9 @@ def _shown_items(study: Study, outcomes: Outcomes, names: Sequence[str], evaluat
     )
 
 
-def _card_facts(study: Study, evaluator: Evaluator) -> dict[str, Any]:
-    """What the card says beside the report: where each value comes from, and what data was scored."""
-    recipe, processes = study.recipe, study.session.state.num_processes
+def _card_facts(recipe: Recipe, session: Session, evaluator: Evaluator) -> dict[str, Any]:
+    """Facts of the card beside the report: where each value comes from, and what data was scored."""
+    processes = session.state.num_processes
     return {
         "recipe": recipe.origin.recipe,
         "command": on_processes(recipe.origin.command, processes),
@@ -232,7 +241,6 @@ def _card_facts(study: Study, evaluator: Evaluator) -> dict[str, Any]:
 
 
 def _replay_facts(recipe: Recipe, rows: Dataset) -> dict[str, Any]:
-    """What was replayed, and how many rows of it a batch has."""
     config = recipe.experiment
     fraction = float(
         recipe.trainer_arguments.get("replay_fraction", recipe.trainer_class.config_class.replay_fraction)
@@ -246,13 +254,14 @@ def _replay_facts(recipe: Recipe, rows: Dataset) -> dict[str, Any]:
     }
 
 
-def _training_facts(recipe: Recipe, every: Sequence[Any]) -> dict[str, Any]:
-    """What was trained on, `every` seed's rows, with a hash of the captions unless it is streamed."""
-    config, captions, rows = recipe.experiment, hashlib.sha256(), every[0]
+def _training_facts(config: ExperimentConfig, every: Sequence[Any]) -> dict[str, Any]:
+    """What was trained on, `every` seed's rows, with a hash of the captions unless they are streamed."""
+    captions, rows = hashlib.sha256(), every[0]
     place = {"dataset": config.dataset, "config": config.dataset_config, "commit": read_commit(rows)}
     place |= {"split": None if config.dataset == SANDBOX else config.dataset_split}
     place = {name: value for name, value in place.items() if value is not None}
     if config.streaming:
+        # a stream is not read a second time
         return {**place, "streaming": True}
     for texts in (texts for own in every for texts in own["caption"]):
         for text in texts if isinstance(texts, list) else [texts]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hfcomp.experiments.recipes import Recipe
 from hfcomp.hub.models import KIND, ModelPushOptions, push_model
 from hfcomp.hub.repositories import Repository, check_replaceable, was_pushed
 
@@ -28,20 +27,15 @@ class RunPush:
     repository: Repository
 
     @classmethod
-    def of(cls, recipe: Recipe) -> RunPush | None:
-        """What a recipe asks for; None without `push_to_hub`.
-
-        Raises:
-            ValueError: for `push_to_hub` without a repository, a repository without it, or a name that is no id.
-        """
-        given = recipe.trainer_arguments
+    def of(cls, given: Mapping[str, Any], method: str) -> RunPush | None:
+        """What the fields of a recipe ask for; None without `push_to_hub`."""
         if not given.get(PUSH):
             useless = next((name for name in (REPOSITORY, *DETAILS) if given.get(name)), None)
             if useless:
                 raise ValueError(f"{useless} says where a run is pushed: pass --{PUSH} too, or leave it out.")
             return None
         if not given.get(REPOSITORY):
-            raise ValueError(f"{PUSH} needs --{REPOSITORY}, such as my-org/my-{recipe.experiment.method}.".lower())
+            raise ValueError(f"{PUSH} needs --{REPOSITORY}, such as my-org/my-{method}.".lower())
         options = ModelPushOptions(
             repo=given[REPOSITORY],
             private=bool(given.get("hub_private_repo")),
@@ -50,26 +44,17 @@ class RunPush:
         return cls(options, Repository.of(options, KIND))
 
     def check(self) -> None:
-        """Makes the repository and checks that the run may be pushed to it, before anything is trained.
-
-        Raises:
-            ValueError: for a repository that holds something, or whatever the Hub refuses.
-        """
+        """Makes the repository and checks that the run may be pushed to it, before anything is trained."""
         check_replaceable(self.repository, self.repository.open(), advice=ADVICE)
 
     def is_missing(self, folder: Path) -> bool:
-        """Whether a finished run was not pushed yet."""
         return not was_pushed(folder, self.repository)
 
     def push(self, folder: Path, log: Callable[[str], None]) -> None:
-        """Pushes a finished run.
-
-        Raises:
-            ValueError: with the command that pushes it.
-        """
         try:
             push_model(folder, self.options, log=log, api=self.repository.api, advice=ADVICE)
         except ValueError as error:
+            # the models are there: what is missing is one command, not the run
             words = ["hfcomp", "push", str(folder), "--repo", self.options.repo]
             words += ["--private"] if self.options.private else []
             words += ["--revision", self.options.revision] if self.options.revision else []
@@ -79,11 +64,7 @@ class RunPush:
 
 
 def refuse_push(values: Mapping[str, Any], plan: str) -> None:
-    """Refuses `push_to_hub` where several models are trained, of which none is the result.
-
-    Raises:
-        ValueError: with how to push one of them.
-    """
+    """Raises for `push_to_hub` with a plan, none of whose models is the result."""
     if values.get(PUSH):
         raise ValueError(
             f"{PUSH} is for one run of a recipe, and {plan} trains several models. Leave it out, and push one of them "

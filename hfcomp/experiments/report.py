@@ -16,7 +16,7 @@ import pandas as pd
 
 from hfcomp.evaluation.blind.folders import write_blind
 from hfcomp.evaluation.blind.results import BlindResults, blind_section
-from hfcomp.experiments.experiment_config import HUMAN, SAME_BATCH, STATIC_MARGIN
+from hfcomp.experiments.experiment_config import HUMAN, SAME_BATCH, STATIC_MARGIN, STYLES
 from hfcomp.merging.report import front_figure, points_table
 from hfcomp.merging.sweep import Swept
 from hfcomp.reporting import tables
@@ -82,7 +82,7 @@ def publish_run(
 
     Printed are the tables, last the verdict, its price, where the files are and what is next. `facts` are those of
     `run_report` and others of `RunRecord`. `swept` are the sweeps of the forgetting guard, by model. `shown_items` are
-    those of the page, which is written with `page` alone.
+    those of `report.html`, which is written only with `page`.
     """
     Outcomes(items).write(folder / ITEMS_FILE)
     write_blind(folder, blind)
@@ -122,6 +122,7 @@ def run_report(
     general = general_of(lines, facts.get("general_average"))
     title = titled(f"{method}: composition, and what became of general abilities", caveat)
     lead = questions_panel(lines, general) if reference else None
+    # the figure shows the strictest metric of each benchmark: the others say the same more loosely
     drawn = [*strictest(of_aspect(lines, "composition")), *of_aspect(lines, "general")]
     against = [(method, name) for name in models[:-1]]
     forgotten = [(name, BASE) for name in models[1:]] if reference else []
@@ -132,8 +133,9 @@ def run_report(
         return of_general if line["aspect"] == "general" else [*against, *guarded]
 
     known = [f"{name}: {meaning}" for name, meaning in meanings(models, facts, swept or {}).items()]
+    shown = {"reference": reference, "main": method, "styles": STYLES}
     sections = [
-        Section("", [tables.figure_of_lines(FIGURE, title, drawn, reference=reference, main=method, lead=lead)]),
+        Section("", [tables.figure_of_lines(FIGURE, title, drawn, **shown, lead=lead)]),
         *tables.sections_of_lines(lines, pairs, reference=reference, general=general, brief=brief, edges=True),
         *([blind_section(facts["blind"], models, brief=brief)] if facts.get("blind") else []),
         Section("Lines that fall", [] if brief else [Lines(lines_that_fall(lines))]),
@@ -152,7 +154,7 @@ def run_report(
 
 
 def _guarded_pairs(models: Sequence[str], method: str) -> list[tuple[str, str]]:
-    """The guarded method against the base, then against the guarded control."""
+    # against the guarded control too: what interpolation does for any model is no merit of the method
     own, others = guarded_name(method), (BASE, guarded_name(SAME_BATCH))
     return [(own, name) for name in others if {own, name} <= {*models}]
 
@@ -162,11 +164,11 @@ def _guard_section(facts: Mapping[str, Any], swept: Mapping[str, Swept] | None, 
         return Section("", [])
     points = [] if brief else [points_table(name, one) for name, one in swept.items()]
     rule = f"Chosen is the point with {next(iter(swept.values())).rule}, on {facts['guard']['items']}."
-    return Section("Forgetting guard", [Lines([rule]), front_figure(FRONT, title, swept), *points])
+    return Section("Forgetting guard", [Lines([rule]), front_figure(FRONT, title, swept, STYLES), *points])
 
 
 def _guarded(lines: Sequence[Line], general: Line | None, swept: Mapping[str, Swept], method: str) -> list[str]:
-    """What the guarded method keeps of the gain and still forgets, against the guarded control and the base."""
+    """The gain that the guarded method keeps and what it still forgets, against the guarded control and the base."""
     primary, name = primary_of(lines), guarded_name(method)
     if method not in swept or primary is None or general is None:
         return []
@@ -181,7 +183,7 @@ def _against(line: Line, method: str, others: Sequence[str]) -> str:
 
 
 def meanings(models: Sequence[str], facts: Mapping[str, Any], swept: Mapping[str, Swept]) -> dict[str, str]:
-    """What the base, the controls and the guarded ones among the models are, by name; `facts` know some."""
+    """Meanings of the base, the controls and the guarded models, by name; `facts` know some."""
     known = {name: MEANINGS[name].format(method=facts["method"]) for name in models if name in MEANINGS}
     known |= {name: text for name, text in facts.get("meanings", {}).items() if name in models}
     return known | {
@@ -206,19 +208,18 @@ def evaluate_command(models: Mapping[str, str]) -> str:
 class Comparison:
     """A difference that answers one of the questions."""
 
-    question: str  # its kind
+    question: str  # `NEGATIVES`, `ADDED`, `WITH_HUMAN` or `COST`
     model: str
     reference: str
     line: Line  # the primary endpoint, or general abilities
 
     @property
     def change(self) -> Estimate | None:
-        """The model minus the reference."""
         return difference(self.line, self.model, self.reference)
 
     @property
     def word(self) -> str:
-        """The difference in words; a gain below chance is named as such."""
+        # a gain from 20 to 30 where a coin has 50 is one of a model that is still wrong more often than not
         sign, chance = direction(self.change), number(self.line.get("chance"))
         below = sign == 1 and self.question != COST and number(self.line["models"][self.model]["value"]) < chance
         return WORDS[sign] + (", but both are below chance," if below else "")
@@ -227,7 +228,7 @@ class Comparison:
 def comparisons(lines: Sequence[Line], general: Line | None) -> list[Comparison]:
     """The differences that answer the questions, as far as a run has the models for them.
 
-    Of the models in `lines` the base is first and the method last; `general` is the mean of general abilities.
+    Of the models in `lines` the base is first and the method last.
     """
     models, primary = models_of(lines), primary_of(lines)
     if len(models) < 2 or models[0] != BASE:
@@ -236,6 +237,8 @@ def comparisons(lines: Sequence[Line], general: Line | None) -> list[Comparison]
     if primary is not None:
         wanted.append((NEGATIVES, SAME_BATCH, PLAIN, primary))
         for question, suffix in ((ADDED, ""), (WITH_HUMAN, f"-{HUMAN}")):
+            # Against the static margin: what the ratings add. Against InfoNCE on the same batch: what the objective
+            # adds to its negatives; without that control, what both add to the positives.
             controls = [f"{STATIC_MARGIN}{suffix}", SAME_BATCH if SAME_BATCH in models else PLAIN]
             wanted += [(question, f"{method}{suffix}", other, primary) for other in controls]
     if general is not None:
@@ -268,6 +271,7 @@ def answer(
 
 def _heading(lines: Sequence[Line]) -> str:
     """The number of seeds, the primary endpoint, and how many of its parts cannot show a difference."""
+    # at the floor or the ceiling both models score alike, whatever they have learned
     seeds, primary = num_seeds(lines), primary_of(lines)
     where = "On this seed" if seeds == 1 else f"Over {seeds} seeds"
     if primary is None:
@@ -290,7 +294,6 @@ def _added(given: Sequence[Comparison], models: Sequence[str]) -> str:
 
 
 def _clauses(given: Sequence[Comparison]) -> str:
-    """The words and numbers of comparisons; the same word is not repeated."""
     parts, before = [], ""
     for one in given:
         word = "" if one.word == before else f"{one.word} "
@@ -301,7 +304,7 @@ def _clauses(given: Sequence[Comparison]) -> str:
 
 
 def _test(one: Comparison) -> str:
-    """The p of the comparison that a run is planned for, and whether there is no interval."""
+    # Only the planned comparison has a p here: the others were not fixed before, and are read by their intervals.
     planned = one.question in (ADDED, WITH_HUMAN) and one.reference == SAME_BATCH
     known = [f"p {p_value((one.change or {}).get('p'))}"] if planned else []
     known += [] if has_interval(one.change) else ["no interval"]
@@ -309,7 +312,6 @@ def _test(one: Comparison) -> str:
 
 
 def _published(given: Sequence[Comparison], published: Sequence[Mapping[str, Any]]) -> str:
-    """The published sizes of the same differences."""
     pairs = [(one.model, one.reference) for one in given]
     known = [one for one in published if (one["model"], one["reference"]) in pairs]
     if not known:
@@ -320,7 +322,7 @@ def _published(given: Sequence[Comparison], published: Sequence[Mapping[str, Any
 
 
 def _cost(lines: Sequence[Line], given: Sequence[Comparison], models: Sequence[str]) -> str:
-    """The change of general abilities, and how many of their lines fall."""
+    # The mean can hide a line that falls, so they are counted too.
     method, abilities = models[-1], subsets_of(of_aspect(lines, "general"))
     question = f"What did {method} cost in general abilities?"
     if not abilities:
@@ -349,11 +351,12 @@ def questions_panel(lines: Sequence[Line], general: Line | None) -> Points:
 
 
 def lines_that_fall(lines: Sequence[Line]) -> list[str]:
-    """Each line of general abilities that falls significantly, first those that fall against same-batch too."""
+    """Each line of general abilities that falls significantly."""
     models, abilities = models_of(lines), subsets_of(of_aspect(lines, "general"))
     if len(models) < 2 or models[0] != BASE:
         return []
     method, control = models[-1], SAME_BATCH if SAME_BATCH in models[:-1] else ""
+    # first those that fall more than the control's: these are the method's doing, the others any training's
     found: dict[str, list[str]] = {f"more than {control}": [], "against base alone": []}
     for line in abilities:
         beyond = control and direction(difference(line, method, control)) == -1

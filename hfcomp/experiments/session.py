@@ -17,6 +17,8 @@ from hfcomp.distributed import check_world_size
 
 # Seconds that processes wait for one that loads and filters a large set alone: a day.
 DDP_TIMEOUT = 24 * 3600
+# The trainer's fields that are about this machine and not about what is trained.
+MACHINE_FIELDS = ("use_cpu", "ddp_timeout", "allow_urls", "url_timeout", "disable_tqdm")
 
 
 @dataclass
@@ -24,8 +26,19 @@ class Session:
     """What every part of a run shares."""
 
     state: PartialState
+    machine: dict[str, Any] = field(default_factory=dict)  # values of `MACHINE_FIELDS`
     notes: list[str] = field(default_factory=list)  # the logged lines, which the report repeats
     overlap: OverlapRecord = field(default_factory=OverlapRecord)  # images that are both trained on and scored
+
+    @property
+    def device(self) -> str | None:
+        """The one to score on; None for a GPU if available."""
+        return "cpu" if self.machine.get("use_cpu") else None
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no bars are shown."""
+        return bool(self.machine.get("disable_tqdm"))
 
     def log(self, note: str, *, show: bool = True) -> None:
         """Keeps a line for the report and prints it, unless a trainer will; each line once."""
@@ -42,7 +55,7 @@ class Session:
 
 
 def open_session(arguments: dict[str, Any]) -> Session:
-    """Starts the processes, as the trainer's `use_cpu`, `ddp_timeout`, `allow_urls` and `url_timeout` say."""
+    """Starts the processes by those of the trainer's arguments that are `MACHINE_FIELDS`."""
     wait = timedelta(seconds=float(arguments.get("ddp_timeout") or DDP_TIMEOUT))
     on_cpu = bool(arguments.get("use_cpu")) or not torch.accelerator.is_available()
     state = PartialState(cpu=on_cpu, timeout=wait)
@@ -51,12 +64,14 @@ def open_session(arguments: dict[str, Any]) -> Session:
     set_url_access(
         UrlAccess.asked(bool(arguments.get("allow_urls")), float(arguments.get("url_timeout") or DEFAULT_TIMEOUT))
     )
-    disable_progress_bar()  # of loading and writing weights; the stages show their own
-    return Session(state)
+    # those of loading and writing weights; the stages show their own
+    disable_progress_bar()
+    return Session(state, {name: arguments[name] for name in MACHINE_FIELDS if name in arguments})
 
 
 def _use_all_cores(state: PartialState) -> None:
-    """`accelerate launch` sets one thread per process where nothing is set; a CPU run would take twice as long."""
+    # `accelerate launch` sets one thread per process unless the user has set a number, and a run on the CPU would take
+    # twice as long. Its mixed precision variable tells that one thread apart from a user's own.
     if (
         state.device.type != "cpu"
         or os.environ.get("OMP_NUM_THREADS") != "1"

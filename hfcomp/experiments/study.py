@@ -21,7 +21,7 @@ there the others wait for it, and fail with it. A `DryRun` is a study that times
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -66,8 +66,8 @@ CAVEATS = {
 ONE_SEED = "One seed: intervals and p hold for other images on this seed, not for other seeds."
 SEVERAL_SEEDS = "{seeds} seeds: the lowest and the highest are shown next to each mean."
 
-# Fields that do not change what is trained: a run may resume with other values of these. Stored outcomes know the
-# evaluation that they are of.
+# Fields that do not change what is trained: a run may resume with other values of these. Those of the evaluation are
+# among them, as stored outcomes know which evaluation they are of.
 FREE_FIELDS = {
     *("output_dir", "mini_batch_size", "disable_tqdm", "save_strategy", "save_steps", "save_total_limit", "report_to"),
     *("use_cpu", "allow_urls", "url_timeout", "pixel_cache", "ddp_timeout", "run_name", "project", "push_to_hub"),
@@ -75,14 +75,15 @@ FREE_FIELDS = {
     *("forgetting_guard", "guard_benchmarks", "guard_data", "guard_rule", "guard_tolerance"),
 }
 FREE_PREFIXES = ("dataloader_", "logging_", "evaluation", "page", "published_", "trackio_", "hub_")
-BINDING_FIELDS = {"dataloader_drop_last"}  # though of such a prefix
+# Begins like the free ones, but decides which rows are in a batch.
+BINDING_FIELDS = {"dataloader_drop_last"}
 
 
 @dataclass
 class Study:
-    """An open study. What was scored is known to the main process alone."""
+    """An open study. Only the main process knows what was scored."""
 
-    recipe: Recipe
+    experiment: ExperimentConfig
     session: Session
     scoring: Scoring | None  # of the base and of each arm's last model, where these are scored
     folder: Path
@@ -107,10 +108,10 @@ class Study:
         *,
         wants_more: WantsMore = lambda folder: False,
     ) -> Iterator[Study]:
-        """Takes a folder and writes the base to it where it is made here; at the end marks it as finished.
+        """Takes a folder and writes the base to it if it is made here; at the end marks it as finished.
 
-        Everything that may be mistyped is loaded before: such a mistake takes no folder. Without `evaluate`
-        checkpoints alone are scored. A finished study in a folder resumes where it `wants_more`.
+        Everything that may be mistyped is loaded before, as a mistake takes no folder. Without `evaluate` only
+        checkpoints are scored. A finished study in a folder resumes if it `wants_more`.
         """
         scoring = None if evaluate is None else evaluation_scoring(recipe.experiment, evaluate, recipe.column_names)
         how = {"may_change": may_change, "wants_more": wants_more}
@@ -118,16 +119,16 @@ class Study:
             session.state.print(f"-> {folder}")
             session.overlap.check_and_write(folder)
             models = {BASE: base_model(recipe.experiment, folder, recipe.seed)}
-            yield cls(recipe, session, scoring, folder, models)
+            yield cls(recipe.experiment, session, scoring, folder, models)
             on_main_process(lambda: finish(folder))
         session.close()
 
     def check_base(self, check: Callable[[], T]) -> T:
-        """Runs a check of what the base scores, so that what is not scored costs no training."""
+        """Runs a check of what the base scores: a benchmark that is not scored costs no training."""
         return on_main_process(check)
 
     def plan_points(self, evaluate: Evaluator, names: Sequence[str], points: int) -> None:
-        """Takes notice that a report scores so many points for each of these models; of a dry run's interest alone."""
+        """Announces that a report scores so many points for each of these models, which a dry run counts."""
 
     def write_report(self, write: Callable[[], Any]) -> None:
         """Runs what reads the outcomes and writes the results."""
@@ -141,17 +142,17 @@ class Study:
             for arm in arms:
                 self.train(arm)
             return
-        with open_workers(self.recipe, self.folder, at_once, number) as self.workers:
+        with open_workers(self.session, self.folder, at_once, number) as self.workers:
             for arm in arms:
                 self._train_beside(arm, most=2 * at_once)
             for name in [*self.pending]:
                 self.cost(name)
+        # in the order of the arms, not of their ends
         self.costs = {name: self.costs[name] for name in self.models if name in self.costs}
 
     @property
     def at_once(self) -> int:
-        """Number of arms that train at the same time."""
-        return arms_at_once(self.recipe.experiment.arms_at_once, self.session)
+        return arms_at_once(self.experiment.arms_at_once, self.session)
 
     def _train_beside(self, arm: Arm, most: int) -> None:
         """Has an arm trained by a worker; waits while `most` others are in training, or the one it starts from."""
@@ -159,8 +160,11 @@ class Study:
         if arm.start in self.pending:
             self.cost(arm.start)
         if arm.checkpoints is not None or (folder / SUMMARY_FILE).is_file():
+            # scoring is this process's own, and a finished arm is only read
             self.train(arm)
             return
+        # A generator of arms loads the rows of the next seed when asked for more: waiting here for the oldest arms
+        # keeps the rows of few seeds in memory.
         for name in [*self.pending][: len(self.pending) + 1 - most]:
             self.cost(name)
         self._note_meaning(arm)
@@ -171,7 +175,7 @@ class Study:
         self.meanings |= {arm.name: arm.description} if arm.description else {}
 
     def cost(self, name: str) -> StageSummary:
-        """What an arm cost; waits for it if it is in training."""
+        """Cost of an arm; waits for it if it is in training."""
         if name in self.pending:
             self.costs[name] = self.workers.result(self.pending.pop(name))
         return self.costs[name]
@@ -181,7 +185,7 @@ class Study:
         folder = self.folder / (arm.folder or arm.name)
         if arm.checkpoints is not None:
             on_main_process(lambda: self._reopen_if_unscored(arm, folder))
-        cost = arm.train(self.models[arm.start], folder, self.pace, tracked_arm(self.recipe, self.folder, arm))
+        cost = arm.train(self.models[arm.start], folder, self.pace, tracked_arm(self.folder, arm))
         self.pace.add(cost.steps, cost.seconds)
         self.models[arm.name], self.costs[arm.name] = folder, cost
         self._note_meaning(arm)
@@ -190,10 +194,7 @@ class Study:
         return cost
 
     def outcomes(self, names: Sequence[str] | None = None) -> Outcomes:
-        """Outcomes of the base and of arms, by default all, in the order of `names`; for the main process.
-
-        They are scored where they are not stored.
-        """
+        """Outcomes of the base and of arms, by default all, in the order of `names`; for the main process."""
         names, tables = list(self.models) if names is None else list(names), []
         with self._bar(names) as bar:
             for number, name in enumerate(bar, start=1):
@@ -204,17 +205,20 @@ class Study:
         return Outcomes(pd.concat(tables, ignore_index=True))
 
     def score(self, place: Path | str, scoring: Scoring, name: str, weights: str | None = None) -> pd.DataFrame:
-        """Outcomes of a model, stored as `name` and scored where they are not yet; for the main process.
+        """Outcomes of a model, stored as `name` and scored if they are not yet; for the main process.
 
         `weights` is the `identity` of the model, which is the default, or of the arm that it is a checkpoint of.
         """
+        # A file counts only if its stamp says the same weights and the same evaluation: a folder may hold outcomes of
+        # an earlier evaluation, and of weights that a resumed run replaced.
         path, notes = self.folder / FOLDER / f"{name}.parquet", self.session.notes
         stamp, log = {"weights": weights or identity(place), **scoring.stamp}, self.session.log
         keep_priors = self.keep_priors and scoring.score_with_details is not None
         complete = not keep_priors or read_stored(self._prior_file(name), stamp, log) is not None
         table = read_stored(path, stamp, log) if complete else None
         if table is None:
-            before, embedder = len(notes), Embedder(place, device=self.recipe.device, cache=EmbeddingCache())
+            # what scoring logs is kept beside the outcomes and logged again when they are read
+            before, embedder = len(notes), Embedder(place, device=self.session.device, cache=EmbeddingCache())
             if scoring.score_with_details is not None and (self.keep_scores or keep_priors):
                 how = {"keep_scores": self.keep_scores, "prior": prior_outcomes if keep_priors else None}
                 full = scoring.score_with_details(embedder, **how)
@@ -233,15 +237,13 @@ class Study:
         return [read_table(self._prior_file(name))[0].assign(arm=prior_of(name)) for name in names]
 
     def scores(self, names: Sequence[str]) -> pa.Table | None:
-        """Texts and cosines of arms, as far as they were kept; for the main process, after `outcomes`.
-
-        A file that is damaged is logged and ignored.
-        """
+        """Texts and cosines of arms, as far as they were kept; for the main process, after `outcomes`."""
         found = []
         for name in names:
             try:
                 scores = read_scores(self._scores_file(name))
             except ValueError as error:
+                # the page does without them; the numbers of the report come from other files
                 self.session.log(str(error))
                 continue
             found += [] if scores is None else [label_items(scores, name)]
@@ -253,23 +255,28 @@ class Study:
     def _prior_file(self, name: str) -> Path:
         return self.folder / FOLDER / f"{name}.{PRIOR}.parquet"
 
-    def facts(self, seeds: int = 1) -> dict[str, Any]:
-        """What a report says beside its numbers; the caveat has a sentence for everything that limits them."""
-        config = self.recipe.experiment
+    def caveat(self, seeds: int = 1) -> str:
+        """A sentence for everything that limits the numbers."""
+        config = self.experiment
         made_here = None if config.model else config.fresh_model
         on_scenes = config.dataset == SANDBOX or config.evaluation.startswith(SANDBOX)
         kinds = [SANDBOX] if on_scenes or made_here in SANDBOX_MODELS else []
         kinds += [made_here] if made_here in RANDOM_MODELS else []
         caveats = [CAVEATS[kind] for kind in kinds]
         caveats.append(ONE_SEED if seeds == 1 else SEVERAL_SEEDS.format(seeds=seeds))
+        return " ".join(caveats)
+
+    def facts(self, given: Mapping[str, Any], seeds: int = 1) -> dict[str, Any]:
+        """Facts of a report beside its numbers; `given` are the fields of the recipe."""
         models = {name: {"path": str(self.models[name]), "weights": found} for name, found in self.weights.items()}
         return {
             "hfcomp_version": __version__,
-            "method": config.method,
-            "caveat": " ".join(caveats),
+            "method": self.experiment.method,
+            "caveat": self.caveat(seeds),
             "notes": self.session.notes,
+            # once for all seeds whose rows overlap alike
             "overlap": list({facts["note"]: facts for facts in self.session.overlap.facts.values()}.values()),
-            "config": self.recipe.given,
+            "config": given,
             **({"models": models} if models else {}),
             **({"meanings": self.meanings} if self.meanings else {}),
         }
@@ -286,7 +293,8 @@ class Study:
         self.followed[arm.name] = found
 
     def _reopen_if_unscored(self, arm: Arm, folder: Path) -> None:
-        """Has a finished arm trained again where a checkpoint is gone and not scored by this evaluation."""
+        # Checkpoints are removed once they are scored. If the evaluation has changed since, only training brings them
+        # back: without its summary the arm counts as unfinished.
         if not (folder / SUMMARY_FILE).is_file():
             return
         weights, kept = identity(folder), arm.checkpoints
@@ -297,18 +305,19 @@ class Study:
                 return (folder / SUMMARY_FILE).unlink()
 
     def _bar(self, of: Sequence[str | int]) -> tqdm:
-        return tqdm(of, disable=bool(self.recipe.trainer_arguments.get("disable_tqdm")), leave=False)
+        return tqdm(of, disable=self.session.quiet, leave=False)
 
 
 def evaluation_scoring(config: ExperimentConfig, evaluate: Evaluator, column_names: Any, **stamp: Any) -> Scoring:
-    """A scoring by loaded benchmarks: other items, as of a file that was edited since, score anew."""
+    """A scoring by loaded benchmarks."""
+    # a digest of the items, as a file may have been edited since they were scored
     items = {one.benchmark.name: one.digest for one in evaluate.loaded}
     settings = {**stamp, **evaluation_settings(config, column_names), "items": items}
     return Scoring(evaluate, settings, evaluate.score_with_details)
 
 
 def evaluation_settings(config: ExperimentConfig, column_names: Any) -> dict[str, Any]:
-    """What stored outcomes are of, beside the weights: another evaluation or version scores anew."""
+    """Fields that decide stored outcomes, beside the weights: another evaluation or version scores anew."""
     items = {"dataset", "dataset_config"}  # say which items are scored, beside the fields of the evaluation
     fields = config.model_dump()
     chosen = {name: value for name, value in fields.items() if name in items or name.startswith("evaluation")}
@@ -316,10 +325,7 @@ def evaluation_settings(config: ExperimentConfig, column_names: Any) -> dict[str
 
 
 def read_stored(path: Path, stamp: dict[str, Any], log: Callable[[str], None]) -> pd.DataFrame | None:
-    """The outcomes in a file, if they are of these weights and this evaluation.
-
-    What was logged when they were scored is logged again. A damaged file is reported and ignored.
-    """
+    """The outcomes in a file, if their stamp is this one; what was logged when they were scored is logged again."""
     if not path.is_file():
         return None
     try:
@@ -336,7 +342,7 @@ def read_stored(path: Path, stamp: dict[str, Any], log: Callable[[str], None]) -
 
 
 def remove_checkpoint(checkpoint: Path) -> None:
-    """Removes a checkpoint, renamed first: a part of one that a killed process leaves would be taken for it."""
+    # renamed first: a process that is killed meanwhile would leave a part, which would be taken for the whole
     scored = checkpoint.with_name("scored")
     shutil.rmtree(scored, ignore_errors=True)
     if checkpoint.is_dir():
@@ -345,5 +351,4 @@ def remove_checkpoint(checkpoint: Path) -> None:
 
 
 def may_change(name: str) -> bool:
-    """Whether a run may resume with another value of a field."""
     return name in FREE_FIELDS or (name.startswith(FREE_PREFIXES) and name not in BINDING_FIELDS)

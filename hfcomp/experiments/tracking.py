@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from datasets import Dataset
 
@@ -20,29 +21,29 @@ EXAMPLES = 4
 RESULTS = "results"
 
 
-def tracked_arm(recipe: Recipe, folder: Path, arm: Arm) -> TrackedRun:
+def tracked_arm(folder: Path, arm: Arm) -> TrackedRun:
     """The run of an arm, with its first training pairs as a picture.
 
     The runs of a study are a group, named by `run_name` or else by the study's folder.
     """
+    name, rows, given = arm.name, arm.rows, arm.arguments
 
     def pictures() -> dict[str, bytes]:
-        content = example_pairs(arm)
+        content = example_pairs(name, rows)
         return {"examples/training_pairs": content} if content else {}
 
-    given = recipe.trainer_arguments
     group = given.get("run_name") or folder.name
-    return TrackedRun(project_of(given.get("project")), group, arm.name, folder / TENSORBOARD_FOLDER, pictures)
+    return TrackedRun(project_of(given.get("project")), group, name, folder / TENSORBOARD_FOLDER, pictures)
 
 
-def example_pairs(arm: Arm) -> bytes:
+def example_pairs(name: str, rows: Any) -> bytes:
     """A PNG of an arm's first rows as the trainer reads them; nothing for a stream, whose rows are not read twice."""
-    rows = arm.rows.dataset if isinstance(arm.rows, TrainingRows) else arm.rows
+    rows = rows.dataset if isinstance(rows, TrainingRows) else rows
     if not isinstance(rows, Dataset):
         return b""
     with tempfile.TemporaryDirectory() as folder:
         count = min(EXAMPLES, len(rows))
-        return draw_gallery(rows, Path(folder) / "pairs.png", rows=range(count), heading=arm.name).read_bytes()
+        return draw_gallery(rows, Path(folder) / "pairs.png", rows=range(count), heading=name).read_bytes()
 
 
 def track_results(recipe: Recipe, folder: Path, figure: Path, lines: Sequence[Line]) -> None:
@@ -52,7 +53,7 @@ def track_results(recipe: Recipe, folder: Path, figure: Path, lines: Sequence[Li
     names = stage_config(arm.trainer_class, folder, arm.arguments, arm.batch_size).report_to
     if not names:
         return
-    run = tracked_arm(recipe, folder, arm).named(RESULTS)
+    run = tracked_arm(folder, arm).named(RESULTS)
     pictures = {"results/figure": figure.read_bytes()} if figure.is_file() else {}
     send_results(names, run, pictures=pictures, tables={"results/table": results_table(lines)})
 

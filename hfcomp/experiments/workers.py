@@ -20,14 +20,14 @@ import torch
 from tqdm import tqdm
 
 from hfcomp.experiments.arm import Arm
-from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.tracking import tracked_arm
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.progress import Pace
 from hfcomp.workers import end_with
 
-START_METHOD = "spawn"  # torch does not survive a fork
+# a fork inherits torch's thread pools without their threads, and may hang in its first parallel operation
+START_METHOD = "spawn"
 REFRESH = 0.5  # seconds between two looks at the steps
 DIED = (
     "a process that trained a model ended unexpectedly, for example out of memory. Finished models are kept. Pass "
@@ -37,7 +37,7 @@ _steps: Any = None  # of all workers, in a worker
 
 
 def arms_at_once(number: int, session: Session) -> int:
-    """Number of arms that train at the same time: 1 unless they train on the CPU of a single process."""
+    """Number of arms that train at the same time: 1 unless they train on the CPU in a single process."""
     state = session.state
     if number > 1 and (state.num_processes > 1 or state.device.type != "cpu"):
         session.log("arms_at_once is for training on the CPU in one process: runs are trained one after the other")
@@ -49,30 +49,29 @@ def arms_at_once(number: int, session: Session) -> int:
 class Workers:
     """Processes that train arms, and a bar with the steps of all of them."""
 
-    recipe: Recipe
     folder: Path  # of the study
     pool: ProcessPoolExecutor
     steps: Any
     bar: tqdm
+    runs: int
     futures: list[Future[StageSummary]] = field(default_factory=list)
 
     def submit(self, arm: Arm, start: Path | str, folder: Path) -> Future[StageSummary]:
-        """Has an arm trained as soon as a process is free."""
+        """Trains an arm as soon as a process is free."""
+        if (most := arm.arguments.get("max_steps", -1)) > 0:
+            self.bar.total = self.runs * most
         with _without_main(arm.trainer_class):
-            self.futures.append(self.pool.submit(_train, self.recipe, self.folder, arm, start, folder))
+            self.futures.append(self.pool.submit(_train, self.folder, arm, start, folder))
         return self.futures[-1]
 
     def result(self, future: Future[StageSummary]) -> StageSummary:
-        """Waits for an arm; raises what any of them raised.
-
-        Raises:
-            ChildProcessError: if a process is gone.
-        """
+        """Waits for an arm; raises what any of them raised."""
         while True:
             done, _ = wait([future], REFRESH)
             self.bar.n = self.steps.value
             self.bar.refresh()
             try:
+                # of all arms, not of this one alone: otherwise an error of the last would wait for the first
                 for one in filter(Future.done, self.futures):
                     one.result()
             except BrokenProcessPool:
@@ -82,20 +81,19 @@ class Workers:
 
 
 @contextmanager
-def open_workers(recipe: Recipe, folder: Path, number: int, runs: int) -> Iterator[Workers]:
+def open_workers(session: Session, folder: Path, number: int, runs: int) -> Iterator[Workers]:
     """Processes for so many arms at a time, which end with the block, an interrupt or this process."""
     context = multiprocessing.get_context(START_METHOD)
     stop, alive = context.Pipe(duplex=False)
     steps, threads = context.Value("q", 0), max(1, torch.get_num_threads() // number)
-    pool = ProcessPoolExecutor(number, context, _start_worker, (recipe.trainer_arguments, threads, stop, steps))
-    most = recipe.trainer_arguments.get("max_steps", -1)
-    silent = bool(recipe.trainer_arguments.get("disable_tqdm"))
-    bar = tqdm(desc=f"{runs} runs, {number} at a time", total=runs * most if most > 0 else None, disable=silent)
+    pool = ProcessPoolExecutor(number, context, _start_worker, (session.machine, threads, stop, steps))
+    bar = tqdm(desc=f"{runs} runs, {number} at a time", disable=session.quiet)
     try:
-        yield Workers(recipe, folder, pool, steps, bar)
+        yield Workers(folder, pool, steps, bar, runs)
         pool.shutdown()
     finally:
-        alive.close()  # ends those that still train
+        # Workers hold the other end: they end when it closes, also if this process is killed and closes nothing.
+        alive.close()
         pool.shutdown(wait=False, cancel_futures=True)
         bar.close()
 
@@ -103,20 +101,24 @@ def open_workers(recipe: Recipe, folder: Path, number: int, runs: int) -> Iterat
 def _start_worker(arguments: dict[str, Any], threads: int, stop: Any, steps: Any) -> None:
     global _steps
     _steps = steps
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started it is interrupted too, and ends it
+    # Ctrl-C reaches the whole group of processes. The one that started this one handles it, and ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=end_with, args=(stop,), daemon=True).start()
-    os.environ.pop("OMP_NUM_THREADS", None)  # a session would take all cores for a launcher's default
+    # a session would take its 1 for a launcher's default, and use all cores
+    os.environ.pop("OMP_NUM_THREADS", None)
     open_session(arguments)
     torch.set_num_threads(threads)
 
 
-def _train(recipe: Recipe, study: Path, arm: Arm, start: Path | str, folder: Path) -> StageSummary:
-    return arm.train(start, folder, Pace(counter=_steps), tracked_arm(recipe, study, arm))
+def _train(study: Path, arm: Arm, start: Path | str, folder: Path) -> StageSummary:
+    return arm.train(start, folder, Pace(counter=_steps), tracked_arm(study, arm))
 
 
 @contextmanager
 def _without_main(trainer_class: type) -> Iterator[None]:
-    """Workers do not run the caller's script again, which may lack the guard for it, unless it has the trainer."""
+    # A spawned process runs the caller's script again to have its `__main__`. A script without the guard
+    # `if __name__ == "__main__"` would start the study again, so workers get an empty one, unless the trainer is
+    # defined in it.
     main = sys.modules["__main__"]
     if trainer_class.__module__ != "__main__":
         sys.modules["__main__"] = ModuleType("__main__")

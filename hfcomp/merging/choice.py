@@ -9,22 +9,16 @@ from typing import Literal, NamedTuple, get_args
 Rule = Literal["tolerance", "mean"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 TOLERANCE = 0.01
+# What rounding may cost: 1 - 0.7 is above 0.3 in floating point.
 SLACK = 1e-9
-"""What rounding may cost: 1 - 0.7 is above 0.3 in floating point."""
 
 
 class Point(NamedTuple):
-    """Scores at a point, higher is better.
+    """Scores at a point, higher is better."""
 
-    Attributes:
-        alpha: 0 is the base, 1 the tuned model.
-        composition: what training is to gain.
-        general: what it may forget.
-    """
-
-    alpha: float
-    composition: float
-    general: float
+    alpha: float  # 0 is the base, 1 the tuned model
+    composition: float  # what training is to gain
+    general: float  # what it may forget
 
 
 def non_dominated(points: Sequence[Point]) -> list[Point]:
@@ -36,10 +30,8 @@ def choose_point(points: Sequence[Point], rule: Rule = "tolerance", tolerance: f
     """The point that a rule picks, never a dominated one.
 
     `tolerance`: of the points that are not dominated and whose general score is at most `tolerance` below the base's,
-    the one with the highest score of composition. There always is one: what dominates the base is not below it.
-    `mean`: the one with the highest mean of both scores.
-
-    Of equal ones the nearest to the base is taken, as it was changed least.
+    the one with the highest score of composition. `mean`: the one with the highest mean of both scores. Of equal ones
+    the nearest to the base is taken.
 
     Args:
         points: among them the base, of alpha 0.
@@ -57,15 +49,16 @@ def choose_point(points: Sequence[Point], rule: Rule = "tolerance", tolerance: f
     for one in points:
         if not (math.isfinite(one.composition) and math.isfinite(one.general)):
             raise ValueError(f"points: alpha {one.alpha:g} has the scores {one.composition} and {one.general}.")
+    # by alpha, as `max` takes the first of equal ones: the nearest to the base was changed least
     front = sorted(non_dominated(points), key=lambda one: one.alpha)
     if rule == "mean":
         return max(front, key=lambda one: one.composition + one.general)
+    # never empty: if the base is dominated, what dominates it is not below it
     kept = [one for one in front if one.general >= base.general - tolerance - SLACK]
     return max(kept, key=lambda one: one.composition)
 
 
 def check_rule(rule: str, tolerance: float) -> None:
-    """Raises ValueError for an unknown rule, or a tolerance that is not from 0 to 1."""
     if rule not in RULES:
         raise ValueError(f"rule: found {rule!r}, expected one of {', '.join(RULES)}.")
     if not 0 <= tolerance <= 1:
@@ -73,7 +66,6 @@ def check_rule(rule: str, tolerance: float) -> None:
 
 
 def rule_text(rule: Rule, tolerance: float) -> str:
-    """A rule in words."""
     if rule == "mean":
         return "the highest mean of both scores among the points that no other dominates"
     points = f"{100 * tolerance:g} point" + ("" if tolerance == 0.01 else "s")
@@ -84,4 +76,5 @@ def rule_text(rule: Rule, tolerance: float) -> str:
 
 
 def _dominates(one: Point, other: Point) -> bool:
+    # equal points dominate neither way, or both would go
     return one.composition >= other.composition and one.general >= other.general and one[1:] != other[1:]

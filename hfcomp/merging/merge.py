@@ -40,8 +40,8 @@ MODEL_FOLDER = "model"
 POINTS_FILE = "points.parquet"
 FIGURE = "figure.png"
 TUNED = "tuned"
+# The files that a sweep writes beside the folder of the model.
 WRITTEN = (*FILES, POINTS_FILE)
-"""The files that a sweep writes beside the folder of the model."""
 ENDS = {point_name(0.0): BASE, point_name(1.0): TUNED}
 HALVES = "Half of the images chose the point. Except for the table of points, all numbers are from the other half."
 RECORD_FILE = "merge.json"
@@ -57,20 +57,10 @@ def write_point(
     tuned: Place,
     chosen: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Writes the model at `alpha`, its processor `merge.json` and a card, the whole folder or nothing.
+    """Writes the model at `alpha`, the tuned model's processor, `merge.json` and a card: the whole folder or nothing.
 
-    The processor is the tuned model's. The record holds places without local paths, as the folder may be published.
-
-    Args:
-        interpolation: between the two.
-        alpha: from 0 (base) to 1 (tuned).
-        folder: an earlier one is replaced.
-        base: Hub id or folder.
-        tuned: likewise.
-        chosen: how `alpha` was chosen, `None` where it was given.
-
-    Returns:
-        The content of `merge.json`.
+    An earlier folder is replaced. `chosen` says how `alpha` was chosen, `None` if it was given. Returns the content of
+    `merge.json`.
     """
     record = merge_record(alpha, base=base, tuned=tuned, chosen=chosen)
     processor = load_processor(tuned, argument="tuned")
@@ -85,7 +75,8 @@ def write_point(
 def merge_record(
     alpha: float, *, base: Place, tuned: Place, chosen: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What `merge.json` holds: `alpha`, both models with their `identity`, what is scaled, and how it was chosen."""
+    """Content of `merge.json`: `alpha`, both models with their `identity`, what is scaled, and how it was chosen."""
+    # without local paths, as the folder may be published
     models = {
         name: {"path": without_local_paths(str(place)), "weights": identity(place)}
         for name, place in (("base", base), ("tuned", tuned))
@@ -178,7 +169,7 @@ def merge_by_sweep(
     interpolation = load_interpolation(base, tuned)
     evaluator = _load(options)
     declared = {one.benchmark.title: one.benchmark.averages for one in evaluator.loaded} | MEANS
-    # what cannot be judged or halved costs no encoding
+    # on scores of no model: what cannot be judged or halved costs no encoding
     evaluator.check_names(lambda outcomes: (_proxies(outcomes, options=options, declared=declared), halves(outcomes)))
     embedder = PointsEmbedder(
         interpolation,
@@ -189,6 +180,7 @@ def merge_by_sweep(
     )
     with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
         outcomes = Outcomes(embedder.score(evaluator, progress=sys.stderr.isatty()))
+    # the best of 11 on some items looks better on these than on others, so the report is of the other half
     choosing, reported = halves(outcomes)
     proxies = _proxies(outcomes, options=options, declared=declared)
     swept = choose(choosing, proxies, rule=options.rule, tolerance=options.tolerance)
@@ -207,14 +199,14 @@ def merge_by_sweep(
 
 
 def _write_card(folder: Path, record: Mapping[str, Any], contents: Mapping[str, Any], model: str) -> None:
-    """The card of the chosen model, with the results of the half that did not choose and the figure of the points."""
+    # the results on it are those of the half that did not choose
     place = folder / MODEL_FOLDER
     drawn = copy_figure(folder / FIGURE, place)
     write_card(place, merge_card(record, contents, model=model, figure=FIGURE if drawn else ""))
 
 
 def _load(options: SweepOptions) -> Evaluator:
-    """The benchmarks with their data; one whose data is unavailable is an error, as it would change the choice."""
+    # A benchmark whose data is unavailable is an error: without it another point might be chosen.
     if not options.benchmarks:
         raise ValueError(
             "name one benchmark of composition and one general: --benchmarks sugarcrepe,coco2017_retrieval."
@@ -232,7 +224,7 @@ def _proxies(outcomes: Outcomes, *, options: SweepOptions, declared: Mapping[str
 
 
 def _chosen_name(swept: Swept) -> str:
-    """What the chosen point is called in the results."""
+    # an end is called by what it is, not "alpha 1"
     chosen = point_name(swept.chosen.alpha)
     return ENDS.get(chosen, chosen)
 
@@ -245,7 +237,6 @@ def _results(
     places: Mapping[str, str | Path],
     command: str,
 ) -> EvaluationResults:
-    """Base, tuned model and chosen point on the images that did not choose."""
     chosen = point_name(swept.chosen.alpha)
     models = {**{BASE: places[BASE], TUNED: places[TUNED]}, _chosen_name(swept): places[chosen]}
     table = reported.select(arm=list(dict.fromkeys([*ENDS, chosen]))).table
@@ -262,7 +253,7 @@ def _results(
 
 
 def _report(swept: Swept, results: EvaluationResults, folder: Path, *, brief: bool) -> Report:
-    """The report of an evaluation with the front and the points before its tables."""
+    # the report of an evaluation, with the front and the points before its tables
     report = evaluation_report(results, brief=brief)
     alpha = f"{swept.chosen.alpha:g}"
     title = f"Between base and tuned model: alpha {alpha}"

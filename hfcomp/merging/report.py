@@ -12,7 +12,7 @@ from hfcomp.reporting import tables
 from hfcomp.reporting.cards.card import FORGETTING, PLACE, TERMS, Card, Interpolation, evaluate_command
 from hfcomp.reporting.cards.metadata import card_metadata, eval_files, eval_results
 from hfcomp.reporting.cards.runs import result_sections
-from hfcomp.reporting.figures import Figure, Paths, Stop
+from hfcomp.reporting.figures import Figure, Paths, Stop, Style
 from hfcomp.reporting.format import decimal, with_interval
 from hfcomp.reporting.lines import as_last, difference, unit_of_line
 from hfcomp.reporting.report import Table
@@ -27,23 +27,27 @@ FIGURE_TEXT = "composition against general abilities on the way from the base to
 TUNED_CARD = "How it was trained, and on what, is in the card of the tuned model."
 
 
-def front_figure(name: str, title: str, sweeps: Mapping[str, Swept]) -> Figure:
+def front_figure(
+    name: str, title: str, sweeps: Mapping[str, Swept], styles: Mapping[str, Style] | None = None
+) -> Figure:
     """The way of each tuned model from the base, with the chosen point."""
     first = next(iter(sweeps.values()))
     composition, general = first.lines
     paths = {model: [_stop(swept, point.alpha) for point in swept.points] for model, swept in sweeps.items()}
+    # drawn once: all paths begin at it
     paths["base"] = [_stop(first, 0.0, bars=True)]
     axes = f"{general['name']}, percent", f"{composition['name']}, percent"
     panel = Paths(
         "Composition against general abilities, on the items that choose", axes, paths, composition["chance"] or 0
     )
-    return Figure(name, title, [panel], CAPTION)
+    return Figure(name, title, [panel], CAPTION, styles=styles or {})
 
 
 def _stop(swept: Swept, alpha: float, *, bars: bool = False) -> Stop:
     composition, general = (line["models"][point_name(alpha)] for line in swept.lines)
     is_chosen = alpha == swept.chosen.alpha and not bars
-    mark = f"{alpha:g}".removeprefix("0") or "0"  # ".3" has room in a marker
+    # ".3" has room in a marker, "0.3" has not
+    mark = f"{alpha:g}".removeprefix("0") or "0"
     return Stop(general, composition, mark if is_chosen else "", bars or is_chosen)
 
 
@@ -79,6 +83,7 @@ def merge_card(
         figure: the name of the picture of the points beside the card.
     """
     base, tuned = record["base"]["path"], record["tuned"]["path"]
+    # a card names a model that readers can load; a local folder says nothing to them
     base_id = base if is_on_hub(base) else None
     scored = without_local_paths(dict(results or {}))
     lines = as_last(scored.get("results", []), model)

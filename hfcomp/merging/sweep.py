@@ -24,8 +24,8 @@ from hfcomp.statistics.outcomes import Outcomes
 from hfcomp.statistics.summary import summarize
 
 POINTS = 11
+# From the base to the tuned model in steps of a tenth, as in WiSE-FT.
 ALPHAS = tuple(index / (POINTS - 1) for index in range(POINTS))
-"""From the base to the tuned model in steps of a tenth, as in WiSE-FT."""
 BASE_POINT = point_name(0.0)
 
 
@@ -39,27 +39,18 @@ class Proxies:
 
 @dataclass(frozen=True)
 class Swept:
-    """The scores of all points, and the chosen one.
+    """The scores of all points, and the chosen one."""
 
-    Attributes:
-        lines: of composition and general abilities, as `summarize` makes them, the points being its models.
-        points: in the order of their alphas.
-        chosen: one of them.
-        rule: in words.
-    """
-
-    lines: tuple[dict[str, Any], dict[str, Any]]
-    points: list[Point]
+    lines: tuple[dict[str, Any], dict[str, Any]]  # composition and general abilities by `summarize`, a model a point
+    points: list[Point]  # in the order of their alphas
     chosen: Point
-    rule: str
+    rule: str  # in words
 
     @property
     def front(self) -> list[Point]:
-        """The points that are not dominated."""
         return non_dominated(self.points)
 
     def facts(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "alpha": self.chosen.alpha,
             "rule": self.rule,
@@ -72,7 +63,7 @@ class Swept:
 
 
 def few_images(swept: Swept) -> list[str]:
-    """A warning for each score of so few images that one of them weighs more than the default tolerance."""
+    # one image of fewer than 100 weighs more than the default tolerance of one percentage point
     return [
         f"only {line['images']:,} images choose the point by {line['name']}: a single image is worth more than one "
         "percentage point, so other images may choose another point. Use more images."
@@ -130,8 +121,8 @@ def choose(
         outcomes: of all points, as `PointsEmbedder.score` names them.
         proxies: of `find_proxies`.
         alphas: of the points; 0 is among them.
-        rule: as in `choose_point`.
-        tolerance: likewise.
+        rule: `tolerance` or `mean`, see `choose_point`.
+        tolerance: that may be lost of the general score.
     """
     names = [point_name(alpha) for alpha in alphas]
     measures = [proxies.composition, proxies.general]
@@ -144,14 +135,10 @@ def choose(
 
 
 def halves(outcomes: Outcomes) -> tuple[Outcomes, Outcomes]:
-    """The items of one half of the images, to choose by, and those of the other half, to report.
-
-    An image is in the same half wherever it occurs: a hash of `photograph_key` decides.
-
-    Raises:
-        ValueError: where a half has no images of a line.
-    """
+    """The items of one half of the images, to choose by, and those of the other half, to report."""
     names = outcomes.table["image_id"]
+    # A hash of the photograph decides, not a random draw: an image is in the same half in every benchmark, under all
+    # of its names, and in every run.
     keys = {name: photograph_key(name).encode() for name in names.unique()}
     first = {name: hashlib.sha256(key).digest()[0] % 2 == 0 for name, key in keys.items()}
     chosen = names.map(first).astype(bool)

@@ -6,28 +6,19 @@ import io
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hfcomp.metrics.units import PERCENT, Unit
 from hfcomp.reporting.format import Estimate, number
 from hfcomp.reporting.plots import Plot, draw_plot
+from hfcomp.statistics.summary import BASE
 from hfcomp.writing import write_bytes
 
 # Okabe and Ito's palette, distinct with any color vision; shapes differ too.
 PALETTE = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
-# Models that look the same in every figure.
-STYLES = {
-    "base": ("#7F7F7F", "o"),
-    "plain": ("#56B4E9", "s"),
-    "same-batch": ("#0072B2", "D"),
-    "static-margin": ("#000000", "P"),
-    "shuffled": ("#CC79A7", "^"),
-    "random-spans": ("#E69F00", "<"),
-    "equal-images": ("#009E73", "v"),
-}
 DASHES = ("solid", "solid", "dashed", "dotted", "dashed", "dashdot")
 WIDTH = 11.5  # inches
 PANEL = (5.4, 4.3)  # inches, of curves and paths
@@ -36,7 +27,8 @@ LABEL = 24  # letters of a row's label in a line
 LETTER = 0.085  # inches of a letter in the legend
 GRID = "#DDDDDD"
 
-Style = tuple[str, str]  # colour and marker
+Style = tuple[str, str]  # color and marker
+BASE_STYLE: Style = ("#7F7F7F", "o")
 
 
 @dataclass(frozen=True)
@@ -109,6 +101,7 @@ class Figure:
     caption: str = ""
     main: str | None = None
     lead: Points | None = None
+    styles: Mapping[str, Style] = field(default_factory=dict)  # of models that look the same in several figures
 
     def filled(self) -> list[Any]:
         return [
@@ -118,11 +111,14 @@ class Figure:
         ]
 
 
-def styles_of(names: Sequence[str], main: str | None = None) -> dict[str, Style]:
-    """Colour and marker of each model: those of `STYLES`, the first of the palette for the main one, then the rest."""
-    found = {name: STYLES[name] for name in names if name in STYLES}
+def styles_of(
+    names: Sequence[str], main: str | None = None, known: Mapping[str, Style] | None = None
+) -> dict[str, Style]:
+    """Color and marker of each model: the known ones, the first of the palette for the main one, then the rest."""
+    known = {BASE: BASE_STYLE, **(known or {})}
+    found = {name: known[name] for name in names if name in known}
     # Sorting is stable, so only the main model moves: the others keep their colors from figure to figure.
-    others = sorted((name for name in names if name not in STYLES), key=lambda name: name != main)
+    others = sorted((name for name in names if name not in known), key=lambda name: name != main)
     taken = {color for color, _ in found.values()}
     free = [color for color in PALETTE if color not in taken] or list(PALETTE)
     # The marker moves one further with every round through the colors, so no two names share both.
@@ -138,7 +134,7 @@ def draw(figure: Figure) -> bytes:
     panels = figure.filled()
     lead = [figure.lead] if figure.lead is not None and figure.lead.rows else []
     names = list(dict.fromkeys(name for panel in [*panels, *lead] for name in panel.names))
-    styles = styles_of(names, figure.main)
+    styles = styles_of(names, figure.main, figure.styles)
     points = isinstance(panels[0], Points)
     most = 3 if len(panels) > 4 or isinstance(panels[0], Plot) else 2
     columns = len(panels) if points else min(len(panels), most)

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from hfcomp.metrics.units import LOWER_IS_BETTER
-from hfcomp.reporting.figures import Figure, Points
+from hfcomp.reporting.figures import Figure, Points, Style
 from hfcomp.reporting.format import UNKNOWN, Estimate, decimal, direction, interval, p_value, with_interval
 from hfcomp.reporting.lines import (
     ASPECTS,
@@ -308,6 +308,7 @@ def figure_of_lines(
     reference: str | None = None,
     main: str | None = None,
     lead: Points | None = None,
+    styles: Mapping[str, Style] | None = None,
 ) -> Figure:
     """Points with intervals: values of composition, and of general abilities, or of those that stand for many.
 
@@ -338,4 +339,4 @@ def figure_of_lines(
             rows.append((label + (" (x 100)" if unit_of_line(line).note else ""), estimates, line["chance"]))
         axis = CHANGES.format(reference=compared) if compared else (MEANS if several else VALUES)
         panels.append(Points(", ".join(filter(None, about)), axis, rows, names, differences=bool(compared)))
-    return Figure(name, title, panels, main=main, lead=lead)
+    return Figure(name, title, panels, main=main, lead=lead, styles=styles or {})

@@ -53,17 +53,7 @@ MORE_TAGS = 0.3
 
 
 def draw_alt_text(generator: np.random.Generator, scene: Scene, caption: Caption, shares: AltText) -> str:
-    """Draw the form of a pretraining caption and the caption.
-
-    Args:
-        generator: source of randomness.
-        scene: any scene.
-        caption: a true caption of it, for the forms that say everything.
-        shares: of the forms.
-
-    Returns:
-        A text that is true of the scene.
-    """
+    """Draws a text that is true of the scene; the caption is a true one, for the forms that say everything."""
     alone = len(scene.things) == 1
     form = _pick_form(generator, shares.of_one if alone else shares.of_several)
     if form == "caption":
@@ -86,7 +76,7 @@ def _pick_form(generator: np.random.Generator, shares: Mapping[str, float]) -> s
 
 
 def _tags(generator: np.random.Generator, scene: Scene) -> str:
-    """Words in random order."""
+    # in random order: tags say which words belong to an image, not to each other
     words = [thing.colour for thing in scene.things] + [thing.shape for thing in scene.things]
     if generator.random() < MORE_TAGS:
         words += [thing.texture for thing in scene.things]
@@ -111,7 +101,6 @@ def _one_thing(generator: np.random.Generator, scene: Scene, form: str, place: f
 
 
 def _frame(generator: np.random.Generator, scene: Scene, body: str) -> str:
-    """With a prefix before and sometimes the background behind."""
     draws = generator.random(3).tolist()
     prefix = PREFIXES[int(draws[0] * len(PREFIXES))]
     if prefix == "there is" and body.split()[0] not in (COUNT_WORDS[1], "an"):

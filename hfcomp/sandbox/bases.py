@@ -8,15 +8,7 @@ FACTS_FILE = "base.json"
 
 
 def base_folder(architecture: str = "clip") -> Path:
-    """The folder of a base model: a plain model in fp16 with its processor, as `from_pretrained` reads it.
-
-    Args:
-        architecture: `clip` or `siglip`.
-
-    Raises:
-        ValueError: for another one.
-        FileNotFoundError: when the package was installed without its data.
-    """
+    """The folder of a base model, `clip` or `siglip`: a plain model in fp16 with its processor."""
     if architecture not in ARCHITECTURES:
         raise ValueError(f"architecture={architecture!r}: the sandbox has {', '.join(ARCHITECTURES)}.")
     folder = Path(__file__).parent / "models" / architecture

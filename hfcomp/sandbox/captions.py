@@ -58,14 +58,7 @@ class Caption:
         return tuple(_RELATION_OF[link] for link in self.links if link in _RELATION_OF)
 
     def text(self, scene: Scene) -> str:
-        """The caption in words.
-
-        Args:
-            scene: the scene to describe; the words for things, sizes and background are read from it.
-
-        Returns:
-            Lower-case words separated by single spaces.
-        """
+        """The caption of a scene, from which the words for things, sizes and background are read, in lower case."""
         return "".join(part for part, _ in self._parts(scene, self._phrase))
 
     def concepts(self, scene: Scene) -> tuple[list[str], list[list[list[int]]]]:
@@ -115,7 +108,7 @@ class Caption:
 
 
 def with_article(words: list[str], count: int) -> str:
-    """The words of a noun phrase behind "a", "an", "two" or "three"."""
+    """The words of a noun phrase after "a", "an", "two" or "three"."""
     first = COUNT_WORDS[count]
     if first == "a" and words[0][0] in "aeiou":
         first = "an"
@@ -130,14 +123,9 @@ def place_phrase(cell: Cell) -> str:
 
 
 def relation_between(first: Thing, second: Thing) -> str | None:
-    """The relation of two single objects that share a row or a column.
+    """Where the first of two things is from the second, a key of `RELATIONS`.
 
-    Args:
-        first: the thing that is left of, right of, above or below the other.
-        second: the other thing.
-
-    Returns:
-        A key of `RELATIONS`, or None where they share neither row nor column or one is there more than once.
+    None if they share neither row nor column, or one is there more than once.
     """
     if first.twins or second.twins:
         return None
@@ -150,7 +138,6 @@ def relation_between(first: Thing, second: Thing) -> str | None:
 
 
 def _relations(scene: Scene, mentioned: tuple[int, ...]) -> list[str | None]:
-    """Where the first mention is from each of the others."""
     return [relation_between(scene.things[mentioned[0]], scene.things[other]) for other in mentioned[1:]]
 
 
@@ -180,6 +167,7 @@ def draw_caption(
     Returns:
         A caption that is true of the scene.
     """
+    # one call for all numbers, used or not, as single calls would take most of the time
     draws = generator.random(11).tolist()
     prefix = PREFIXES[int(draws[0] * len(PREFIXES))]
     phrase = BACKGROUND_PHRASES[int(draws[1] * 2)] if draws[2] < background else ""
@@ -229,6 +217,7 @@ def paraphrase(generator: np.random.Generator, caption: Caption) -> Caption:
         style = 1 - RELATIONS[caption.relations[0]].index(links[0])
         names = caption.relations
         if len(mentioned) == 3:
+            # "A left of B and above C" stays one about A: of the others only the order changes
             mentioned, names = (mentioned[0], *mentioned[:0:-1]), names[::-1]
         elif draws[1] < 0.5:
             mentioned, names = mentioned[::-1], tuple(OPPOSITES[name] for name in names)
@@ -250,11 +239,12 @@ def paraphrase(generator: np.random.Generator, caption: Caption) -> Caption:
 
 
 def zero_shot_prompts() -> dict[str, dict[str, list[str]]]:
-    """What to call each colour, shape and place of a lone object: attribute to class to prompts.
+    """Prompts for each colour, shape and place of a lone object: attribute to class to prompts.
 
-    A colour is called by all shapes that training shows in it, a shape likewise; the mean of their embeddings is the
-    class's.
+    The mean of their embeddings is the class's.
     """
+    # A colour is called by all shapes that training shows in it, a shape likewise: a prompt with a novel combination
+    # would ask for what the model has never read.
     known = [(c, s) for c in COLOURS for s in SHAPES if (c, s) not in NOVEL_COMBINATIONS]
     prompts = [(c, s, f"a photo of {with_article([c, s], 1)}") for c, s in known]
     return {

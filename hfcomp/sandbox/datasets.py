@@ -32,8 +32,8 @@ from hfcomp.sandbox.rows import (
 )
 
 MOST_RETRIEVAL_ROWS = 1000
+# Added to the seed of a run, the seed of its replay scenes: bases are pretrained on scenes of small seeds.
 REPLAY_SEED = 1_000_000
-"""Added to the seed of a run, the seed of its replay scenes: bases are pretrained on scenes of small seeds."""
 # InpaintCOCO's name of what a kind edits.
 EDITED_CONCEPTS = {
     "replace_obj": "object",
@@ -239,8 +239,9 @@ def levels_set(num_rows: int, seed: int) -> Dataset:
 
 
 def _cached_rows(rows: Callable[..., Iterator[dict]], features: Mapping[str, Any], **arguments: Any) -> Dataset:
-    """The rows as a data set, from the cache of `datasets` where this code made the same ones before."""
+    """The rows as a dataset, from the cache of `datasets` if this code made the same ones before."""
     columns = Features(features)
+    # The world's code is a part of it: another version makes other rows.
     fingerprint = Hasher.hash((_source_digest(), rows.__name__, repr(columns), repr(sorted(arguments.items()))))
     with _without_bars():
         return Dataset.from_generator(rows, columns, gen_kwargs=arguments, fingerprint=fingerprint)
@@ -248,7 +249,7 @@ def _cached_rows(rows: Callable[..., Iterator[dict]], features: Mapping[str, Any
 
 @contextmanager
 def _without_bars() -> Iterator[None]:
-    """Without the bars of `datasets`, one for every little set; drawing shows its own."""
+    # `datasets` shows one for every little set; drawing shows its own
     shown = not are_progress_bars_disabled()
     disable_progress_bars()
     try:
@@ -260,7 +261,6 @@ def _without_bars() -> Iterator[None]:
 
 @cache
 def _source_digest() -> str:
-    """Of the world's code: another version of it makes other rows."""
     return Hasher.hash([path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))])
 
 

@@ -110,7 +110,7 @@ class DrawnRow:
 
 
 def weighted(generator: np.random.Generator, options: Iterable, weights: Mapping):
-    """One of `options` in proportion to its weight; None where all of them weigh nothing."""
+    """One of `options` in proportion to its weight; None if all of them weigh nothing."""
     possible = [option for option in options if weights.get(option)]
     place = generator.random() * sum(weights[option] for option in possible)
     for option in possible:
@@ -125,13 +125,10 @@ def draw_pair(
 ) -> tuple[Scene, Caption]:
     """A scene on the asked side of the split and a true caption.
 
-    Args:
-        generator: source of randomness.
-        style: of the set.
-        held_out: whether the scene belongs to evaluation.
-        novel: whether the caption mentions a combination of shape and colour that training never shows; if not, the
-            scene has none.
+    With `novel` the caption mentions a combination of shape and colour that training never shows; without it the
+    scene has none.
     """
+    # by rejection: the split and the combinations are properties of the whole scene
     while True:
         number, counted, corner = weighted(generator, style.layouts, style.layouts)
         scene = draw_scene(generator, number, counted=counted, corner=corner)
@@ -154,13 +151,8 @@ def draw_tuple(
 ) -> DrawnRow:
     """A pair with its paraphrase and its negatives, whose scenes are all on the asked side of the split.
 
-    Args:
-        generator: source of randomness.
-        style: of the set.
-        choose: takes the kinds that a caption allows and returns one, or None to have another caption.
-        held_out: as in `draw_pair`.
-        novel: as in `draw_pair`.
-        num_negatives: at most so many negatives, of different kinds.
+    `choose` takes the kinds that a caption allows and returns one, or None to have another caption. There are at most
+    `num_negatives` negatives, of different kinds.
     """
     while True:
         scene, caption = draw_pair(generator, style, held_out=held_out, novel=novel)
@@ -171,7 +163,8 @@ def draw_tuple(
             negative = draw_negative(generator, scene, caption, kind)
             fits = is_held_out(negative.scene) == held_out and (novel or not is_novel(negative.scene.things))
             if not fits and not negatives:
-                break  # another caption rather than another kind, which would favour the kinds that always fit
+                # another caption rather than another kind, which would favor the kinds that always fit
+                break
             if fits:
                 negatives.append(negative)
         if negatives:

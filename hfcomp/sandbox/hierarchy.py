@@ -35,7 +35,7 @@ if set(_FAMILY_OF_SHAPE) != set(SHAPES) or set(_FAMILY_OF_COLOUR) != set(COLOURS
 
 
 def generalised_words(thing: Thing) -> list[str]:
-    """A thing in general words: the families of its colour and shape, and "figure" or "figures"."""
+    """The families of a thing's colour and shape, and "figure" or "figures"."""
     noun = "figure" if thing.count == 1 else "figures"
     return [_FAMILY_OF_COLOUR[thing.colour], _FAMILY_OF_SHAPE[thing.shape], noun]
 

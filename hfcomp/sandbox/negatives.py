@@ -64,7 +64,7 @@ class Negative:
 
 
 def applicable_kinds(scene: Scene, caption: Caption) -> tuple[str, ...]:
-    """The kinds of edit that this caption of this scene allows, in the order of `EDITS`."""
+    """Kinds of edit that this caption of this scene allows, in the order of `EDITS`."""
     things = [scene.things[index] for index in caption.mentioned]
     pair = len(things) == 2
     allowed = {
@@ -85,26 +85,13 @@ def applicable_kinds(scene: Scene, caption: Caption) -> tuple[str, ...]:
 
 
 def _may_add_thing(scene: Scene, caption: Caption) -> bool:
-    """Allowed if every thing is mentioned in an extensible list with room for one more."""
+    # every thing is mentioned, in a list that can be longer, with room for one more
     says_all = len(caption.mentioned) == len(scene.things) and not caption.relations and not caption.says_place
     return says_all and scene.objects < MOST_OBJECTS
 
 
 def draw_negative(generator: np.random.Generator, scene: Scene, caption: Caption, kind: str) -> Negative:
-    """Draw a hard negative.
-
-    Args:
-        generator: source of randomness, for what is edited and into what.
-        scene: the original scene.
-        caption: a caption that is true of it.
-        kind: one of `applicable_kinds(scene, caption)`.
-
-    Returns:
-        A negative whose caption is false of `scene` and true of its own scene.
-
-    Raises:
-        ValueError: the caption does not allow an edit of this kind.
-    """
+    """Draws a negative whose caption is false of the scene and true of its own; the caption must allow the kind."""
     allowed = applicable_kinds(scene, caption)
     if kind not in allowed:
         raise ValueError(f"'{caption.text(scene)}' allows {allowed}, not {kind!r}.")
@@ -120,7 +107,6 @@ def _pick(generator: np.random.Generator, options: Sequence):
 
 
 def _other(options: Sequence[str], present: str) -> str:
-    """The other one of two."""
     return options[1 - options.index(present)]
 
 
@@ -186,7 +172,7 @@ def _replace_texture(generator: np.random.Generator, scene: Scene, caption: Capt
 
 
 def _replace_count(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
-    """Two become three, three become two."""
+    # two become three, three become two
     (thing,) = scene.things
     twins = thing.twins[:1] if thing.count == 3 else (*thing.twins, _pick(generator, scene.free_cells()))
     changes = {0: replace(thing, twins=twins)}
@@ -215,14 +201,14 @@ def _replace_relation(generator: np.random.Generator, scene: Scene, caption: Cap
 
 
 def _add_relation(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
-    """Replaces "and" by a false relation."""
+    # "and" becomes a relation that is false; the new scene is the one where it holds
     relation, other = _false_relation(generator, scene, *caption.mentioned)
     link = RELATIONS[relation][CONJUNCTIONS.index(caption.links[0])]
     return Negative(replace(caption, links=(link,)), other, "add_rel", _relation_keyword(link))
 
 
 def _add_attribute(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
-    """A size or a texture that the caption does not say and that is another."""
+    # a size or a texture that the caption does not say, and not the thing's own
     i = _pick(generator, caption.mentioned)
     thing = scene.things[i]
     field = _pick(generator, [name for name in ("sized", "textured") if not getattr(caption, name)])
@@ -236,7 +222,7 @@ def _add_attribute(generator: np.random.Generator, scene: Scene, caption: Captio
 
 
 def _add_thing(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
-    """A single object of a shape and a colour that the scene lacks, named last."""
+    # named last; its shape and colour are new, as no two things of a scene share one
     new = Thing(
         _pick(generator, [shape for shape in SHAPES if shape not in {t.shape for t in scene.things}]),
         _pick(generator, [colour for colour in COLOURS if colour not in {t.colour for t in scene.things}]),

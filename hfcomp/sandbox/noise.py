@@ -10,8 +10,8 @@ from hfcomp.sandbox.negatives import draw_negative
 from hfcomp.sandbox.rendering import changed_cells
 from hfcomp.sandbox.scenes import JITTERS, Cell, Scene, is_novel
 
+# Sizes, numbers, relations and "plain" are below; shapes, colours and "striped" above.
 STEP = 4.0
-"""Sizes, numbers, relations and "plain" are below; shapes, colours and "striped" above."""
 
 
 @dataclass(frozen=True)
@@ -44,20 +44,13 @@ class Noise:
 
 
 def with_noise(generator: np.random.Generator, row: DrawnRow, noise: Noise) -> DrawnRow:
-    """The row with what chance makes wrong; a row without draws as many numbers as one with noise.
-
-    Args:
-        generator: source of randomness.
-        row: a clean row.
-        noise: the probabilities.
-
-    Returns:
-        The row, with its noise named in `noise`. An image whose edit does not show has the same things drawn
-        once more, half a pixel aside, as an editor leaves them.
-    """
+    """The clean row with what chance makes wrong, named in `noise`."""
+    # Three numbers for every row, noisy or not, and a generator of its own for what a noisy one draws besides: a dose
+    # of noise changes the rows it hits and moves no later one. Runs with different doses train on the same scenes.
     caption, false_negative, edit = generator.random(3).tolist()
-    generator = generator.spawn(1)[0]  # what a noisy row draws moves no later row
+    generator = generator.spawn(1)[0]
     negative, found = row.negatives[0], []
+    # an edit that does not show leaves the same things half a pixel aside, as an editor that draws them once more
     drawn_again = _drawn_again(generator, row.scene, changed_cells(row.scene, negative.scene))
     if caption < noise.caption:
         row = replace(row, said=_misread(generator, row))
@@ -74,6 +67,7 @@ def with_noise(generator: np.random.Generator, row: DrawnRow, noise: Noise) -> D
 
 def _misread(generator: np.random.Generator, row: DrawnRow) -> Scene:
     """A scene with one mentioned shape or colour replaced, which no negative describes and training could show."""
+    # else the false caption would equal a negative, or give a novel combination of the evaluation away
     negatives = {negative.caption.text(negative.scene) for negative in row.negatives}
     while True:
         kind = "replace_obj" if generator.random() < 0.5 else "replace_att"

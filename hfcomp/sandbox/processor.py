@@ -31,14 +31,11 @@ _START, _END = "<|startoftext|>", "<|endoftext|>"
 
 
 def sandbox_processor() -> CLIPProcessor:
-    """A `CLIPProcessor` for the sandbox.
+    """A `CLIPProcessor` for the sandbox, made without a file or the network.
 
     The tokenizer is a byte-level BPE laid out like CLIP's (bytes, bytes that end a word, merges, the two special
     tokens), whose merges make every word of the grammar one token; any other text falls apart into letters. Images
     of another size than 36 x 36 are resized and cropped to it.
-
-    Returns:
-        A processor that saves, loads and pushes like any other; no file and no network is read to make it.
     """
     image_processor = CLIPImageProcessorPil(
         size={"shortest_edge": SIDE},
@@ -52,12 +49,8 @@ def sandbox_processor() -> CLIPProcessor:
 def sandbox_clip_config(tokenizer: PreTrainedTokenizerBase | None = None) -> CLIPConfig:
     """The configuration of the sandbox's CLIP: width 96, 3 vision and 2 text layers, one patch per grid cell.
 
-    Args:
-        tokenizer: gives the vocabulary's size and the special ids; by default the sandbox's own.
-
-    Returns:
-        A configuration for `CLIPModel(config)`. `eos_token_id` is the tokenizer's, since CLIP pools the text at the
-        first token that equals it. The temperature starts at 1 / 14.3.
+    The tokenizer gives the vocabulary's size and the special ids; by default it is the sandbox's own. The temperature
+    starts at 1 / 14.3.
     """
     return CLIPConfig(
         **_towers(_tokenizer() if tokenizer is None else tokenizer),
@@ -72,11 +65,7 @@ def sandbox_siglip_processor(folder: str | Path) -> SiglipProcessor:
     The tokenizer is a SentencePiece unigram model as SigLIP's, in which every word of the grammar is one piece; any
     other text falls apart into letters, or is unknown.
 
-    Args:
-        folder: receives the SentencePiece model, which the tokenizer reads from there.
-
-    Returns:
-        A processor that saves, loads and pushes like any other.
+    The folder receives the SentencePiece model, which the tokenizer reads from there.
     """
     file = Path(folder) / "spiece.model"
     write_bytes(file, _sentencepiece_model())
@@ -88,11 +77,7 @@ def sandbox_siglip_processor(folder: str | Path) -> SiglipProcessor:
 
 
 def sandbox_siglip_config(tokenizer: PreTrainedTokenizerBase) -> SiglipConfig:
-    """The configuration of the sandbox's SigLIP: the same sizes as its CLIP.
-
-    Args:
-        tokenizer: of `sandbox_siglip_processor`; gives the vocabulary's size and the special ids.
-    """
+    """The configuration of the sandbox's SigLIP: the same sizes as its CLIP."""
     return SiglipConfig(**_towers(tokenizer))
 
 
@@ -103,6 +88,7 @@ def _towers(tokenizer: PreTrainedTokenizerBase) -> dict[str, dict]:
         "max_position_embeddings": MAX_TOKENS,
         "num_hidden_layers": 2,
         "bos_token_id": tokenizer.bos_token_id,
+        # CLIP pools the text at the first token that equals it
         "eos_token_id": tokenizer.eos_token_id,
         "pad_token_id": tokenizer.pad_token_id,
     }
@@ -143,10 +129,8 @@ def _tokenizer() -> CLIPTokenizer:
 
 
 def _merges() -> list[tuple[str, str]]:
-    """BPE merges learned on the grammar's words until each is one token.
-
-    Not by the trainer of `tokenizers`, which breaks ties at random: ids would change from process to process.
-    """
+    """BPE merges learned on the grammar's words until each is one token."""
+    # not by the trainer of `tokenizers`, which breaks ties at random: ids would change from process to process
     spellings = [[*word[:-1], word[-1] + _END_OF_WORD] for word in words()]
     merges = []
     while counts := Counter(pair for spelling in spellings for pair in zip(spelling, spelling[1:], strict=False)):
@@ -156,7 +140,6 @@ def _merges() -> list[tuple[str, str]]:
 
 
 def _merge(spelling: list[str], pair: tuple[str, str]) -> list[str]:
-    """The spelling with every occurrence of the pair made one token, from left to right."""
     tokens = []
     for token in spelling:
         if tokens and (tokens[-1], token) == pair:

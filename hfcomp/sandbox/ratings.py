@@ -13,6 +13,9 @@ from typing import Literal, get_args
 from hfcomp.sandbox.negatives import DRAWABILITY
 from hfcomp.sandbox.scenes import SHAPES
 
+# The keywords in the order of human norms, in three classes: people rate each word of a band above each of the next.
+# Where the cuts lie is our choice: the upper one keeps the shapes together, the lower one the numbers. Within a band
+# nothing is said, and the norms' values do not follow from it.
 BANDS: dict[str, tuple[str, ...]] = {
     "concrete": (*SHAPES, "orange"),
     "middle": (
@@ -21,23 +24,19 @@ BANDS: dict[str, tuple[str, ...]] = {
     ),
     "abstract": ("small", "large", "right", "above", "over", "below", "under", "plain"),
 }
-"""The keywords in the order of human norms, in three classes: people rate each word of a band above each of the next.
-
-Where the cuts lie is our choice: the upper one keeps the shapes together, the lower one the numbers. Within a band
-nothing is said, and the norms' values do not follow from it."""
+# Our numbers: four of the paper's temperatures of 0.15 above its threshold of 4, at it, and four below.
 BAND_RATINGS = {"concrete": 4.6, "middle": 4.0, "abstract": 3.4}
-"""Our numbers: four of the paper's temperatures of 0.15 above its threshold of 4, at it, and four below."""
 BANDS_LABEL = "our bands, in the order of human norms"
 SYNTHETIC_LABEL = "made up by us, neither human nor in the order of human norms"
+# Made up, in no way measured on people: ratings that know which of this world's words are hard to draw.
 SYNTHETIC_CONCRETENESS = DRAWABILITY
-"""Made up, in no way measured on people: ratings that know which of this world's words are hard to draw."""
 
 Ratings = Literal["bands", "synthetic"]
+# Concreteness of each keyword, 1 (abstract) to 5 (concrete), by the name of the ratings.
 TABLES: Mapping[str, Mapping[str, float]] = {
     "bands": {word: BAND_RATINGS[band] for band, words in BANDS.items() for word in words},
     "synthetic": SYNTHETIC_CONCRETENESS,
 }
-"""Concreteness of each keyword, 1 (abstract) to 5 (concrete), by the name of the ratings."""
 LABELS = {
     "bands": f"{BANDS_LABEL} ({', '.join(f'{band} {rating}' for band, rating in BAND_RATINGS.items())})",
     "synthetic": SYNTHETIC_LABEL,
@@ -45,11 +44,7 @@ LABELS = {
 
 
 def check_ratings(ratings: str) -> str:
-    """The name of ratings.
-
-    Raises:
-        ValueError: for one that is not in `TABLES`.
-    """
+    """The name of ratings; raises for one that is not in `TABLES`."""
     if ratings not in TABLES:
         raise ValueError(
             f"ratings is {ratings!r}, expected one of {', '.join(get_args(Ratings))}. "

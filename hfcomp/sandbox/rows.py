@@ -31,6 +31,7 @@ from hfcomp.sandbox.scenes import Scene
 
 SOURCE = "hfcomp-sandbox (synthetic)"
 LICENSE = "Apache-2.0"
+# By their places: a new stream goes to the end, or all sets of those behind it would change.
 _STREAMS = ("pretraining", "training", "choice", "retrieval", "zero_shot", "levels", "places")
 _CHUNK = 256
 # All that can be said of a lone object.
@@ -45,7 +46,6 @@ def _draw_worded(generator: np.random.Generator, style: Style, **sides: bool) ->
 
 
 def pretraining_rows(num_rows: int, seed: int, places: bool) -> Iterator[dict]:
-    """Of `pretraining_set`."""
     stream = "places" if places else "pretraining"
     generator = _generator(stream, seed)
     style, forms = (PRETRAINING_PLACES, PLACES) if places else (PRETRAINING, WORDS)
@@ -63,7 +63,6 @@ def pretraining_rows(num_rows: int, seed: int, places: bool) -> Iterator[dict]:
 def training_rows(
     num_rows: int, seed: int, weights: Mapping[str, float], num_negatives: int, noise: Noise, ratings: Ratings
 ) -> Iterator[dict]:
-    """Of `training_set`."""
     generator = _generator("training", seed)
 
     def choose(kinds: Sequence[str]) -> str | None:
@@ -80,10 +79,10 @@ def training_rows(
 
 
 def choice_rows(num_rows: int, seed: int, kinds: Sequence[str], novel: bool) -> Iterator[dict]:
-    """Of `choice_set`."""
     generator = _generator("choice", seed)
 
     def draw(kind: str) -> DrawnRow:
+        # searching for rare kinds among all layouts would take most of the time
         style = TUNING.of_kind(kind)
         return draw_tuple(
             generator, style, lambda allowed: kind if kind in allowed else None, held_out=True, novel=novel
@@ -97,18 +96,17 @@ def choice_rows(num_rows: int, seed: int, kinds: Sequence[str], novel: bool) -> 
 
 
 def retrieval_rows(num_rows: int, seed: int) -> Iterator[dict]:
-    """Of `retrieval_set`."""
     generator = _generator("retrieval", seed)
     pairs: dict[frozenset, Worded] = {}
     while len(pairs) < num_rows:
         pair = _draw_worded(generator, TWO_OBJECTS, held_out=True)
         named = frozenset((thing.colour, thing.shape) for thing in pair[0].things[:2])
+        # the first of equal ones stays: a caption must fit its own image alone
         pairs.setdefault(named, pair)
     return _rows(pairs.values(), _pair_columns, f"retrieval-{seed}", num_rows)
 
 
 def zero_shot_rows(num_rows: int, seed: int, novel: bool) -> Iterator[dict]:
-    """Of `zero_shot_set`."""
     generator = _generator("zero_shot", seed)
     scenes = (draw_pair(generator, ONE_OBJECT, held_out=True, novel=novel)[0] for _ in range(num_rows))
 
@@ -128,7 +126,6 @@ def zero_shot_rows(num_rows: int, seed: int, novel: bool) -> Iterator[dict]:
 
 
 def levels_rows(num_rows: int, seed: int) -> Iterator[dict]:
-    """Of `levels_set`."""
     generator = _generator("levels", seed)
 
     def columns(rows: Sequence[Worded]) -> dict[str, list]:
@@ -139,7 +136,7 @@ def levels_rows(num_rows: int, seed: int) -> Iterator[dict]:
 
 
 def _rows(drawn: Iterable, columns: Callable[[Sequence], dict[str, list]], name: str, total: int) -> Iterator[dict]:
-    """Rows with an `image_id`, made a few hundred at a time: rendering is quick on many scenes together."""
+    """Rows with an `image_id`, made a few hundred at a time, as rendering is quick on many scenes together."""
     drawn, number = iter(drawn), 0
     # a bar for what takes longer than a second
     with tqdm(total=total, desc=f"drawing {name}", leave=False, delay=1, disable=None) as bar:
@@ -186,7 +183,7 @@ def _meaning_columns(rows: Sequence[tuple[Scene, Caption]], said: Sequence[Scene
 
 
 def _generalise(caption: Caption, scene: Scene) -> str:
-    """In general words, and never a concept's name alone: training must not show what the levels ask."""
+    # never a concept's name alone: training must not show what the levels ask
     text = caption.generalised(scene)
     return replace(caption, prefix="there is").generalised(scene) if text in levels(scene) else text
 
@@ -199,6 +196,7 @@ def _tuple_columns(rows: Sequence[DrawnRow], num_negatives: int, ratings: Rating
         lists = [[value(negative) for negative in row.negatives] for row in rows]
         return [entries + [padding] * (num_negatives - len(entries)) for entries in lists]
 
+    # white where the true counterfactual differs, and where the shown one does, if noise made it another
     edited = [
         changed_cells(row.scene, first.scene) | changed_cells(row.scene, row.shown)
         for row, first in zip(rows, firsts, strict=True)
@@ -219,5 +217,5 @@ def _tuple_columns(rows: Sequence[DrawnRow], num_negatives: int, ratings: Rating
 
 
 def _generator(stream: str, seed: int) -> np.random.Generator:
-    """Each set draws from a stream of its own, so that equal seeds do not give equal scenes."""
+    # each set draws from a stream of its own: equal seeds do not give equal scenes
     return np.random.default_rng([seed, _STREAMS.index(stream)])

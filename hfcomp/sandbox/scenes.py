@@ -103,7 +103,7 @@ class Scene:
 
 
 class _Draws:
-    """Numbers in 0 to 1, read one by one from one call: needed to draw thousands of scenes per second."""
+    """Numbers in 0 to 1, read one by one from one call: a call each would be too slow for thousands of scenes."""
 
     def __init__(self, generator: np.random.Generator, number: int) -> None:
         self._numbers = iter(generator.random(number).tolist())
@@ -112,7 +112,6 @@ class _Draws:
         return int(next(self._numbers) * limit)
 
     def take(self, options: list):
-        """Removes and returns one of the options."""
         return options.pop(self.below(len(options)))
 
 
@@ -172,14 +171,12 @@ def is_held_out(scene: Scene) -> bool:
     That is one scene in `HELD_OUT_ONE_IN`, and every scene with a novel combination. The rule reads what the scene
     shows and neither specks, jitter nor noise, so that no training image shows an evaluation scene with other noise.
 
-    Args:
-        scene: any scene; the order of its things does not matter.
-
-    Returns:
-        True for evaluation scenes, False for scenes that training may show.
+    The order of the things does not matter.
     """
     if is_novel(scene.things):
         return True
+    # A hash, not a list: the split needs no file, and a scene that nobody drew yet has its side. CRC32, as Python's
+    # own hash differs from process to process.
     shown = sorted(
         f"{thing.shape} {thing.colour} {thing.size} {thing.texture} {row} {column}"
         for thing in scene.things
@@ -190,6 +187,7 @@ def is_held_out(scene: Scene) -> bool:
 
 def _draw_line(draws: _Draws) -> list[Cell]:
     """Three cells, all different; the first two share a row or a column."""
+    # a relation has a name only along a row or a column
     lines = list(range(GRID))
     line, first, second = draws.below(GRID), draws.take(lines), draws.take(lines)
     cells = [(line, first), (line, second)]

@@ -16,7 +16,7 @@ from hfcomp.data.columns import NEGATIVE_KINDS
 from hfcomp.losses import LearnedMargin, RunningThreshold, ahnpl_loss, perturb_image
 from hfcomp.modeling import Features
 from hfcomp.trainers._support.reference_text import FrozenText, ReferenceText, WithReferenceText
-from hfcomp.trainers.config import CompositionalConfig, option, setting
+from hfcomp.trainers.config import WEIGHT, CompositionalConfig, option, setting
 from hfcomp.trainers.hooks import declare_info_nce
 from hfcomp.trainers.thresholds import ThresholdTrainer
 
@@ -43,9 +43,13 @@ class AHNPLConfig(CompositionalConfig):
         "for the whole set) or live (the model in training).",
     )
     shift_gradient: bool = option(False, "Whether the shift of a live source has a gradient; released code has none.")
-    multimodal_weight: float = option(1.0, "Of the multimodal hard negative loss.", "the paper, Eqs. 4 to 12")
-    positive_margin_weight: float = option(1.0, "Of the positive margin loss, in cosine.", "the paper, Eqs. 4 to 12")
-    negative_margin_weight: float = option(1.0, "Of the negative margin loss, in cosine.", "the paper, Eqs. 4 to 12")
+    multimodal_weight: float = option(1.0, "Of the multimodal hard negative loss.", "the paper, Eqs. 4 to 12", WEIGHT)
+    positive_margin_weight: float = option(
+        1.0, "Of the positive margin loss, in cosine.", "the paper, Eqs. 4 to 12", WEIGHT
+    )
+    negative_margin_weight: float = option(
+        1.0, "Of the negative margin loss, in cosine.", "the paper, Eqs. 4 to 12", WEIGHT
+    )
     margin_start: float | None = option(
         None, "First value of the learned margin, in cosine; unset: drawn from a standard normal."
     )
@@ -66,7 +70,6 @@ class AHNPLConfig(CompositionalConfig):
                 "shift_gradient=True, but the features of a frozen source have no gradient. Set shift_source='live', "
                 "or leave shift_gradient out."
             )
-        self.check_weights(*WEIGHTS)
         if not -1 <= self.margin_minimum <= 1:
             raise ValueError(f"margin_minimum={self.margin_minimum}: expected a cosine, -1 to 1.")
         if self.margin_start is not None and not math.isfinite(self.margin_start):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,7 @@ from hfcomp.losses import (
     sigmoid_loss,
 )
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.config import CompositionalConfig, option, setting
+from hfcomp.trainers.config import TEMPERATURE, WEIGHT, CompositionalConfig, option, setting
 from hfcomp.trainers.hooks import declare_info_nce
 from hfcomp.trainers.info_nce import has_sigmoid_loss
 
@@ -44,12 +43,17 @@ class C2LIPConfig(CompositionalConfig):
     weight_decay: float = setting(0.1, "the released code's")
     max_concepts: int = option(8, "Concepts read per image; further ones are counted.")
     concept_weight: float = option(
-        1.0, "Of the concept loss (lambda_npc), in nats.", "the paper, section 4.1 and Table A2"
+        1.0, "Of the concept loss (lambda_npc), in nats.", "the paper, section 4.1 and Table A2", WEIGHT
     )
     cross_attended_weight: float = option(
-        0.01, "Of the cross-attended concept loss (lambda_xac), in nats.", "the paper, section 4.1 and Table A2"
+        0.01,
+        "Of the cross-attended concept loss (lambda_xac), in nats.",
+        "the paper, section 4.1 and Table A2",
+        WEIGHT,
     )
-    attention_temperature: float = option(1.0, "Of a concept's attention to the image's tokens, in cosine.")
+    attention_temperature: float = option(
+        1.0, "Of a concept's attention to the image's tokens, in cosine.", None, TEMPERATURE
+    )
     concept_source: str = option(
         "phrase",
         "phrase (each concept goes through the text tower alone, as released) or tokens (the mean of its "
@@ -63,9 +67,6 @@ class C2LIPConfig(CompositionalConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_weights(*WEIGHTS)
-        if not 0 < self.attention_temperature < math.inf:
-            raise ValueError(f"attention_temperature={self.attention_temperature}: expected above 0 (cosine).")
         if self.concept_source not in CONCEPT_SOURCES:
             raise ValueError(f"concept_source={self.concept_source!r}: expected one of {', '.join(CONCEPT_SOURCES)}.")
         if not any(getattr(self, name) for name in WEIGHTS):

@@ -9,7 +9,7 @@ from torch import nn
 
 from hfcomp.data.columns import NEGATIVE_KINDS
 from hfcomp.losses import RunningThreshold, ce_clip_loss
-from hfcomp.trainers.config import CompositionalConfig, option, setting
+from hfcomp.trainers.config import WEIGHT, CompositionalConfig, Limits, option, setting
 from hfcomp.trainers.hooks import declare_info_nce
 from hfcomp.trainers.thresholds import ThresholdTrainer
 
@@ -24,17 +24,13 @@ class CEClipConfig(CompositionalConfig):
     learning_rate: float = setting(5.0e-6, SCRIPT)
     weight_decay: float = setting(0.1, SCRIPT)
     num_negatives: int = option(4, "Negative captions read per row.")
-    rank_weight: float = option(5.0, "Of the rank loss, which is in cosine.", SCRIPT)
-    intra_modal_weight: float = option(0.3, "Of the intra-modal contrast, in nats.", SCRIPT)
+    rank_weight: float = option(5.0, "Of the rank loss, which is in cosine.", SCRIPT, WEIGHT)
+    intra_modal_weight: float = option(0.3, "Of the intra-modal contrast, in nats.", SCRIPT, WEIGHT)
     threshold_maximum: float = option(
-        0.1, "Upper bound of the rank loss's thresholds, in cosine; 0.1 is 10 logits at 100."
+        0.1,
+        "Upper bound of the rank loss's thresholds, in cosine; 0.1 is 10 logits at 100.",
+        limits=Limits(gt=0, advice=" (cosine), or inf"),
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.check_weights("rank_weight", "intra_modal_weight")
-        if not self.threshold_maximum > 0:
-            raise ValueError(f"threshold_maximum={self.threshold_maximum}: expected above 0 (cosine), or inf.")
 
 
 class CEClipTrainer(ThresholdTrainer):

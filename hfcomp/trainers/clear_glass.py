@@ -11,7 +11,7 @@ from torch import nn
 
 from hfcomp.losses import centroid_group_loss, info_nce_loss, pairwise_group_loss
 from hfcomp.modeling import Features
-from hfcomp.trainers.config import option, setting
+from hfcomp.trainers.config import TEMPERATURE, option, setting
 from hfcomp.trainers.grouped import GroupedConfig, GroupedTrainer
 from hfcomp.trainers.hooks import declare_info_nce
 
@@ -38,9 +38,9 @@ class ClearGlassConfig(GroupedConfig):
     grouping: str = option(
         "pairwise", "pairwise (Eqs. 1 to 4), centroid (Eqs. 5 to 8) or none (InfoNCE of the pairs)."
     )
-    temperature: float = option(0.1, "Of the loss between groups, in cosine.", "the paper, Table 2")
+    temperature: float = option(0.1, "Of the loss between groups, in cosine.", "the paper, Table 2", TEMPERATURE)
     inner_temperature: float = option(
-        0.07, "Of the loss within groups, in cosine.", "the released code's; the paper gives none"
+        0.07, "Of the loss within groups, in cosine.", "the released code's; the paper gives none", TEMPERATURE
     )
     alpha: float = option(0.7, "Weight of the loss within groups, 0 to 1; 1 - alpha between.", "the paper, Table 2")
 
@@ -50,9 +50,6 @@ class ClearGlassConfig(GroupedConfig):
         super().__post_init__()
         if self.grouping not in GROUPINGS:
             raise ValueError(f"grouping={self.grouping!r}: expected one of {', '.join(GROUPINGS)}.")
-        for name in ("temperature", "inner_temperature"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name}={getattr(self, name)}: expected above 0 and finite (cosine).")
         if not 0 <= self.alpha <= 1:
             raise ValueError(f"alpha={self.alpha}: expected 0 to 1.")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import MISSING, Field, dataclass, field, fields
+import operator
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.replay import count_replay_rows
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess
 from hfcomp.trainers._support.fsdp_checks import check_loading
-from hfcomp.trainers._support.model_setup import check_adapter_fields, check_execution_fields
+from hfcomp.trainers._support.model_setup import check_adapter_fields, check_attention
 from hfcomp.trainers._support.transformers_internals import JSON_FIELDS
 from hfcomp.trainers.trackers import check_trackers
 from hfcomp.trainers.weight_average import WeightAverage
@@ -26,12 +27,53 @@ OPTIMISATION = (
 """Fields whose defaults each objective's config may set; controls take the values of the method."""
 SOURCE = "source"
 """In a field's metadata: where its default is from."""
+LIMITS = "limits"
+"""In a field's metadata: its `Limits`."""
 NEGCLIP = "NegCLIP's released code (Yuksekgonul et al. 2023)"
+COMPARISONS = {
+    "ge": (operator.ge, "at least"),
+    "gt": (operator.gt, "above"),
+    "le": (operator.le, "at most"),
+    "lt": (operator.lt, "below"),
+}
 
 
-def option(value: Any, help: str, source: str | None = None) -> Any:
-    """A field with its default and help, and the source of the default if a paper or its code gives it."""
-    metadata = {"help": help} if source is None else {"help": help, SOURCE: source}
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of a number, which a config checks, and a recipe as soon as it is read."""
+
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+    unset: float | None = None  # a number outside of them that stands for none
+    advice: str = ""  # the end of an error, with its punctuation
+
+    def expected(self, value: float | None) -> str:
+        """What was expected in place of a value, empty for one that is allowed."""
+        bounds = {name: bound for name in COMPARISONS if (bound := getattr(self, name)) is not None}
+        # a NaN is outside: no comparison holds for it
+        if value in (None, self.unset) or all(COMPARISONS[name][0](value, bound) for name, bound in bounds.items()):
+            return ""
+        words = [f"{COMPARISONS[name][1]} {bound:g}" for name, bound in bounds.items() if bound != math.inf]
+        return " and ".join([*words, *(["finite"] if self.lt == math.inf else [])]) + self.advice
+
+
+COUNT, SIZE = Limits(ge=0), Limits(ge=1)
+WEIGHT = Limits(ge=0, lt=math.inf, advice="; 0 switches the term off")  # of a term of an objective
+TEMPERATURE = Limits(gt=0, lt=math.inf, advice=" (cosine)")
+# transformers' own fields, whose types allow values that mean nothing.
+INHERITED_LIMITS = {
+    **dict.fromkeys(("dataloader_num_workers", "seed", "num_train_epochs", "warmup_steps"), COUNT),
+    **dict.fromkeys(("learning_rate", "weight_decay", "max_grad_norm"), COUNT),
+    "gradient_accumulation_steps": SIZE,
+    "max_steps": Limits(ge=1, unset=-1, advice=", or -1 for the epochs of num_train_epochs"),
+}
+
+
+def option(value: Any, help: str, source: str | None = None, limits: Limits | None = None) -> Any:
+    """A field with its default and help, the source of the default if a paper or its code gives it, and its limits."""
+    metadata = {"help": help, **({SOURCE: source} if source else {}), **({LIMITS: limits} if limits else {})}
     if isinstance(value, list):
         return field(default_factory=lambda: [*value], metadata=metadata)
     return field(default=value, metadata=metadata)
@@ -67,6 +109,7 @@ class CompositionalConfig(TrainingArguments):
         "Images and texts encoded at a time, with their activations recomputed in backward: the same loss "
         "and gradient as the whole batch in a fraction of the memory. Gradient accumulation does not do "
         "this: it uses several small contrastive batches.",
+        limits=Limits(ge=1, advice=", or leave mini_batch_size out"),
     )
     column_names: dict | str | None = option(
         None, 'Your names of columns, for example {"caption": "text"} (hfcomp\'s name first).'
@@ -91,10 +134,13 @@ class CompositionalConfig(TrainingArguments):
         0.0,
         "Share r of replay rows in a batch: round(r N / (1 - r)) rows of replay_dataset join the N rows "
         "of the task, so 0.5 doubles the batch (docs/forgetting.md). The batch size stays N. 0: no replay.",
+        limits=Limits(ge=0, lt=1, advice=", such as 0.5"),
     )
-    num_negatives: int = option(0, "Negative captions read per row.")
-    max_concepts: int = option(0, "Concepts read per image; further ones are counted.")
-    max_image_pixels: int = option(MAX_IMAGE_PIXELS, "An image with more pixels is refused, naming its row.")
+    num_negatives: int = option(0, "Negative captions read per row.", limits=COUNT)
+    max_concepts: int = option(0, "Concepts read per image; further ones are counted.", limits=COUNT)
+    max_image_pixels: int = option(
+        MAX_IMAGE_PIXELS, "An image with more pixels is refused, naming its row.", limits=SIZE
+    )
     allow_urls: bool = option(
         False, "Fetch images that the data set names by URL (http, https, hf). Only for a set you trust."
     )
@@ -114,11 +160,13 @@ class CompositionalConfig(TrainingArguments):
         1.0,
         "In training, crop each image at random, drawn in each epoch, and scale it back: the share of its "
         "area that is kept at least, such as 0.9 (docs/input_pipeline.md). 1: no crop. Evaluation never crops.",
+        limits=Limits(gt=0, le=1, advice=", such as 0.9; 1 is no crop"),
     )
     max_logit_scale: float | None = option(
         None,
         "Clamp of the logit scale's multiplier after each step. Unset: 100 for CLIP and none for SigLIP; "
         "inf switches it off.",
+        limits=Limits(ge=1, advice=", or inf for no clamp"),
     )
     decoupled_weight_decay: bool = option(
         True,
@@ -129,17 +177,20 @@ class CompositionalConfig(TrainingArguments):
         2000,
         "Rows of a streamed training set, their images as files, among which the next one is drawn; each worker "
         "of each process holds that many. 1 keeps the order.",
+        limits=Limits(ge=1, advice=", which keeps the order"),
     )
     peft: str | None = option(
         None,
         "Train an adapter on the frozen model: lora or dora (weight-decomposed LoRA). logit_scale, "
         "logit_bias and the objective's own state are trained with it, where the objective uses them.",
     )
-    lora_rank: int = option(16, "Rank of the LoRA update.")
+    lora_rank: int = option(16, "Rank of the LoRA update.", limits=SIZE)
     lora_alpha: float | None = option(
-        None, "Scale of the LoRA update, which counts lora_alpha / lora_rank times. Unset: twice the rank."
+        None,
+        "Scale of the LoRA update, which counts lora_alpha / lora_rank times. Unset: twice the rank.",
+        limits=Limits(gt=0, advice="; unset it is twice the rank"),
     )
-    lora_dropout: float = option(0.0, "Dropout of the LoRA update's inputs.")
+    lora_dropout: float = option(0.0, "Dropout of the LoRA update's inputs.", limits=Limits(ge=0, lt=1))
     lora_targets: list[str] | None = option(
         None,
         "Modules that peft adapts, by default attention mlp (the encoders' layers). Also head (the "
@@ -165,6 +216,7 @@ class CompositionalConfig(TrainingArguments):
         None,
         "Pad CLIP's texts to the longest of the batch, rounded up to this multiple. Unset: 8 with "
         "torch_compile, which then meets few lengths, else 1.",
+        limits=Limits(ge=1, advice=", or leave pad_to_multiple_of out"),
     )
     freeze_towers: list[str] | None = option(None, "Towers kept as they are: image, text.")
     dataloader_drop_last: bool = option(True, "Leave out the last, smaller batch of an epoch; its rows are counted.")
@@ -198,6 +250,9 @@ class CompositionalConfig(TrainingArguments):
         if isinstance(self.fsdp, str) and self.fsdp.lower() in ("true", "false"):  # as other switches are written
             self.fsdp = self.fsdp.lower() == "true"
         super().__post_init__()
+        for name, limits in field_limits(type(self)).items():
+            if expected := limits.expected(getattr(self, name)):
+                raise ValueError(f"{name}={getattr(self, name)}: expected {expected}.")
         check_trackers(self.report_to)
         for name in ("remove_unused_columns", "logging_nan_inf_filter"):
             if getattr(self, name):
@@ -211,8 +266,6 @@ class CompositionalConfig(TrainingArguments):
         # a copy from pinned memory need not stop the host
         self.accelerator_config.non_blocking = self.accelerator_config.non_blocking or self.dataloader_pin_memory
         UrlAccess(self.url_timeout)  # raises
-        if self.shuffle_buffer < 1:
-            raise ValueError(f"shuffle_buffer={self.shuffle_buffer}: expected at least 1, which keeps the order.")
         check_loading(self)
         if self.deepspeed:
             raise ValueError("deepspeed is not supported: checkpoints would hold shards. Use DDP or fsdp.")
@@ -220,21 +273,12 @@ class CompositionalConfig(TrainingArguments):
             raise ValueError(
                 "reduced_jpeg=True with a pixel_cache: images that the store lacks would have other pixels. Set one."
             )
-        if not 0 < self.random_crop <= 1:
-            raise ValueError(
-                f"random_crop={self.random_crop}: expected a share of the area above 0 and at most 1, such as 0.9; 1 "
-                "is no crop."
-            )
-        if self.max_logit_scale is not None and not self.max_logit_scale >= 1:
-            raise ValueError(f"max_logit_scale={self.max_logit_scale}: expected at least 1, or inf for no clamp.")
         if not self.decoupled_weight_decay and self.optim not in TORCH_ADAMW:
             raise ValueError(
                 f"decoupled_weight_decay=False turns AdamW into Adam, but optim is {str(self.optim.value)!r}. Set "
                 "optim "
                 f"to {' or '.join(TORCH_ADAMW)}, or decoupled_weight_decay to true."
             )
-        if self.mini_batch_size is not None and self.mini_batch_size < 1:
-            raise ValueError(f"mini_batch_size={self.mini_batch_size}: expected at least 1, or leave it out.")
         if self.draw_captions and self.train_sampling_strategy not in ("random", "sequential"):
             raise ValueError(
                 f"train_sampling_strategy={str(self.train_sampling_strategy)!r} is not supported with draw_captions. "
@@ -248,7 +292,7 @@ class CompositionalConfig(TrainingArguments):
             )
         _check_replay(self)
         check_adapter_fields(self)
-        check_execution_fields(self)
+        check_attention(self.attn_implementation, half=self.bf16 or self.fp16)
         if self.weight_average_decay is not None:
             WeightAverage(self.weight_average_decay, self.weight_average_start)  # raises
         elif self.weight_average_start:
@@ -268,22 +312,9 @@ class CompositionalConfig(TrainingArguments):
             notes.append(f"{self.gradient_accumulation_steps} such batches a step")
         return notes
 
-    def check_weights(self, *names: str) -> None:
-        """Checks fields that are weights of an objective's terms.
-
-        Raises:
-            ValueError: for one that is negative, infinite or NaN.
-        """
-        for name in names:
-            value = getattr(self, name)
-            if not 0 <= value < math.inf:
-                raise ValueError(f"{name}={value}: expected at least 0 and finite; 0 switches the term off.")
-
 
 def _check_replay(args: CompositionalConfig) -> None:
     """Checks the fields that go with `replay_fraction`."""
-    if not 0 <= args.replay_fraction < 1:
-        raise ValueError(f"replay_fraction={args.replay_fraction}: expected at least 0 and below 1, such as 0.5.")
     if not args.replay_fraction:
         return
     start = f"replay_fraction={args.replay_fraction:g}"
@@ -309,6 +340,12 @@ def objective_fields(config_class: type) -> list[Field[Any]]:
     """The fields that an objective's config adds to those that all have, and those whose default has a source."""
     common = {one.name for one in fields(CompositionalConfig)}
     return [one for one in fields(config_class) if one.init and (one.name not in common or SOURCE in one.metadata)]
+
+
+def field_limits(config_class: type) -> dict[str, Limits]:
+    """Limits of a config's fields; one that a subclass declares again without limits keeps its parent's."""
+    declared = [one for kind in reversed(config_class.__mro__) if is_dataclass(kind) for one in fields(kind)]
+    return INHERITED_LIMITS | {one.name: one.metadata[LIMITS] for one in declared if LIMITS in one.metadata}
 
 
 def default_sources(members: list[Field[Any]]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS, NeighbourOrder, Neighbours
 from hfcomp.trainers._support.sampling import with_epochs
 from hfcomp.trainers._support.transformers_internals import train_batch_size
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.config import CompositionalConfig, option, seed_of_order
+from hfcomp.trainers.config import CompositionalConfig, Limits, option, seed_of_order
 
 logger = logging.get_logger(__name__)
 
@@ -32,12 +32,11 @@ class DrawnBatchConfig(CompositionalConfig):
         "Rows that each row brings along in training, drawn from the images that its neighbour_ids name. "
         "per_device_train_batch_size counts rows without them: the contrastive batch is 1 + num_neighbours times "
         "as large.",
+        limits=Limits(ge=0, advice=" (none)"),
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_neighbours < 0:
-            raise ValueError(f"num_neighbours={self.num_neighbours}: expected 0 (none) or more.")
         if self.draw_negatives and not self.num_negatives:
             raise ValueError("draw_negatives=True samples from a row's num_negatives, which is 0. Set num_negatives.")
 

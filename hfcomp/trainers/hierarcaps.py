@@ -23,7 +23,7 @@ from hfcomp.losses.entailment import angles
 from hfcomp.modeling import Features, encode_texts
 from hfcomp.trainers._support.reference_text import FrozenText
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.config import CompositionalConfig, option, seed_of_order, setting
+from hfcomp.trainers.config import WEIGHT, CompositionalConfig, option, seed_of_order, setting
 
 logger = logging.get_logger(__name__)
 
@@ -54,9 +54,9 @@ class HierarCapsConfig(CompositionalConfig):
         "Where the negative of each text comes from: siblings (what other rows say in its place) or "
         "negative_captions (the row's own, one for each column of the chain).",
     )
-    entailment_weight: float = option(1.0, "Of the mean of all triplets.", CODE)
-    hardest_weight: float = option(1.0, "Of the hardest triplets of the batch.", CODE)
-    pullback_weight: float = option(10.0, "Of the distance to the embeddings before training.", CODE)
+    entailment_weight: float = option(1.0, "Of the mean of all triplets.", CODE, WEIGHT)
+    hardest_weight: float = option(1.0, "Of the hardest triplets of the batch.", CODE, WEIGHT)
+    pullback_weight: float = option(10.0, "Of the distance to the embeddings before training.", CODE, WEIGHT)
 
     batch_unit = "chains"
     reads_negatives = False  # negatives of chains are of negative_source
@@ -65,7 +65,6 @@ class HierarCapsConfig(CompositionalConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_weights(*WEIGHTS)
         if "text" in (self.freeze_towers or []):
             raise ValueError("freeze_towers names 'text', the tower that chains of texts train. Leave it out.")
         unknown = [name for name in self.chain_columns if name not in CHAINABLE]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 from transformers import TrainerCallback
 
 from hfcomp.checksums import file_hash, read_checked
@@ -58,7 +59,8 @@ def _hashes(folder: Path) -> dict[str, str]:
 def train_stage(
     name: str,
     trainer_class: type,
-    build: Callable[[], tuple[Any, Any, Any]],
+    model: str | Path | nn.Module,
+    dataset: Any,
     folder: Path,
     arguments: dict[str, Any],
     *,
@@ -67,6 +69,7 @@ def train_stage(
     pace: Pace | None = None,
     run: TrackedRun | None = None,
     replay_dataset: Any = None,
+    processor: Any = None,
 ) -> StageSummary:
     """Trains, saves the plain model to `folder` and returns what it cost.
 
@@ -74,21 +77,28 @@ def train_stage(
     Where an adapter is trained, the model is the merged one, and the adapter is in `adapter/`.
 
     Args:
-        build: returns model (or its id), processor (or `None`) and training set; not called for a stage that is kept.
+        name: of the stage.
+        trainer_class: the objective.
+        model: Hub id, folder, or a module, which is trained in place.
+        dataset: training set, in the column contract.
+        folder: of the stage.
         arguments: fields of the trainer's config; those that it does not have are left out.
         batch_size: rows over all processes.
         resume: keep a finished stage, continue an unfinished one from its last whole checkpoint.
         pace: where it stands among the stages of its run, for the bar.
         run: what it is called in the trackers of `report_to`.
+        replay_dataset: as for the trainer.
+        processor: of a module; that of an id or folder is loaded with it.
     """
     summary = folder / SUMMARY_FILE
     if resume and summary.is_file():
         return read_summary(folder)
     memory = PeakMemory()
-    model, processor, dataset = build()
     arguments = arguments if run is None else {**arguments, **run.arguments()}
     config = stage_config(trainer_class, folder, arguments, batch_size)
-    trainer = trainer_class(model, config, processing_class=processor, **training_sets(dataset, replay_dataset))
+    model = str(model) if isinstance(model, Path) else model
+    sets = training_sets(dataset, replay_dataset)
+    trainer = trainer_class(model, config, processing_class=processor, **sets)
     show_progress(trainer, name, pace)
     trainer.add_callback(Clock())
     trainer.add_callback(CheckpointChecksums())

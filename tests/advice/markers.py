@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from hfcomp import cli
-from hfcomp.experiments.recipes import REFUSED, field_hints, read_file, split_options
+from hfcomp.experiments.recipe_fields import REFUSED, field_hints, split_options
+from hfcomp.experiments.recipes import read_file
 from tests.advice.find import plain
 from tests.advice.messages import text_of, trees
 from tests.docs.commands import parser_of

@@ -71,6 +71,9 @@ def _strings(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in HELP_OF_COMMANDS:
         return
     if isinstance(node, ast.Call) and getattr(node.func, "id", "") in DECLARATIONS:
+        for keyword in node.keywords:
+            if keyword.arg == "limits":  # whose advice ends an error
+                yield from _strings(keyword)
         return
     for child in ast.iter_child_nodes(node):
         if not (isinstance(child, ast.keyword) and child.arg in HELP):

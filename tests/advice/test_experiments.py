@@ -23,7 +23,7 @@ from tests.evaluation.evaluations import crepe
 from tests.experiments.test_controls import SilentCement, method
 
 SMALL = ("--evaluation_items", "2", "--use_cpu", "true", "--dataset_rows", "16", "--batch_size", "8")
-RECIPES = "hfcomp/experiments/recipes.py"
+RECIPES, FIELDS = "hfcomp/experiments/recipes.py", "hfcomp/experiments/recipe_fields.py"
 RECIPE_FILES = "hfcomp/experiments/recipe_files.py"
 PLANS = "hfcomp/experiments/studies/plans.py"
 FILES = "hfcomp/experiments/studies/plan_files.py"
@@ -44,7 +44,7 @@ def changed(folder, recipe: str, plan: str, option: str = "report", **values) ->
         pytest.param(
             ["--per_device_train_batch_size", "8"],
             [["--batch_size", "8"]],
-            marks=pytest.mark.follows(RECIPES, "set batch_size instead."),
+            marks=pytest.mark.follows(FIELDS, "set batch_size instead."),
         ),
         pytest.param(
             ["--report", "margins", "--seed", "5"],
@@ -210,7 +210,8 @@ def test_concepts_without_words(advice, tmp_path):
 )
 def test_a_push(advice):
     def push(*words: str) -> RunPush | None:
-        return RunPush.of(read_recipe("slipform", words))
+        recipe = read_recipe("slipform", words)
+        return RunPush.of(recipe.push, recipe.experiment.method)
 
     found = advice.of(push, "--push_to_hub")
     name = found.partition("such as ")[2].rstrip(".")

@@ -100,7 +100,8 @@ def test_runs(advice, hub, clip, tmp_path):
     hub.create("models", "me/taken", private=True).commit("by hand", {"config.json": File(b"{}")})
 
     def check(*words: str) -> None:
-        RunPush.of(read_recipe("slipform", ["--push_to_hub", "--hub_model_id", *words])).check()
+        recipe = read_recipe("slipform", ["--push_to_hub", "--hub_model_id", *words])
+        RunPush.of(recipe.push, recipe.experiment.method).check()
 
     found = advice.of(check, "me/taken")
     check("me/taken", "--hub_revision", "mine")

@@ -299,11 +299,8 @@ def test_averages(advice, train, rows, tmp_path):
 )
 def test_a_damaged_stage(advice, clip, rows, tmp_path):
     def train_again():
-        def build():
-            return str(clip), AutoProcessor.from_pretrained(clip), rows
-
         fields = {"max_steps": 1, "save_strategy": "no", "use_cpu": True, "disable_tqdm": True, "report_to": "none"}
-        return train_stage("m", InfoNCETrainer, build, tmp_path / "m", fields, batch_size=8, resume=True)
+        return train_stage("m", InfoNCETrainer, clip, rows, tmp_path / "m", fields, batch_size=8, resume=True)
 
     first = train_again()
     (tmp_path / "m/model.safetensors").write_bytes(b"damaged")

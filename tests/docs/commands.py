@@ -13,7 +13,8 @@ from types import ModuleType
 from hfcomp.cli import COMMANDS
 from hfcomp.evaluation.benchmarks import benchmarks
 from hfcomp.experiments.command import recipe_help
-from hfcomp.experiments.recipes import read_recipe, split_options
+from hfcomp.experiments.recipe_fields import split_options
+from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.factory.builder import builders
 from hfcomp.factory.publishing import parser as builder_parser

@@ -4,7 +4,7 @@ import pytest
 from datasets import Dataset
 
 from hfcomp.experiments import data
-from hfcomp.experiments.arm import check_batch, fit_batch, method_arm
+from hfcomp.experiments.arm import fit_batch, method_arm
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import Session
 
@@ -26,33 +26,34 @@ def own(*words: str):
     return read_recipe("negclip/own", ["--dataset", "somebody/negatives", *words])
 
 
+def batch(rows: Dataset, *words: str) -> int:
+    return method_arm(own(*words), rows).batch_size
+
+
 def test_a_batch_shows_at_most_its_fraction_of_the_images():
     lines = []
-    fitted = fit_batch(own(), rows(180), lines.append)
-    assert fitted.experiment.batch_size == fitted.given["batch_size"] == 22  # 44 of 180 images with their neighbors
+    assert fit_batch(own().batch, rows(180), lines.append) == 22  # 44 of 180 images with their neighbors
     assert lines == [
         "batch_size is 22 instead of 128: the 180 training images would make 0.7 batches per epoch. "
         "--batch_size sets another."
     ]
-    assert method_arm(own(), rows(180)).batch_size == 22
-    assert fit_batch(own("--num_neighbours", "0", "--hard_images", "0"), rows(180)).experiment.batch_size == 45
-    assert fit_batch(own(), rows(36, captions=5)).experiment.batch_size == 4, "captions are not images"
-    assert fit_batch(own("--max_batch_fraction", "0.5"), rows(180)).experiment.batch_size == 45
+    assert batch(rows(180)) == 22
+    assert batch(rows(180), "--num_neighbours", "0", "--hard_images", "0") == 45
+    assert batch(rows(36, captions=5)) == 4, "captions are not images"
+    assert batch(rows(180), "--max_batch_fraction", "0.5") == 45
 
 
 def test_it_is_a_multiple_of_the_processes(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
-    assert fit_batch(own(), rows(180)).experiment.batch_size == 20
+    assert batch(rows(180)) == 20
 
 
 def test_a_batch_of_the_command_line_is_kept():
-    assert fit_batch(own("--batch_size", "64"), rows(180)).experiment.batch_size == 64
+    assert batch(rows(180), "--batch_size", "64") == 64
 
 
 def test_large_sets_and_streams_keep_the_recipe_s():
-    recipe = own()
-    assert fit_batch(recipe, rows(2000)) is recipe
-    assert fit_batch(recipe, rows(20).to_iterable_dataset()) is recipe
+    assert batch(rows(2000)) == batch(rows(20).to_iterable_dataset()) == 128
 
 
 @pytest.mark.follows("hfcomp/data/neighbours.py", "Lower {setting} to")
@@ -62,7 +63,8 @@ def test_too_few_images_are_named_before_neighbors_are_searched(monkeypatch):
     recipe = own("--overlap", "allow", "--batch_size", "128")
     with pytest.raises(ValueError, match="180 images, fewer than the 256 .* Lower --batch_size to 90 or less"):
         data.load_rows(recipe, Session(state=_State()), [])
-    check_batch(own("--batch_size", "90"), rows(180))
+    few = ["--overlap", "allow", "--batch_size", "90", "--hard_images", "0"]
+    assert len(data.load_rows(own(*few), Session(state=_State()), []).rows) == 180
 
 
 def test_a_missing_column_is_named_before_neighbors_are_searched(monkeypatch):

@@ -118,7 +118,7 @@ def test_a_sweep_or_study_that_is_wrong(refused, tmp_path, file, facts):
         (["--num_negatives", "3"], ["num_negatives=3", "exactly 1"]),
         (["--config", "hierarcaps", "--num_negatives", "3"], ["HierarCaps: num_negatives=3", "no negative captions"]),
         (["--config", "clear_glass", "--num_negatives", "3"], ["num_negatives=3", "no negative captions"]),
-        (["--max_steps", "0"], ["--max_steps: found 0, expected at least 1, or -1"]),
+        (["--max_steps", "0"], ["--max_steps: found '0', expected at least 1, or -1"]),
         (["--primary", "sandbox: grup"], ["primary: 'sandbox: grup' is not scored", "Did you mean 'sandbox: group'?"]),
         (["--report", "margins", "--primary", "sandbx: *"], ["primary: 'sandbx: *' is not scored", "sandbox: "]),
         (["--num_negatives", "3.5"], ["--num_negatives: found '3.5', expected a whole number"]),

@@ -248,7 +248,9 @@ def test_stored_outcomes_are_of_the_same_weights_and_the_same_evaluation(clip, t
 
     def items() -> pd.DataFrame:
         scoring = Scoring(evaluate, evaluation_settings(recipe.experiment, recipe.column_names))
-        return Study(recipe, session, scoring, tmp_path, {}).score(tmp_path / "model", scoring, "some/model")
+        return Study(recipe.experiment, session, scoring, tmp_path, {}).score(
+            tmp_path / "model", scoring, "some/model"
+        )
 
     first = items()
     session.notes.clear()

@@ -29,7 +29,7 @@ def arms(*words: str, recipe: str = "slipform") -> tuple[Arm, list[Arm], list[st
     found: Recipe = read_recipe(recipe, ["--dataset_rows", "60", *words])
     rows, logged = training_rows(found.experiment, seed=0, log=lambda note: None), []
     method = method_arm(found, rows)
-    return method, rated_arms(found, method, logged.append), logged
+    return method, rated_arms(found.experiment, method, logged.append), logged
 
 
 @pytest.mark.parametrize("ratings", ["bands", "synthetic"])

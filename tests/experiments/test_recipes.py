@@ -11,10 +11,13 @@ import pytest
 import hfcomp
 from hfcomp.experiments import recipes
 from hfcomp.experiments.experiment_config import PATH_FIELDS
+from hfcomp.experiments.recipe_fields import convert_fields, field_hints
 from hfcomp.experiments.recipe_files import find_recipe, recipe_files, recipes_folder
 from hfcomp.experiments.recipes import RecipeFile, read_recipe
 from hfcomp.reading import expand_variables
+from hfcomp.trainers.ce_clip import CEClipConfig
 from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.config import field_limits
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import processes
 
@@ -252,6 +255,21 @@ def test_variables_stand_for_themselves_outside_of_paths(recipe, monkeypatch):
     monkeypatch.setenv("HFCOMP_SOMETHING", "do-not-show")
     found = read_recipe(recipe, ["--run_name", "$HFCOMP_SOMETHING", "--output_dir", "runs/$HFCOMP_SOMETHING"])
     assert found.given["run_name"] == "$HFCOMP_SOMETHING" and found.given["output_dir"] == "runs/$HFCOMP_SOMETHING"
+
+
+def test_a_recipe_and_its_trainer_have_the_same_limits(tmp_path):
+    limits, hints = field_limits(CEClipConfig), field_hints(CEClipConfig)
+    assert {"seed", "random_crop", "rank_weight", "num_negatives"} <= limits.keys()  # its own num_negatives too
+    for name, one in limits.items():
+        outside = one.gt if one.ge is None else one.ge - 1
+        with pytest.raises(ValueError, match=rf"^mine.yaml: {name}: found {outside}, expected (at least|above) "):
+            convert_fields({name: outside}, hints, "mine.yaml")
+        with pytest.raises(ValueError, match=f"{name} ?= ?{outside}"):  # transformers checks warmup_steps too
+            CEClipConfig(output_dir=str(tmp_path), use_cpu=True, **{name: outside})
+    assert convert_fields({"max_steps": -1, "mini_batch_size": None}, hints, "") == {
+        "max_steps": -1,
+        "mini_batch_size": None,
+    }
 
 
 def test_an_unknown_key_in_the_file_names_the_file_and_the_nearest_key(recipe):

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
+from hfcomp.experiments.experiment_config import CONTROLS
 from hfcomp.experiments.report import answer, lines_that_fall, publish_run, questions_panel, run_report
 from hfcomp.reporting.lines import general_of, of_aspect, strictest
 from hfcomp.reporting.pages.report import report_page
@@ -458,6 +459,7 @@ def test_the_figure_begins_with_the_primary_endpoint_and_has_every_benchmark(num
     lines.append(line("", "compositional mean", GROUP["swap_att"], **about))
     (figure,) = run_report(lines, stages(), facts(), brief=False).images()
     (panel,) = figure.filled()
+    assert figure.styles.keys() == {*CONTROLS} and figure.main == "Slipform"
     labels = [label for label, _, _ in panel.rows]
     assert labels[0] == "Im et al. 2026, Table 2 compositional mean" and "pairs group" in labels
     assert any(label.startswith("choices kind 0") for label in labels) and "pairs text" not in labels

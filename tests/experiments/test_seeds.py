@@ -223,5 +223,5 @@ def _die(*arguments: Any) -> None:
     os._exit(9)
 
 
-def _fail(recipe: Any, folder: Path, arm: Any, *rest: Any) -> None:
+def _fail(folder: Path, arm: Any, *rest: Any) -> None:
     raise ValueError(f"a mistake of {arm.name}")

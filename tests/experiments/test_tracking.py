@@ -9,8 +9,8 @@ from datasets import Dataset
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from hfcomp import InfoNCETrainer, cli
-from hfcomp.experiments.arm import Arm
+from hfcomp import cli
+from hfcomp.experiments.arm import method_arm
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.tracking import example_pairs, results_table, tracked_arm
 from hfcomp.trainers import trackers
@@ -21,22 +21,22 @@ SMALL += ("--evaluation_items", "4", "--controls", "plain", "--disable_tqdm", "t
 
 
 def test_runs_are_grouped_by_the_study_s_folder_or_name(tmp_path):
-    arm = Arm("plain", InfoNCETrainer, {}, None, 4)
-    run = tracked_arm(read_recipe("slipform"), tmp_path / "slipform-2", arm)
+    run = tracked_arm(tmp_path / "slipform-2", method_arm(read_recipe("slipform"), None, name="plain"))
     assert run.arguments() == {"run_name": "slipform-2/plain", "project": "hfcomp"}
     assert run.folder == tmp_path / "slipform-2/tensorboard" and run.pictures() == {}
-    named = tracked_arm(read_recipe("slipform", ["--run_name", "mine", "--project", "thesis"]), tmp_path, arm)
+    recipe = read_recipe("slipform", ["--run_name", "mine", "--project", "thesis"])
+    named = tracked_arm(tmp_path, method_arm(recipe, None, name="plain"))
     assert named.arguments() == {"run_name": "mine/plain", "project": "thesis"}
 
 
 def test_the_first_pairs_are_a_picture_and_a_stream_has_none():
     rows = tiny.pairs(6)
-    content = example_pairs(Arm("plain", InfoNCETrainer, {}, rows, 4))
+    content = example_pairs("plain", rows)
     assert Image.open(io.BytesIO(content)).format == "PNG"
-    assert content != example_pairs(Arm("plain", InfoNCETrainer, {}, rows.select(range(2, 6)), 4))
-    assert example_pairs(Arm("plain", InfoNCETrainer, {}, rows.to_iterable_dataset(), 4)) == b""
+    assert content != example_pairs("plain", rows.select(range(2, 6)))
+    assert example_pairs("plain", rows.to_iterable_dataset()) == b""
     one = Dataset.from_dict({"image": rows["image"][:1], "caption": rows["caption"][:1]}, features=None)
-    assert example_pairs(Arm("plain", InfoNCETrainer, {}, one.cast_column("image", rows.features["image"]), 4))
+    assert example_pairs("plain", one.cast_column("image", rows.features["image"]))
 
 
 def test_the_table_has_a_row_for_each_line_and_model():

@@ -97,7 +97,7 @@ def test_a_repository_of_something_else_costs_no_training(hub, run, tmp_path):
 )
 def test_fields_that_push_nothing_are_refused(words, said):
     with pytest.raises(ValueError, match=said):
-        RunPush.of(read_recipe("slipform", words))
+        RunPush.of(read_recipe("slipform", words).push, "slipform")
 
 
 def test_a_sweep_trains_several_models_and_pushes_none():

@@ -10,6 +10,7 @@ import pytest
 from matplotlib.figure import Figure as Canvas
 from PIL import Image
 
+from hfcomp.experiments.experiment_config import STYLES
 from hfcomp.reporting import figures
 from hfcomp.reporting.figures import Curves, Figure, Paths, Points, Stop, draw, styles_of
 from hfcomp.reporting.plots import DOTS, Plot
@@ -136,9 +137,9 @@ def test_plots_are_three_in_a_line_and_show_intervals_and_few_dots(monkeypatch):
 
 def test_models_look_the_same_in_every_figure_and_never_alike():
     many = [f"model {index}" for index in range(20)]
-    styles = styles_of([*MODELS, *many], main="Slipform")
+    styles = styles_of([*MODELS, *many], "Slipform", STYLES)
     assert len(set(styles.values())) == len(styles)
-    assert styles_of(["base", "Slipform"], main="Slipform")["base"] == styles["base"]
+    assert styles_of(["base", "plain"], known=STYLES) == {name: styles[name] for name in ("base", "plain")}
     assert styles["Slipform"][0] == figures.PALETTE[0]
 
 

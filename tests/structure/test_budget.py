@@ -14,29 +14,29 @@ from tests.structure.import_graph import ROOT
 # Lines of each package, blank ones included; "." is the files at the top. Lower a limit when a package shrinks. A
 # change that raises one says by how much and for what.
 BUDGET = {
-    ".": 1_932,
-    "analysis": 6_549,  # target: 5,200
+    ".": 1_933,
+    "analysis": 6_550,  # target: 5,200
     "annotate": 4_803,  # target: 3,000
     "cli": 1_570,
     "convert": 1_530,  # target: 1,400
     "data": 11_444,
     "distributed": 356,
     "evaluation": 13_325,  # target: 10,500
-    "experiments": 5_650,
+    "experiments": 5_593,
     "factory": 11_620,  # target: 8,500
     "hub": 1_022,
     "losses": 4_413,
-    "merging": 639,
+    "merging": 615,
     "metrics": 1_556,
     "modeling": 1_469,
     "negatives": 3_263,
     "parsing": 2_620,
-    "reporting": 3_129,
-    "sandbox": 2_221,
+    "reporting": 3_126,
+    "sandbox": 2_134,
     "statistics": 2_622,
-    "trainers": 6_631,
-    "core": 63_862,  # all but RINGS; target: under 51,000
-    "all": 88_364,  # target: under 69,000
+    "trainers": 6_664,
+    "core": 63_725,  # all but RINGS; target: under 51,000
+    "all": 88_228,  # target: under 69,000
 }
 COMMENTS = 1.5  # own-line comments per 100 lines of code; target: 4
 # The packages around the core, which never imports them.

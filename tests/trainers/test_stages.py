@@ -26,10 +26,7 @@ from tests import tiny
 def train(
     trainer: type, model: Path, folder: Path, rows: datasets.Dataset, size: int, fields: dict[str, Any]
 ) -> StageSummary:
-    def build() -> tuple[str, Any, datasets.Dataset]:
-        return str(model), AutoProcessor.from_pretrained(model), rows
-
-    return train_stage("m", trainer, build, folder, fields, batch_size=size, resume=True)
+    return train_stage("m", trainer, model, rows, folder, fields, batch_size=size, resume=True)
 
 
 def checkpoint(folder: Path, step: int) -> Path:

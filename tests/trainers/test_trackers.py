@@ -43,11 +43,10 @@ RUN = """
     names = ["tensorboard", "wandb", "trackio"]
     fields = {"max_steps": 4, "logging_steps": 2, "save_strategy": "no", "use_cpu": True, "disable_tqdm": True}
     fields |= {"report_to": names, "hub_token": os.environ["HF_TOKEN"], "num_negatives": 1}
-    def build():
-        return clip, AutoProcessor.from_pretrained(clip), tiny.pairs(16)
     for name in ("plain", "method"):
         one = run if name == "plain" else run.named(name)
-        train_stage(name, InfoNCETrainer, build, folder / name, fields, batch_size=4, resume=True, run=one)
+        how = {"batch_size": 4, "resume": True, "run": one}
+        train_stage(name, InfoNCETrainer, clip, tiny.pairs(16), folder / name, fields, **how)
     table = (["benchmark", "value"], [["sandbox | all", 0.5]])
     send_results(names, run.named("results"), pictures={"results/figure": png()}, tables={"results/table": table})
 """

@@ -42,8 +42,7 @@ PAIRS = {
         (PERTURBED, TEXT),
         (PERTURBED, NEGATIVE),
     )
-}
-"""The six distances, by name."""
+}  # the six distances, by name
 NEAREST = "nearest"
 BOUNDS = {**dict.fromkeys(PAIRS, (0.0, 2.0)), NEAREST: (0.0, 1.0)}
 BASE_STEP = 0
@@ -91,9 +90,6 @@ def select_rows(rows: Dataset, wanted: int, source: str) -> HeldOutRows:
 def distances(embedder: Embedder, rows: HeldOutRows) -> tuple[pd.DataFrame, int]:
     """The six distances of every row and negative by one model.
 
-    The perturbed image is computed from this model's own embeddings, image + (negative text - text), normalised, as in
-    the paper's Table 5, whatever the shift's source in training.
-
     Returns:
         A table with a line per row and negative, and the number of truncated texts. Columns: `row` and `slot`,
         their numbers, the names of `PAIRS`, each 1 - cosine in 0..2, and `nearer`, whether the image scores its text
@@ -108,12 +104,14 @@ def distances(embedder: Embedder, rows: HeldOutRows) -> tuple[pd.DataFrame, int]
         TEXT: texts.vectors[: len(rows)][index],
         NEGATIVE: texts.vectors[len(rows) :],
     }
+    # from this model's own embeddings, as in the paper's Table 5, whatever the shift's source in training
     image, text, negative = map(torch.from_numpy, found.values())
     found[PERTURBED] = perturb_image(image, text, negative.unsqueeze(1)).squeeze(1).numpy()
     table = pd.DataFrame({"row": index, "slot": [slot for texts in rows.negatives for slot in range(len(texts))]})
     for name, (one, other) in PAIRS.items():
         cosine = np.einsum("nd,nd->n", found[one], found[other], dtype=np.float64)
-        table[name] = np.clip(1 - cosine, 0, 2)  # rounding puts equal embeddings slightly below 0
+        # rounding puts equal embeddings slightly below 0
+        table[name] = np.clip(1 - cosine, 0, 2)
     table["nearer"] = pair_scores(found[IMAGE], found[TEXT]) > pair_scores(found[IMAGE], found[NEGATIVE])
     return table, texts.truncated
 
@@ -163,7 +161,7 @@ def _of_variant(steps: Tables, rows: HeldOutRows, examples: int) -> dict[str, An
 
 
 def _outcomes(table: pd.DataFrame, rows: HeldOutRows) -> pd.DataFrame:
-    """The distances of a model as outcomes, a metric each."""
+    # a metric each, so that the statistics of reports apply
     means = by_row(table).assign(image_id=rows.names).reset_index(names="item")
     return means.melt(["item", "image_id"], var_name="metric").assign(benchmark=BENCHMARK, subset="all", aspect="")
 
@@ -264,7 +262,7 @@ def _example_table(number: int, variants: dict[str, dict[str, Any]]) -> Table:
 
 
 def _small_png(rows: HeldOutRows, row: int) -> bytes:
-    """The sandbox's tiny images are enlarged."""
+    # the sandbox's tiny images are enlarged
     image = decode_image(rows.images[row])
     factor = EXAMPLE_SIZE / max(image.size)
     size = tuple(max(1, round(factor * side)) for side in image.size)

@@ -10,8 +10,9 @@ from typing import Any, Self
 
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.experiments.pushing import refuse_push
+from hfcomp.experiments.recipe_fields import check_known, split_options
 from hfcomp.experiments.recipe_files import find_plan, studies, study_kind
-from hfcomp.experiments.recipes import Recipe, RecipeFile, check_known, split_options
+from hfcomp.experiments.recipes import Recipe, RecipeFile
 from hfcomp.experiments.studies.plans import SearchPlan, SweepPlan
 from hfcomp.experiments.study import evaluation_settings
 from hfcomp.reading import read_yaml

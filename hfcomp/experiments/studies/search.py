@@ -32,7 +32,7 @@ from hfcomp.trainers.stages import HISTORY_FILE, SUMMARY_FILE
 FOLDER = "trials"
 DATABASE = "search.db"
 STUDY = "search"
-# What hfcomp writes beside a trial's values.
+# Attributes that hfcomp gives a trial of Optuna.
 NUMBER, FAILURE, FACTS = "number", "failure", "facts"
 # What stays of a trial that is not the best.
 KEPT = (SUMMARY_FILE, HISTORY_FILE)
@@ -40,7 +40,7 @@ LONGEST_REASON = 300
 DATABASE_FIX = "Put it back from a copy, or choose another --output_dir for a new search."
 # A report's own items are drawn with 0: what was chosen is then scored on others.
 SEED_OF_ITEMS = 1
-# So many failures before the first value mean that something else is wrong than a trial's values.
+# After so many failures without a first value, something else is wrong than a trial's values.
 MOST_FAILURES = 3
 
 
@@ -86,7 +86,7 @@ def _score(search: Search, study: Study, name: str) -> Score:
 
 
 def _try_all(search: Search, study: Study, rows: Any, base: Score) -> None:
-    """Trials until there are as many as asked for, those of an earlier start among them."""
+    # The main process alone has the file of the search. It asks and tells, and the others train what it says.
     plan, session = search.plan, study.session
     with fail_together():
         store = _open_store(search, study) if session.state.is_main_process else None
@@ -94,7 +94,8 @@ def _try_all(search: Search, study: Study, rows: Any, base: Score) -> None:
     def ask() -> tuple[int, dict[str, Any]] | None:
         results = SearchResults(search, base, store.ended())
         ended = len(results.trials) >= plan.trials
-        publish_search(study.folder, results, study.facts()["caveat"], session.notes, shown=ended)
+        # after every trial, not at the end alone: a search that is killed has its best recipe
+        publish_search(study.folder, results, study.caveat(), session.notes, shown=ended)
         _drop_models(study.folder, results)
         if ended:
             return None
@@ -112,7 +113,6 @@ def _try_all(search: Search, study: Study, rows: Any, base: Score) -> None:
 
 
 def try_values(search: Search, study: Study, rows: Any, number: int, values: dict[str, Any]) -> Trial:
-    """Trains and scores one trial, by its number from 0."""
     name, session = f"{FOLDER}/{number:04}", study.session
     study.pace.stage = number + 1
     try:
@@ -127,10 +127,8 @@ def try_values(search: Search, study: Study, rows: Any, number: int, values: dic
 
 
 def _failures(session: Session) -> tuple[type[Exception], ...]:
-    """Loss or weights that are no longer finite, values that do not go together, and on one process no memory.
-
-    Of several processes one alone may run out of memory, and the others would wait for it.
-    """
+    """Loss or weights that are no longer finite, values that do not go together, and on one process no memory."""
+    # of several processes one alone may run out of memory, and the others would wait for it
     alone = session.state.num_processes == 1
     return (FloatingPointError, ValueError, *((torch.OutOfMemoryError,) if alone else ()))
 
@@ -153,7 +151,7 @@ def _open_store(search: Search, study: Study) -> SearchStore:
 
 
 def _own_values(search: Search, session: Session) -> dict[str, Any] | None:
-    """The recipe's own values, which are tried first; none when the ranges leave one out."""
+    # tried first: a search that finds nothing better than they are has found that
     own = search.own_values()
     outside = {name: value for name, value in own.items() if value not in search.plan.ranges[name]}
     if outside:
@@ -171,7 +169,7 @@ def _check_failures(results: SearchResults) -> None:
 
 
 def _drop_models(folder: Path, results: SearchResults) -> None:
-    """Removes the weights and checkpoints of trials that have ended, but for the best."""
+    # Of hundreds of trials only the best keeps its model. Logs and costs are small, and the report shows them.
     for trial in results.ranking[1 if results.best else 0 :]:
         for path in (folder / FOLDER / f"{trial.number:04}").glob("*"):
             if path.is_dir():
@@ -198,6 +196,8 @@ class SearchStore:
         """
         from optuna.trial import TrialState
 
+        # Optuna has no "again": the unfinished trial fails without a failure of ours, which does not count, and its
+        # values are queued for a new one. What it had trained lies in the folder of its number, and resumes.
         for trial in self.study.get_trials(states=(TrialState.RUNNING,)):
             self.study.tell(trial.number, state=TrialState.FAIL)
         trials, number = self.study.get_trials(), len(self.ended())
@@ -220,13 +220,11 @@ class SearchStore:
         return sorted(trials, key=lambda trial: trial.number)
 
     def ask(self, ranges: Mapping[str, Range]) -> tuple[int, dict[str, Any]]:
-        """The number and the values by field of the next trial, or of the one that is tried again.
-
-        The sampler's seed depends on the trial's number: a sampler that a second start seeded like the first would
-        draw the first values again. So a search that was killed tries what it would have tried.
-        """
+        """The number and the values by field of the next trial, or of the one that is tried again."""
         from optuna.samplers import TPESampler
 
+        # The sampler's seed depends on the trial's number: a sampler that a second start seeded like the first would
+        # draw the first values again. So a search that was killed tries what it would have tried.
         number = len(self.ended())
         seed = int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
         self.study.sampler = TPESampler(seed=seed)
@@ -248,7 +246,7 @@ class SearchStore:
 
 
 def _has_ended(trial: Any) -> bool:
-    """Whether a trial of Optuna has a value or a failure of its own; one that was stopped has neither."""
+    # one that was stopped has neither a value nor a failure of its own
     return trial.state.is_finished() and (trial.value is not None or FAILURE in trial.user_attrs)
 
 

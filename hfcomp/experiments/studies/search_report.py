@@ -56,12 +56,11 @@ class SearchResults:
 
     @property
     def plan(self) -> SearchPlan:
-        """What is tried."""
         return self.search.plan
 
     @property
     def sign(self) -> int:
-        """1 where a higher value is better, else -1."""
+        """1 if a higher value is better, else -1."""
         return 1 if self.plan.direction == "maximize" else -1
 
     @property
@@ -71,21 +70,17 @@ class SearchResults:
 
     @property
     def best(self) -> Trial | None:
-        """The trial with the best value."""
         return next((one for one in self.ranking if one.value is not None), None)
 
 
 def read_trials(folder: Path) -> list[dict[str, Any]]:
-    """The trials that have ended by a folder's `search.json`; without one none. ValueError where it is damaged."""
+    """Trials that have ended, by a folder's `search.json`; none without one."""
     path, how_to_fix = folder / RESULTS_FILE, "Remove it and start the search again: it resumes, and writes it anew."
     return read_checked(path, how_to_fix)["trials"] if path.is_file() else []
 
 
 def publish_search(folder: Path, results: SearchResults, caveat: str, notes: Sequence[str], *, shown: bool) -> None:
-    """Writes `best.yaml`, `trials.csv`, `search.json` and `report.md`, each whole or not at all.
-
-    Findings and trials are printed if `shown`, as at the end. Notes are on data and evaluation.
-    """
+    """Writes `best.yaml`, `trials.csv`, `search.json` and `report.md`; findings and trials are printed if `shown`."""
     best, plan = results.best, results.plan
     if best is not None:
         write_text(folder / BEST_FILE, _recipe(results, best))
@@ -125,7 +120,6 @@ def search_report(results: SearchResults, caveat: str, notes: Sequence[str], fol
 
 
 def trial_line(trial: Trial, results: SearchResults) -> str:
-    """A line for the terminal when a trial has ended."""
     best = results.best
     known = f" (best {best.value:.4f}, trial {best.number})" if best is not None else ""
     place = f"trial {trial.number + 1} of {results.plan.trials}, number {trial.number}"
@@ -144,7 +138,7 @@ def _recipe(results: SearchResults, best: Trial) -> str:
 
 
 def _findings(results: SearchResults) -> list[str]:
-    """How many trials there are and what came of the best, then what to know of it."""
+    """The number of trials and the best one, then what to know of it."""
     failed, base, best = sum(trial.failure is not None for trial in results.trials), results.base, results.best
     counts = f"{len(results.trials)} of {results.plan.trials} trials" + (f", {failed} failed" if failed else "")
     lines = [f"{results.plan.direction} {results.plan.measure}: {counts}; base, untrained: {base.value:.4f}"]
@@ -154,14 +148,15 @@ def _findings(results: SearchResults) -> list[str]:
         lines.append(f"best: trial {best.number}, {judged}: {_values(best)}")
         low, high = best.facts["low"], best.facts["high"]
         others = [one.value for one in results.trials if one.value is not None and one.number != best.number]
-        inside = sum(low <= value <= high for value in others)  # other items might have put them first
+        # other items might have put these first
+        inside = sum(low <= value <= high for value in others)
         lines += [f"{inside} of the {len(others)} other values are in the interval of the best"] if others else []
         lines.append(_judged_by(results, best))
     return lines
 
 
 def _judged_by(results: SearchResults, best: Trial) -> str:
-    """What chose the best, and whether that recipe's own report is of the same items."""
+    # a report on the items that chose the best of many trials shows it better than it is
     judged = results.base.benchmarks
     items = _sets(results.search.recipe.experiment, judged)
     if not items:

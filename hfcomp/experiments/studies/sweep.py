@@ -80,7 +80,7 @@ def run_sweep(sweep: Sweep, kind: type[Study] = Study) -> Path:
 
 
 def _check_base(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
-    """Scores the base: a benchmark or endpoint that is not evaluated, or rows that cannot be, cost no training."""
+    # A benchmark or endpoint that is not evaluated, or rows that cannot be, cost no training.
     _check_names(sweep, study.outcomes([BASE]))
     if held_out is not None:
         score_base(study, held_out)
@@ -95,10 +95,10 @@ def _check_names(sweep: Sweep, outcomes: Outcomes) -> None:
 
 def _report(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
     plan, folder, outcomes = sweep.plan, study.folder, study.outcomes()
-    experiment, further, facts = sweep.recipe.experiment, [], study.facts(len(plan.seeds))
+    experiment, further, facts = sweep.recipe.experiment, [], study.facts(sweep.recipe.given, len(plan.seeds))
     if plan.embeddings is not None and held_out is not None:
         about = dict(zip(("setting", "seed"), plan.first, strict=True)) | {"plan": plan.embeddings.model_dump()}
-        how = {"examples": plan.embeddings.examples, "caveat": study.facts()["caveat"]}  # of a single run
+        how = {"examples": plan.embeddings.examples, "caveat": study.caveat()}  # of a single run
         further = [report_paths(folder, read_paths(study, held_out), held_out, about, **how)]
     results = summarize_sweep(outcomes, plan, folder, declared_averages(experiment), experiment.primary)
     costs = list(study.costs.values())
@@ -106,10 +106,11 @@ def _report(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
 
 
 def _held_out(sweep: Sweep, session: Session) -> HeldOutRows | None:
-    """The rows whose embeddings are followed, like those of the first setting; loaded before anything is trained."""
+    """The rows whose embeddings are followed, like those of the first setting."""
     if sweep.plan.embeddings is None:
         return None
     part = max((sweep.first(one) for one in sweep.plan.variants), key=num_negatives)
+    # a seed that no run trains on, or training scenes of the sandbox would be among them
     settings = {"seed": max(sweep.plan.seeds) + 1, "num_negatives": num_negatives(part)}
     return held_out_rows(part, sweep.plan.embeddings.rows, **settings, session=session)
 
@@ -123,14 +124,14 @@ def sweep_arms(
 ) -> Iterator[Arm]:
     """The arms of one setting and seed after the other; the rows of the next are loaded when these are trained.
 
-    Those of the first seed are from `first_rows`. ValueError for a variant that is a control which says
-    nothing about the method, or one whose rows lack what it needs, before any of the setting and seed is trained.
+    Those of the first seed are from `first_rows`.
     """
     plan, session = sweep.plan, study.session
     for setting in plan.settings:
         for seed in plan.seeds:
             rows = first.pop(setting, None) or _rows(sweep, setting, seed, session, scored)
             session.overlap.check_and_write(study.folder)
+            # all of them before the first is trained: one that cannot be built must not cost the others' training
             arms = [_arm(sweep, setting, seed, variant, rows[variant]) for variant in plan.variants]
             if held_out is not None and (setting, seed) == plan.first:
                 arms = [follow(arm, sweep.plan.embeddings, held_out, session) for arm in arms]
@@ -149,7 +150,8 @@ def first_rows(sweep: Sweep, session: Session, scored: Sequence[ScoredImages] = 
 def _rows(
     sweep: Sweep, setting: str, seed: int, session: Session, scored: Sequence[ScoredImages] = ()
 ) -> dict[str, Any]:
-    """The rows of each variant: the same, with as many negatives as any of them reads, but for names of columns."""
+    # Variants share their rows, with as many negatives as any of them reads, or they would differ in their data too.
+    # Other names of columns are other rows.
     kinds: dict[str, list[str]] = {}
     for variant in sweep.plan.variants:
         names = sweep.parts[setting, seed, variant].trainer_arguments.get("column_names")
@@ -170,11 +172,12 @@ def _arm(sweep: Sweep, setting: str, seed: int, variant: str, rows: Any) -> Arm:
         arm = arm if control is None else CONTROLS[control](replace(arm, name=name))
     except NotApplicable as reason:
         raise ValueError(f"{name}: control {control} says nothing here: {reason}") from None
-    return replace(arm, name=name, start=start, description="")  # a plan says what its variants are
+    # a plan says what its variants are
+    return replace(arm, name=name, start=start, description="")
 
 
 def _log_unequal_steps(costs: list[StageSummary], session: Session) -> None:
-    """An objective may leave rows out: its epochs then have fewer steps than those of the other variants."""
+    # an objective may leave rows out: its epochs then have fewer steps than those of the other variants
     steps = {cost.name: cost.steps for cost in costs}
     if len(set(steps.values())) > 1:
         session.log(f"numbers of steps differ: {', '.join(f'{name} {number}' for name, number in steps.items())}")
@@ -183,9 +186,8 @@ def _log_unequal_steps(costs: list[StageSummary], session: Session) -> None:
 def held_out_rows(recipe: Recipe, wanted: int, *, seed: int, num_negatives: int, session: Session) -> HeldOutRows:
     """Rows like those of training that are not among them, at most `wanted`.
 
-    Of the sandbox: other scenes with the same kinds and number of negatives, without the noise of training, so that
-    every caption is true and every negative false; `seed` is one that no run trains on. Else the first rows with an
-    image and a negative of the set that `evaluation: own` scores.
+    For the sandbox other scenes with the same kinds and number of negatives; `seed` is one that no run trains on.
+    Otherwise the first rows with an image and a negative of the set that `evaluation: own` scores.
     """
 
     def log(note: str) -> None:
@@ -194,6 +196,7 @@ def held_out_rows(recipe: Recipe, wanted: int, *, seed: int, num_negatives: int,
     config = recipe.experiment
     with first_process_first():  # the others find what it cached
         if config.dataset == SANDBOX:
+            # without the noise of training every caption is true and every negative false
             clean = {"edit_noise": 0.0, "caption_noise": 0.0, "false_negatives": 0.0}
             clean |= {"ratings": "bands", "concreteness_ratings": None}  # not read
             config = config.model_copy(update={"dataset_rows": wanted, **clean})
@@ -217,12 +220,10 @@ def _own_rows(recipe: Recipe, log: Log) -> Dataset:
 
 
 def follow(arm: Arm, plan: EmbeddingPlan, rows: HeldOutRows, session: Session) -> Arm:
-    """An arm of a sweep with the checkpoints that are followed, where it is one of the plan's.
-
-    Saving changes no weight; until the arm has ended its checkpoints are on disk, each as large as the model. An arm
-    that is killed while it trains begins anew, for they hold the model only; one that is killed later resumes: a
-    checkpoint that is scored is not scored again.
-    """
+    """An arm of a sweep, with the checkpoints that are followed if it is one of the plan's."""
+    # Saving changes no weight. Until the arm has ended its checkpoints are on disk, each as large as the model. An arm
+    # that is killed while it trains begins anew, for they hold the model only. One that is killed later resumes: a
+    # checkpoint that is scored is not scored again.
     variant = arm.name.rpartition("/")[2]
     if variant not in plan.variants:
         return arm
@@ -231,7 +232,6 @@ def follow(arm: Arm, plan: EmbeddingPlan, rows: HeldOutRows, session: Session) -
 
 
 def score_base(study: Study, rows: HeldOutRows) -> pd.DataFrame:
-    """Distances of the base; for the main process."""
     return study.score(study.models[BASE], _scoring(rows, study.session), f"{FOLDER}/{BASE_STEP}")
 
 

@@ -65,12 +65,11 @@ class Choice:
     lines: int  # number of general lines
 
     def facts(self) -> dict[str, Any]:
-        """What `sweep.json` says of it."""
         return asdict(self)
 
 
 def check_choice(plan: ChoicePlan, scored: Sequence[str], primary: Measure | None) -> None:
-    """Raises ValueError for a line of the plan that is not among the scored measures, or no primary endpoint."""
+    """Raises for a line of the plan that is not among the scored measures, or no primary endpoint."""
     if primary is None:
         raise ValueError("choose: compares primary endpoints of composition, and none is scored.")
     for name in plan.keep or ():
@@ -90,14 +89,14 @@ def choose_setting(lines: Mapping[str, Sequence[Line]], control: str, plan: Choi
     for setting, own in lines.items():
         general = _general(own, control, kept_lines)
         primary = number(_primary(own)["models"][control]["value"])
-        candidates.append(Candidate(setting, primary, general, round(base - general, 12)))  # sums of floats
+        # Rounded, as 0.75 - 0.74 is above 0.01 in floating point, and a loss of exactly the tolerance is within it.
+        candidates.append(Candidate(setting, primary, general, round(base - general, 12)))
     kept = [one for one in candidates if one.loss <= plan.tolerance]
     chosen = max(kept, key=lambda one: one.primary) if kept else min(candidates, key=lambda one: one.loss)
     return Choice(control, endpoint, base, candidates, chosen, bool(kept), len(kept_lines))
 
 
 def choice_section(choice: Choice, plan: ChoicePlan) -> Section:
-    """The candidates as a table, and the rule in words."""
     header = ["setting", choice.endpoint, "general", "loss against base", "within tolerance"]
     rows = [
         [
@@ -118,7 +117,6 @@ def choice_section(choice: Choice, plan: ChoicePlan) -> Section:
 
 
 def choice_verdict(choice: Choice, plan: ChoicePlan) -> str:
-    """The chosen setting in a sentence."""
     one = choice.chosen
     numbers = (
         f"{choice.endpoint} {decimal(one.primary)}, loss of general abilities {decimal(one.loss, sign='+')} points"
@@ -141,12 +139,11 @@ def _general(lines: Sequence[Line], model: str, names: Sequence[str]) -> float:
 
 
 def part_name(setting: str, seed: int, variant: str) -> str:
-    """The name of a part's model and folder."""
     return f"{setting}/{seed}/{variant}"
 
 
 def contrast_pair(name: str) -> tuple[str, str]:
-    """What a contrast is the difference of, as a report calls it."""
+    """Names of the two sides of a contrast in a report."""
     return f"with {name}", "without it"
 
 
@@ -195,7 +192,6 @@ class SweepResults:
 
     @property
     def choice(self) -> Choice | None:
-        """The setting that the plan's rule chooses, if it has one."""
         return self.plan.choose and choose_setting(self.lines, self.plan.reference, self.plan.choose)
 
     def _numbers(self, line: Line, variant: str) -> dict[str, Any]:
@@ -236,7 +232,6 @@ def summarize_sweep(
 
 
 def _of_setting(outcomes: Outcomes, plan: SweepPlan, setting: str) -> Outcomes:
-    """The base and a setting's variants, each with its seeds."""
     parts = {part_name(setting, seed, name): (name, seed) for name in plan.variants for seed in plan.seeds}
     return outcomes.relabel({**parts, BASE: (BASE, NO_SEED)})
 
@@ -310,7 +305,6 @@ def sweep_report(
 
 
 def _verdict(reference: str, primary: Line | None, general: Line | None) -> Iterator[str]:
-    """Which variants differ from the reference on the primary endpoint, and in general abilities."""
     if primary is not None:
         yield f"{primary['primary']} (primary endpoint, p by Holm){_compared(primary, reference)}."
     if general is not None:
@@ -318,8 +312,8 @@ def _verdict(reference: str, primary: Line | None, general: Line | None) -> Iter
 
 
 def _compared(line: Line, reference: str) -> str:
-    """Which variants differ from the reference by how much, and which do not; p of Holm goes before an interval."""
     changes = {name: minus[reference] for name, minus in line["differences"].items() if reference in minus}
+    # the adjusted p goes before an interval that excludes 0: with many variants one in twenty does by chance
     signs = {
         name: direction({"value": one["value"], "p": one["p_holm"]} if "p_holm" in one else one)
         for name, one in changes.items()

@@ -64,9 +64,8 @@ def set_attention(backbone: nn.Module, implementation: str | None) -> None:
         (backbone.get_base_model() if is_peft(backbone) else backbone).set_attn_implementation(implementation)
 
 
-def check_execution_fields(args: Any) -> None:
-    """Refuses values of `attn_implementation` and `pad_to_multiple_of`."""
-    attention, multiple = args.attn_implementation, args.pad_to_multiple_of
+def check_attention(attention: str | None, *, half: bool) -> None:
+    """Refuses an `attn_implementation` that is unknown, not installed, or computes in half precision alone."""
     if attention is not None and attention not in ATTENTION:
         raise ValueError(f"attn_implementation={attention!r}: expected one of {', '.join(ATTENTION)}.")
     if attention == "flash_attention_2":
@@ -75,10 +74,8 @@ def check_execution_fields(args: Any) -> None:
                 "attn_implementation='flash_attention_2' needs an NVIDIA GPU and pip install flash-attn. Use 'sdpa', "
                 "which has flash attention's algorithm in torch."
             )
-        if not (args.bf16 or args.fp16):
+        if not half:
             raise ValueError("attn_implementation='flash_attention_2' computes in half precision: set bf16=True.")
-    if multiple is not None and multiple < 1:
-        raise ValueError(f"pad_to_multiple_of={multiple}: expected at least 1, or leave it out.")
 
 
 def text_multiple(args: Any) -> int:
@@ -118,18 +115,12 @@ DEFAULTS = {"lora_rank": 16, "lora_alpha": None, "lora_dropout": 0.0, "lora_targ
 
 
 def check_adapter_fields(args: Any) -> None:
-    """Refuses values of a config's fields for adapters."""
+    """Refuses an unknown kind of adapter, and fields of adapters without one."""
     if args.peft not in (None, *KINDS):
         raise ValueError(f"peft={args.peft!r}: expected one of {', '.join(KINDS)}, or leave it out.")
     given = [name for name, default in DEFAULTS.items() if getattr(args, name) != default]
     if given and args.peft is None:
         raise ValueError(f"{', '.join(given)}: no adapter is trained. Set peft=lora or peft=dora, or leave it out.")
-    if args.lora_rank < 1:
-        raise ValueError(f"lora_rank={args.lora_rank}: expected at least 1.")
-    if args.lora_alpha is not None and not args.lora_alpha > 0:
-        raise ValueError(f"lora_alpha={args.lora_alpha}: expected above 0; unset it is twice the rank.")
-    if not 0 <= args.lora_dropout < 1:
-        raise ValueError(f"lora_dropout={args.lora_dropout}: expected at least 0 and below 1.")
 
 
 def with_adapter(backbone: nn.Module, args: Any, peft_config: Any, required_features: Collection[str]) -> nn.Module:

@@ -13,7 +13,7 @@ from hfcomp.data.columns import NEGATIVE_KINDS
 from hfcomp.losses import RunningThreshold
 from hfcomp.losses.ahnpl_released import ahnpl_released_loss, logit_threshold
 from hfcomp.modeling import Features
-from hfcomp.trainers.config import CompositionalConfig, option, setting
+from hfcomp.trainers.config import WEIGHT, CompositionalConfig, Limits, option, setting
 from hfcomp.trainers.hooks import declare_info_nce
 from hfcomp.trainers.thresholds import ThresholdTrainer
 
@@ -28,15 +28,15 @@ class AHNPLReleasedConfig(CompositionalConfig):
     learning_rate: float = setting(2.0e-5, SCRIPT)
     weight_decay: float = setting(0.1, SCRIPT)
     num_negatives: int = option(5, "Negative captions read per row.")
-    multimodal_weight: float = option(0.2, "Of the textual and of the visual contrast with negatives, in nats.")
-    margin_weight: float = option(0.2, "Of the hinge on own negatives, which is in logits.")
-    threshold_maximum: float = option(10.0, "Upper bound of the hinge's thresholds, in logits; the lower one is 0.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.check_weights("multimodal_weight", "margin_weight")
-        if not self.threshold_maximum > 0:
-            raise ValueError(f"threshold_maximum={self.threshold_maximum}: expected above 0 (logits), or inf.")
+    multimodal_weight: float = option(
+        0.2, "Of the textual and of the visual contrast with negatives, in nats.", None, WEIGHT
+    )
+    margin_weight: float = option(0.2, "Of the hinge on own negatives, which is in logits.", None, WEIGHT)
+    threshold_maximum: float = option(
+        10.0,
+        "Upper bound of the hinge's thresholds, in logits; the lower one is 0.",
+        limits=Limits(gt=0, advice=" (logits), or inf"),
+    )
 
 
 class AHNPLReleasedTrainer(ThresholdTrainer):
