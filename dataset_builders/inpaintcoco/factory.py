@@ -23,6 +23,7 @@ import pandas as pd
 
 import hfcomp
 from dataset_builders.factories import Steps, Written, random_model, run_steps, say, train
+from dataset_builders.inpaintcoco.sandbox_project import annotate_sandbox
 from hfcomp.annotate.candidates import CandidateOptions, add_candidates
 from hfcomp.annotate.captions import (
     check_caption,
@@ -35,7 +36,6 @@ from hfcomp.annotate.captions import (
 from hfcomp.annotate.drafting import draft
 from hfcomp.annotate.models import Inpainter, Segmenter
 from hfcomp.annotate.options import DraftOptions
-from hfcomp.annotate.sandbox_project import annotate_sandbox
 from hfcomp.data.annotations.entries import AUTOMATIC, QUALITIES, Edit, Item
 from hfcomp.data.annotations.masks import above, compose, mask_image
 from hfcomp.data.annotations.project import Project

@@ -17,9 +17,9 @@ from hfcomp.data.negatives import RATED_WORDS
 from hfcomp.factory.builder import DROPPED, FLAGGED, MADE
 from hfcomp.factory.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, Stage, this_run
 from hfcomp.factory.sources import model_facts
-from hfcomp.factory.substitutes import substitutes
+from hfcomp.factory.substitutes.choice import substitutes
 from hfcomp.factory.substitutes.lexicon import DEFAULT_LEXICON
-from hfcomp.factory.targets import Mode
+from hfcomp.factory.targets.choice import Mode
 from hfcomp.factory.writers.asker import Asker, Question, make_asker, writer_facts
 from hfcomp.factory.writers.changes import KIND_OF_CATEGORY, Change, check_neighbours, replaced_keyword
 from hfcomp.factory.writers.prompts import KEYWORD_FILE, keyword_prompt

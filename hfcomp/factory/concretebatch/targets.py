@@ -27,16 +27,8 @@ from hfcomp.data.publishing import without_local_paths
 from hfcomp.factory.concretebatch.options import CANDIDATES, UNRATED, TargetOptions
 from hfcomp.factory.shards import COUNTS, ROW, SET_ASIDE, Batch, Stage
 from hfcomp.factory.sources import BuildInputs, Log
-from hfcomp.factory.targets import (
-    Candidate,
-    Choice,
-    Lookup,
-    Mode,
-    Order,
-    Prepositions,
-    balanced_categories,
-    find_candidates,
-)
+from hfcomp.factory.targets.candidates import Candidate, Lookup, Prepositions, find_candidates
+from hfcomp.factory.targets.choice import Choice, Mode, Order, balanced_categories
 from hfcomp.factory.text_negatives import make_captions
 from hfcomp.negatives.concreteness import HOW_TO_GET, ConcretenessRatings, download_ratings
 from hfcomp.negatives.negative import caption_rng

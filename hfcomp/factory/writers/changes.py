@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from hfcomp.factory.substitutes import default_lexicon, spatial_phrase
+from hfcomp.factory.substitutes.choice import spatial_phrase
+from hfcomp.factory.substitutes.lexicon import default_lexicon
 from hfcomp.factory.writers.answer_cache import NothingToChange
 from hfcomp.factory.writers.meanings import check_words, may_be_one
 from hfcomp.factory.writers.requests import Refused

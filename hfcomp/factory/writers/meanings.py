@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from hfcomp.factory.substitutes import default_lexicon
+from hfcomp.factory.substitutes.lexicon import default_lexicon
 from hfcomp.factory.writers.requests import Refused
 from hfcomp.negatives.mask_filling import lemmas_of
 from hfcomp.negatives.paraphrases import SYNONYMS
