@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
+from pathlib import Path
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
@@ -17,24 +17,15 @@ from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hfcomp.annotate.people_file import Passwords
+from hfcomp.reporting.pages.page import fill
 
+PAGE = Path(__file__).parent / "templates" / "sign_in.html"
 FREE_FAILURES, LONGEST_WAIT, FORGOTTEN = 4, 30.0, 900.0
 """Failures of a client that cost nothing; each further one doubles the wait, up to so many seconds, so that nobody who
 mistyped is locked out for long. A client that makes no attempt for `FORGOTTEN` seconds starts over."""
 CHECKS_A_SECOND, CHECKS_AT_ONCE = 2.0, 10.0
 """Passwords that are checked, of all clients together: on average, and after a quiet time."""
 MOST_SESSIONS, SESSION_SECONDS = 1000, 24 * 3600.0
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{title}</title><style>
-body {{ font-family: system-ui, sans-serif; max-width: 22rem; margin: 15vh auto 0; padding: 0 1rem; }}
-label, input, button {{ display: block; width: 100%; box-sizing: border-box; font-size: 1rem; }}
-input {{ margin: 4px 0 14px; padding: 8px; }} button {{ padding: 9px; }} .error {{ color: #a50e0e; }}
-</style></head><body><h1>{title}</h1><p>Sign in with your own name and {what}.</p>
-<form method="post" action="/sign-in">
-<label>Your name<input name="name" maxlength="60" autocomplete="username" autofocus required></label>
-<label>Password<input name="password" type="password" autocomplete="current-password" required></label>
-<button>Sign in</button></form><p class="error" role="alert">{message}</p></body></html>"""
 
 
 @dataclass(frozen=True)
@@ -150,9 +141,7 @@ class Door:
         return response
 
     def _page(self, message: str, status: int, headers: dict[str, str] | None = None) -> Response:
-        text = _PAGE.format(
-            title=escape(self._title), what=escape(self._passwords.what), message=escape(message) or "&nbsp;"
-        )
+        text = fill(PAGE, title=self._title, what=self._passwords.what, message=message)
         return HTMLResponse(text, status, {"cache-control": "no-store", **(headers or {})})
 
 
