@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import wraps
+from types import SimpleNamespace
 from typing import Any
 
 import gradio as gr
 from PIL import Image
 
 from hfcomp.annotate.app import markup
-from hfcomp.annotate.app.annotate_layout import Annotating
-from hfcomp.annotate.app.sessions import Session, acting_person, image_file
+from hfcomp.annotate.app.tabs import Session, Tab, Updates, acting_person, image_file, shows_errors
 from hfcomp.annotate.app.uploads import Uploads, strokes
 from hfcomp.annotate.captions import proposed_caption
 from hfcomp.annotate.model_queue import ModelError
@@ -21,47 +20,33 @@ from hfcomp.annotate.studio import CANDIDATES, Studio, is_outdated
 from hfcomp.data.annotations.entries import Item, Quality
 from hfcomp.data.annotations.masks import overlay
 
-Updates = dict[Any, Any]
-ERRORS = (ValueError, OSError, ModelError)
-"""What a page shows; other errors are ours."""
 OUTDATED = "The mask or the prompt was changed after these candidates were painted. They are kept as they are."
 
 
-def shows_errors(repeats: str = "") -> Callable[[Callable[..., Updates]], Callable[..., Updates]]:
-    """A handler of a tab whose errors become a message in the page, by the tab's `failure`; nothing else changes.
+class AnnotateTab(Tab):
+    """What happens in the tab."""
 
-    Args:
-        repeats: what the retry button repeats after a model or the disk failed.
-    """
+    noun = "item"
 
-    def decorate(handler: Callable[..., Updates]) -> Callable[..., Updates]:
-        @wraps(handler)
-        def run(self: Any, session: Session, request: gr.Request, *rest: Any) -> Updates:
-            try:
-                return handler(self, session, request, *rest)
-            except ERRORS as error:
-                return self.failure(session, error, repeats)
+    def __init__(self, studio: Studio, components: SimpleNamespace, uploads: Uploads) -> None:
+        super().__init__(studio, components)
+        self.uploads = uploads
 
-        return run
+    @property
+    def mask_fields(self) -> list[Any]:
+        return [self.at.mask_prompt, self.at.threshold, self.at.x, self.at.y]
 
-    return decorate
-
-
-class AnnotateTab:
-    """What happens in the tab. Each handler takes the session, the request, and the values of the fields."""
-
-    def __init__(self, studio: Studio, layout: Annotating, uploads: Uploads) -> None:
-        self.studio, self.at, self.uploads = studio, layout, uploads
+    @property
+    def fields(self) -> list[Any]:
+        """All that is submitted, behind the item that it is about."""
+        at = self.at
+        return [at.item, *self.mask_fields, at.prompt, at.base, at.caption, at.chosen, at.quality]
 
     def failure(self, session: Session, error: Exception, repeats: str = "") -> Updates:
         """The message of an error, with a retry button where trying again may help."""
         may_help = bool(repeats) and isinstance(error, OSError | ModelError)
         session.failed = repeats if may_help else ""
-        return {
-            self.at.message: markup.message(str(error) or type(error).__name__, "error"),
-            self.at.retry: gr.update(visible=may_help),
-            self.at.session: session,
-        }
+        return self.error_message(error) | {self.at.retry: gr.update(visible=may_help), self.at.session: session}
 
     @shows_errors("next")
     def show_next(self, session: Session, request: gr.Request) -> Updates:
@@ -69,8 +54,10 @@ class AnnotateTab:
         person = acting_person(session, request)
         item = self.studio.next_item(person)
         if item is None:
-            session.item = None
-            return self._nothing_left(session)
+            session.item, session.failed = None, "next"
+            counts = self.studio.project.decisions.counts(concept=self.studio.concept)
+            others = f"Open, worked on by others: {counts['open']}. To review: {counts['annotated']}."
+            return self.nothing_left(session, f"There is no free item. {others}")
         return self.show(session, person, item)
 
     def show(self, session: Session, person: str, item: Item) -> Updates:
@@ -277,7 +264,7 @@ class AnnotateTab:
         changes |= _choice(chosen, quality)
         draft = self.studio.update(person, item, lambda draft: replace(_with_mask(draft, *fields), **changes))
         self.studio.submit(person, item, draft)
-        return self._after(session, f"{item.id} was submitted.", request)
+        return self.after_decision(session, f"{item.id} was submitted.", request)
 
     @shows_errors("skip")
     def skip(self, session: Session, request: gr.Request, name: str, reason: str | None) -> Updates:
@@ -286,24 +273,12 @@ class AnnotateTab:
         if not (reason or "").strip():
             raise ValueError("The reason is missing. Choose one, or write your own, to skip.")
         self.studio.project.decisions.skip(person, item.id, str(reason))
-        return self._after(session, f"{item.id} was skipped.", request)
-
-    def _after(self, session: Session, done: str, request: gr.Request) -> Updates:
-        updates = self.show_next(session, request)
-        if not updates.get(self.at.message):
-            updates[self.at.message] = markup.message(done, "done")
-        return updates
+        return self.after_decision(session, f"{item.id} was skipped.", request)
 
     def _shown(self, session: Session, request: gr.Request, name: str) -> tuple[str, Item]:
-        """The person, and the item that an event is about.
-
-        Raises:
-            ValueError: for another item than the page shows, as of an event that came late.
-        """
-        person = acting_person(session, request)
-        if session.item is None or name != session.item:
-            raise ValueError("The page has gone on to another item. Reload it if it looks wrong.")
-        return person, self.studio.project.decisions.item(session.item)
+        """The person, and the item that an event is about; errors as `acting_on`."""
+        person = self.acting_on(session, request, name, session.item)
+        return person, self.studio.project.decisions.item(name)
 
     def _texts(self, session: Session, item: Item, draft: PageDraft) -> Updates:
         """What is shown of the texts, besides their fields."""
@@ -338,17 +313,6 @@ class AnnotateTab:
             return self.studio.overlay(item, made)
         except (ValueError, ModelError):  # the handler that follows shows it
             return image
-
-    def _nothing_left(self, session: Session) -> Updates:
-        counts = self.studio.project.decisions.counts(concept=self.studio.concept)
-        text = f"There is no free item. Open, worked on by others: {counts['open']}. To review: {counts['annotated']}."
-        session.failed = "next"
-        return {
-            self.at.session: session,
-            self.at.work: gr.update(visible=False),
-            self.at.message: markup.message(text, "note"),
-            self.at.retry: gr.update(visible=True),
-        }
 
 
 def _with_mask(draft: PageDraft, prompt: str, threshold: float, x: float | None, y: float | None) -> PageDraft:

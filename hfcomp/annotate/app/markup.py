@@ -1,4 +1,4 @@
-"""Pieces of HTML for the page, from templates that escape every text: captions, names and errors come from elsewhere."""
+"""Pieces of HTML for the page, by templates that escape every text: captions, names and errors come from others."""
 
 from __future__ import annotations
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
 from hfcomp.annotate.app import annotate_layout, markup, review_tab
-from hfcomp.annotate.app.annotate_tab import ERRORS, AnnotateTab, Updates
+from hfcomp.annotate.app.annotate_tab import AnnotateTab
 from hfcomp.annotate.app.review_tab import ReviewTab
-from hfcomp.annotate.app.sessions import Session, acting_person
+from hfcomp.annotate.app.tabs import ERRORS, Session, Updates, acting_person
 from hfcomp.annotate.app.uploads import Uploads
 from hfcomp.annotate.progress import progress_report
 from hfcomp.annotate.studio import Studio
@@ -49,6 +51,8 @@ class Page:
                 AnnotateTab(studio, self.annotating, uploads),
                 ReviewTab(studio, self.reviewing),
             )
+            decisions = (self.annotate.submit, self.annotate.skip, self.review.accept, self.review.send_back)
+            self.submit, self.skip, self.accept, self.send_back = map(self._with_counts, decisions)
             self._signing_in()
             self._annotate_events()
             self._review_events()
@@ -135,7 +139,7 @@ class Page:
         at.base.input(tab.choose_base, [*here, at.base], outputs, **_quiet())
         at.word.input(tab.choose_word, [*here, at.word], outputs, **_quiet())
         segmenting = _quiet(show_progress="minimal") | {"show_progress_on": [at.share]}
-        mask = [*here, *at.mask_fields]
+        mask = [*here, *tab.mask_fields]
         for event in (at.mask_prompt.submit, at.mask_prompt.blur, at.segment.click):
             event(tab.segment, mask, outputs, **segmenting)
         for number in (at.threshold, at.x, at.y):
@@ -148,20 +152,12 @@ class Page:
         for button, handler in ((at.add, tab.add_strokes), (at.erase, tab.erase_strokes)):
             button.click(handler, [*here, at.editor], drawn_on, **_quiet())
         at.clear.click(tab.clear_strokes, here, drawn_on, **_quiet())
-        at.submit.click(self.submit, [at.session, *at.fields], with_status, **_quiet())
+        at.submit.click(self.submit, [at.session, *tab.fields], with_status, **_quiet())
         at.skip.click(self.skip, [*here, at.reason], with_status, **_quiet())
-        at.retry.click(self.retry, [at.session, at.reason, *at.fields], with_status, **painting)
+        at.retry.click(self.retry, [at.session, at.reason, *tab.fields], with_status, **painting)
         everything = [*with_status, *_components(self.reviewing), self.tabs]
         for undo in (at.undo, self.reviewing.undo):
             undo.click(self.undo, self.session, everything, **_quiet())
-
-    def submit(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
-        """As `AnnotateTab.submit`, with the counts."""
-        return self.annotate.submit(session, request, *rest) | self._status(session)
-
-    def skip(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
-        """As `AnnotateTab.skip`, with the counts."""
-        return self.annotate.skip(session, request, *rest) | self._status(session)
 
     def retry(self, session: Session, request: gr.Request, *rest: Any) -> Any:
         """Repeats what failed, with the values that the fields have now."""
@@ -180,19 +176,11 @@ class Page:
     def _review_events(self) -> None:
         at, tab = self.reviewing, self.review
         outputs = [*_components(at), self.status]
-        for event in (self.review_tab.select, at.again.click):
+        for event in (self.review_tab.select, at.retry.click):
             event(tab.show_next, at.session, outputs, **_quiet())
         at.outline.input(tab.outline, [at.session, at.outline], outputs, **_quiet())
         at.accept.click(self.accept, [at.session, at.item, at.quality], outputs, **_quiet())
         at.back.click(self.send_back, [at.session, at.item, at.reason], outputs, **_quiet())
-
-    def accept(self, session: Session, request: gr.Request, name: str, quality: str | None) -> Updates:
-        """As `ReviewTab.accept`, with the counts."""
-        return self.review.accept(session, request, name, quality) | self._status(session)
-
-    def send_back(self, session: Session, request: gr.Request, name: str, reason: str | None) -> Updates:
-        """As `ReviewTab.send_back`, with the counts."""
-        return self.review.send_back(session, request, name, reason) | self._status(session)
 
     def undo(self, session: Session, request: gr.Request) -> Updates:
         """Takes back the person's last decision and shows its item, in the tab where it was decided."""
@@ -231,6 +219,15 @@ class Page:
         except ERRORS as error:
             return self._say(str(error), "error")
         return self._status(session)
+
+    def _with_counts(self, handler: Callable[..., Updates]) -> Callable[..., Updates]:
+        """A handler that decides something, with the counts behind it."""
+
+        @wraps(handler)
+        def run(session: Session, request: gr.Request, *rest: Any) -> Updates:
+            return handler(session, request, *rest) | self._status(session)
+
+        return run
 
     def _status(self, session: Session) -> Updates:
         """The line of progress and this person's counts; without them where the database does not answer."""

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from hfcomp.annotate.app.page import Page
-from hfcomp.annotate.app.sessions import Session
+from hfcomp.annotate.app.tabs import Session
 from hfcomp.annotate.app.uploads import Uploads
 from tests.annotate.app import stand_ins
 
