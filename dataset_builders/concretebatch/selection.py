@@ -9,7 +9,7 @@ from datasets import Dataset
 
 from hfcomp.data.built_sets import ROWS_PER_SHARD
 from hfcomp.factory.concretebatch.options import CONFIGS, ConcreteBatchOptions
-from hfcomp.factory.concretebatch.targets import drawn_targets, ratings_path
+from hfcomp.factory.concretebatch.targets import draw_targets, ratings_path
 from hfcomp.factory.shards import SET_ASIDE
 from hfcomp.factory.sources import Log
 from hfcomp.factory.targets.candidates import CATEGORIES, find_candidates
@@ -66,7 +66,7 @@ def _chosen(
         for caption, doc in zip(captions, parse(captions), strict=True):
             candidates = find_candidates(doc, ratings, lookup=options.lookup, prepositions=options.prepositions)
             for choice, rows in zip(choices, possible, strict=True):
-                drawn = drawn_targets(choice, caption, candidates, options.seed)
+                drawn = draw_targets(choice, caption, candidates, options.seed)
                 rows.append({one.category: one.rated_word for one in drawn})
     for rows in possible:
         decided = balanced_categories(map(list, rows), attribute_share=options.attribute_share)

@@ -234,7 +234,7 @@ def edit(project: Project, item: Item, segmenter: Segmenter, inpainter: Inpainte
     match = editable_keywords(caption, item.concept)[0]
     prompt = inpaint_prompt(caption, match, replacements(item.concept, match.keyword)[0])
     wanted = mask_prompt(caption, match)
-    heat = segmenter.heat(original, wanted)
+    heat = segmenter.probability_map(original, wanted)
     threshold = float(np.median(heat))  # of random weights no fixed one finds something
     mask = above(heat, threshold)
     image = compose(original, inpainter.paint(original, mask, prompt, [seed])[0].image, mask)

@@ -27,7 +27,7 @@ from hfcomp.data.annotations.masks import Mask, above, check_mask, compose, enla
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.factory.images.options import ImageOptions
 from hfcomp.factory.images.stage import BLANK, SAFETY_CHECKER, is_blank
-from hfcomp.factory.writers.asker import Asker, Question, make_asker, writer_facts
+from hfcomp.factory.writers.llm_client import LlmClient, Question, build_llm_client, writer_facts
 from hfcomp.factory.writers.prompts import EDITS_FILE, edit_prompt
 from hfcomp.factory.writers.requests import EditAnswer, Refused
 from hfcomp.negatives.keywords.matching import EXTENDED, KeywordMatch, replace_keyword
@@ -104,7 +104,7 @@ class LanguageModelProposer:
     """Asks a language model to choose among the replacements, and for prompts and a caption.
 
     Args:
-        model: settings of `hfcomp.factory.writers.asker.make_asker`.
+        model: settings of `hfcomp.factory.writers.llm_client.build_llm_client`.
         seed: of the sampling.
         device: of a model in this process.
     """
@@ -115,28 +115,28 @@ class LanguageModelProposer:
     @property
     def counts(self) -> Mapping[str, int]:
         """See `Proposer`."""
-        return self._asker.counts if "_asker" in vars(self) else {}
+        return self._client.counts if "_client" in vars(self) else {}
 
     def propose(self, items: Sequence[Item], attempt: int) -> list[Proposal | Refused]:
         """See `Proposer`."""
         questions = [
             Question(
-                edit_prompt(item.captions, item.concept, _offered(item)),
+                edit_prompt(item.captions, item.concept, _offered_words(item)),
                 "\n".join(item.captions),
                 ("edit", item.concept),
                 attempt,
             )
             for item in items
         ]
-        return self._asker.edits(questions, self._seed, lambda place, answer: read_proposal(items[place], answer))
+        return self._client.edits(questions, self._seed, lambda place, answer: read_proposal(items[place], answer))
 
     def facts(self) -> Mapping[str, Any]:
         """See `Proposer`."""
         return writer_facts(self._model, EDITS_FILE)
 
     @cached_property
-    def _asker(self) -> Asker:
-        return make_asker(**self._model, device=self._device)
+    def _client(self) -> LlmClient:
+        return build_llm_client(**self._model, device=self._device)
 
 
 def read_proposal(item: Item, answer: EditAnswer) -> Proposal:
@@ -173,7 +173,7 @@ def _choices(item: Item) -> list[tuple[str, KeywordMatch, str]]:
     ]
 
 
-def _offered(item: Item) -> dict[str, tuple[str, ...]]:
+def _offered_words(item: Item) -> dict[str, tuple[str, ...]]:
     return {match.keyword: replacements(item.concept, match.keyword) for _, match, _ in _choices(item)}
 
 
@@ -242,7 +242,7 @@ class DraftMaker:
 
     def _mask(self, original: Image.Image, prompt: str) -> Mask:
         options = self._options
-        found = above(self._segmenter.heat(original, prompt), options.threshold)
+        found = above(self._segmenter.probability_map(original, prompt), options.threshold)
         mask = enlarge(found, options.enlarge_x, options.enlarge_y)
         try:
             check_mask(mask, original)

@@ -16,14 +16,14 @@ from hfcomp.factory.images.editor import Edit as Painted
 T = TypeVar("T")
 ATTEMPTS = 2
 """At a model's work, before its error is shown."""
-HEAT_BYTES = 256 * 2**20
+MAP_BYTES = 256 * 2**20
 """Memory for segmentations, of which the oldest go first."""
 
 
 class Segments(Protocol):
     """As `hfcomp.annotate.models.Segmenter`."""
 
-    def heat(self, image: Image.Image, prompt: str) -> Heat:
+    def probability_map(self, image: Image.Image, prompt: str) -> Heat:
         """`[H, W]`, the probability of each pixel."""
         ...
 
@@ -52,7 +52,7 @@ class ModelQueue:
         self._models: dict[str, Any] = {}
         self._threads = {name: ThreadPoolExecutor(1, thread_name_prefix=name) for name in self._make}
         self._waiting = dict.fromkeys(self._make, 0)
-        self._heats: OrderedDict[tuple[str, str], Future[Heat]] = OrderedDict()
+        self._maps: OrderedDict[tuple[str, str], Future[Heat]] = OrderedDict()
         self._lock = Lock()
 
     def close(self) -> None:
@@ -64,16 +64,16 @@ class ModelQueue:
         """Inpainting jobs that are under way or wait."""
         return self._waiting["inpainting"]
 
-    def heat(self, name: str, prompt: str, read: Callable[[], Image.Image]) -> Future[Heat]:
+    def probability_map(self, name: str, prompt: str, read: Callable[[], Image.Image]) -> Future[Heat]:
         """The segmentation of an image by a prompt, which is begun unless it was before."""
         key = (name, prompt)
         with self._lock:
-            found = self._heats.get(key)
+            found = self._maps.get(key)
             # a failed segmentation is not cached: the next request tries the model again
             if found is None or found.cancelled() or (found.done() and found.exception() is not None):
-                found = self._submit("segmentation", lambda model: model.heat(read(), prompt))
-                self._heats[key] = found
-            self._heats.move_to_end(key)
+                found = self._submit("segmentation", lambda model: model.probability_map(read(), prompt))
+                self._maps[key] = found
+            self._maps.move_to_end(key)
             self._forget()
         return found
 
@@ -105,10 +105,10 @@ class ModelQueue:
             raise ModelError(f"The {name} model failed {ATTEMPTS} times: {said}") from error
 
     def _forget(self) -> None:
-        """Drops the oldest segmentations beyond `HEAT_BYTES`, but not the last one."""
-        done = [key for key, one in self._heats.items() if one.done() and not one.cancelled() and not one.exception()]
-        used = sum(self._heats[key].result().nbytes for key in done)
+        """Drops the oldest segmentations beyond `MAP_BYTES`, but not the last one."""
+        done = [key for key, one in self._maps.items() if one.done() and not one.cancelled() and not one.exception()]
+        used = sum(self._maps[key].result().nbytes for key in done)
         for key in done:
-            if used <= HEAT_BYTES or key == next(reversed(self._heats)):
+            if used <= MAP_BYTES or key == next(reversed(self._maps)):
                 break
-            used -= self._heats.pop(key).result().nbytes
+            used -= self._maps.pop(key).result().nbytes

@@ -42,7 +42,7 @@ class Segmenter:
         self._model = network.to(device).eval()
         self.identity = model_facts(model)
 
-    def heat(self, image: Image.Image, prompt: str) -> Heat:
+    def probability_map(self, image: Image.Image, prompt: str) -> Heat:
         """The probability of each pixel to be of what the prompt names.
 
         The processor scales the whole image to the model's square (352 x 352 pixels), whatever its aspect ratio. The
@@ -59,10 +59,10 @@ class Segmenter:
         with torch.inference_mode():
             logits = self._model(**inputs.to(self.device)).logits  # [1, side, side]
         size = (image.height, image.width)
-        heat = torch.nn.functional.interpolate(
+        scaled = torch.nn.functional.interpolate(
             logits.float().sigmoid()[None], size, mode="bilinear", align_corners=False
         )
-        return heat[0, 0].cpu().numpy()
+        return scaled[0, 0].cpu().numpy()
 
 
 def load_segmenter(options: ModelOptions) -> Segmenter:

@@ -97,13 +97,15 @@ def _agreement_row(agreement: Agreement) -> tuple[str, ...]:
         agreement.annotator or "all people",
         agreement.reviewer or "all people",
         f"{agreement.accepted:,}",
-        _shown(agreement.equal, PERCENT),
-        "undefined" if agreement.accepted and agreement.kappa.value is None else _shown(agreement.kappa, KAPPA),
+        _estimate_text(agreement.equal, PERCENT),
+        "undefined"
+        if agreement.accepted and agreement.kappa.value is None
+        else _estimate_text(agreement.kappa, KAPPA),
         f"{agreement.sent_back:,} ({decimal(agreement.sent_back_share)} %)" if agreement.sent_back else "0",
     )
 
 
-def _shown(estimate: Estimate, unit: Unit) -> str:
+def _estimate_text(estimate: Estimate, unit: Unit) -> str:
     return with_interval(asdict(estimate), unit)
 
 

@@ -117,7 +117,7 @@ class Chain(DatasetBuild):
         refuse_others(output, others)
 
 
-def joined(source: Dataset, folder: Path | str) -> Dataset:
+def join_texts(source: Dataset, folder: Path | str) -> Dataset:
     """The rows of a finished build with the other columns of its source, such as images, which are not copied.
 
     The build's texts are copied once into the cache of `datasets`, in the order of the source. A build from the result
@@ -142,10 +142,10 @@ def joined(source: Dataset, folder: Path | str) -> Dataset:
         )
     numbers = made.with_format("numpy")[SOURCE_ROW][:]
     _check_numbers(numbers, len(source), folder)
-    return beside(source, made, numbers)
+    return place_beside(source, made, numbers)
 
 
-def beside(source: Dataset, made: Dataset, numbers: NDArray[np.int64]) -> Dataset:
+def place_beside(source: Dataset, made: Dataset, numbers: NDArray[np.int64]) -> Dataset:
     """Rows of texts with the other columns of a source, such as images, which are not copied.
 
     Args:

@@ -57,12 +57,12 @@ def make_concepts(*, parser: str | None = None, max_concepts: int | None = None)
 
     def concepts(batch: Batch) -> Batch:
         columns, counts = concept_columns(batch["caption"], extract, max_concepts=max_concepts)
-        return batch | columns | {COUNTS: _on_first_row(counts)}
+        return batch | columns | {COUNTS: _count_column(counts)}
 
     return concepts
 
 
-def _on_first_row(counts: ConceptCounts) -> list[Counter[str]]:
+def _count_column(counts: ConceptCounts) -> list[Counter[str]]:
     """Counts of a batch as a column to be summed."""
     named = Counter({WITHOUT: counts.without_phrase, WRITTEN: counts.concepts, CUT: counts.cut})
     named[UNUSABLE] = counts.unusable

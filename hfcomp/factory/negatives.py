@@ -20,7 +20,7 @@ from hfcomp.factory.options import NegativeOptions
 from hfcomp.factory.shards import Batch, Stage
 from hfcomp.factory.sources import BuildInputs, make_image_check, model_facts, output_features, read_captioned_rows
 from hfcomp.factory.text_negatives import TextNegatives, check_kinds, make_captions, needs_parser
-from hfcomp.factory.writers.asker import writer_facts
+from hfcomp.factory.writers.llm_client import writer_facts
 from hfcomp.factory.writers.prompts import NEGATIVES_FILE
 from hfcomp.negatives.filters import FALSE_NEGATIVE, is_false_negative
 from hfcomp.negatives.keywords import PAPER_TABLE, read_keyword_table

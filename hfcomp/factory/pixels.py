@@ -177,10 +177,10 @@ class _Chunks(torch.utils.data.Dataset):
 
 
 def _read(chunks: _Chunks, num_workers: int) -> Iterator[_Chunk]:
-    return iter(DataLoader(chunks, batch_size=None, num_workers=num_workers, collate_fn=_unchanged))
+    return iter(DataLoader(chunks, batch_size=None, num_workers=num_workers, collate_fn=_identity))
 
 
-def _unchanged(chunk: _Chunk) -> _Chunk:
+def _identity(chunk: _Chunk) -> _Chunk:
     return chunk
 
 

@@ -48,7 +48,7 @@ def make_on_ray(
     """
     job = replace(job, folder=job.folder.resolve())
     _forget_tries(job.folder)
-    with _connected() as ray:
+    with _connect() as ray:
         failed = None
         try:
             rows = _rows(ray, job, missing, num_workers, gpus_per_worker)
@@ -87,7 +87,7 @@ class ShardActor:
         index = int(batch["index"][0])
         record, error, trace = "", "", ""
         try:
-            maker = self._opened()
+            maker = self._open_maker()
             if not (maker.job.folder / UNFINISHED / _STOP).exists():
                 _count_try(maker.job, index)
                 record = json.dumps(maker.write(index))
@@ -98,19 +98,19 @@ class ShardActor:
             error = f"{type(raised).__name__}: {raised}" if trace else str(raised)
         return {"index": [index], "record": [record], "error": [error], "trace": [trace]}
 
-    def _opened(self) -> ShardMaker:
+    def _open_maker(self) -> ShardMaker:
         if self._maker is None:
             import ray
 
             try:
                 job = ray.get(self._reference)
             except FileNotFoundError as error:
-                raise StageError(f"{_unseen(str(error.filename or error))}") from error
+                raise StageError(f"{_unseen_message(str(error.filename or error))}") from error
             for path in (job.folder / UNFINISHED / PLAN, *map(Path, self._files)):
                 if not path.is_file():
-                    raise StageError(_unseen(str(path)))
+                    raise StageError(_unseen_message(str(path)))
             if (job.folder / UNFINISHED / PLAN).read_bytes() != self._plan:
-                raise StageError(_unseen(str(job.folder)))
+                raise StageError(_unseen_message(str(job.folder)))
             self._maker = ShardMaker(job)
         return self._maker
 
@@ -120,7 +120,7 @@ def _trace(error: BaseException | None, expected: type | tuple[type, ...]) -> st
     return "" if error is None or isinstance(error, expected) else "".join(traceback.format_exception(error))
 
 
-def _unseen(path: str) -> str:
+def _unseen_message(path: str) -> str:
     return (
         f"a worker on {host()} does not see {path} of this build. All machines of the cluster need the build's folder "
         "and the source's files (HF_HOME) on a shared disk, under the same paths; or use executor local."
@@ -182,7 +182,7 @@ def _first_files(job: Job) -> list[str]:
 
 
 @contextmanager
-def _connected() -> Iterator[Any]:
+def _connect() -> Iterator[Any]:
     """Ray, connected to a cluster and quiet."""
     try:
         import ray

@@ -169,7 +169,7 @@ class ShardMaker:
         rows = self.job.rows(index)
         source = self._source[rows.start : rows.stop]
         tally = _Tally(_first_rows(source, rows))
-        source, numbers = self._with_images(source, rows, tally)
+        source, numbers = self._embed_images(source, rows, tally)
         batch: Batch = {name: source.column(name).to_pylist() for name in self.job.reads} | {ROW: numbers}
         for stage, function in zip(self.job.stages, self._functions, strict=True):
             batch = self._apply(stage, function, batch, index, tally)
@@ -180,7 +180,7 @@ class ShardMaker:
         try:
             write_parquet(path, table, rows_per_group=rows_per_group, bytes_per_group=BYTES_PER_GROUP)
         except OSError as error:
-            raise _unwritten(self.job, index, error) from error
+            raise _write_error(self.job, index, error) from error
         return {
             "file": self.job.file(index),
             "sha256": file_hash(path),
@@ -192,7 +192,7 @@ class ShardMaker:
             THIS_RUN: dict(tally.this_run),
         }
 
-    def _with_images(self, source: pa.Table, rows: range, tally: _Tally) -> tuple[pa.Table, list[int]]:
+    def _embed_images(self, source: pa.Table, rows: range, tally: _Tally) -> tuple[pa.Table, list[int]]:
         """The rows with the bytes of images that were files; rows whose file cannot be read are set aside."""
         failed: dict[int, str] = {}
         for name, feature in self.job.dataset.features.items():
@@ -200,13 +200,13 @@ class ShardMaker:
                 column, wrong = with_bytes(source.column(name), self.job.urls)
                 failed |= {place: f"{NO_IMAGE}: {name} {reason}" for place, reason in wrong.items()}
                 source = source.set_column(source.column_names.index(name), name, column)
-                failed = self._damaged(column, name, rows, failed, tally) | failed
+                failed = self._find_damaged(column, name, rows, failed, tally) | failed
         for place, reason in failed.items():
             tally.leave_out(rows[place], reason)
         kept = [place for place in range(len(rows)) if place not in failed]
         return (_rows_at(source, kept) if failed else source), [rows[place] for place in kept]
 
-    def _damaged(
+    def _find_damaged(
         self, images: pa.ChunkedArray, name: str, rows: range, failed: Mapping[int, str], tally: _Tally
     ) -> dict[int, str]:
         """By place why an image cannot be decoded; each of the shard is decoded once.
@@ -303,11 +303,11 @@ def note_shard(job: Job, index: int, record: Record) -> Record:
     try:
         write_record(job.folder, index, {name: value for name, value in record.items() if name != THIS_RUN})
     except OSError as error:
-        raise _unwritten(job, index, error) from error
+        raise _write_error(job, index, error) from error
     return without_rows(record)
 
 
-def _unwritten(job: Job, index: int, error: OSError) -> StageError:
+def _write_error(job: Job, index: int, error: OSError) -> StageError:
     return StageError(f"shard {index} of {job.shards} cannot be written: {error}. {KEPT}")
 
 

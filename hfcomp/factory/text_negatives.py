@@ -111,7 +111,7 @@ class TextNegatives:
             caption are dropped. By default nothing is.
         grammar_tolerance: in nats per token; by default that of `GrammarFilter`.
         device: of these models; by default a GPU where there is one.
-        writer: of the kinds `llm`, settings of `hfcomp.factory.writers.asker.make_asker`.
+        writer: of the kinds `llm`, settings of `hfcomp.factory.writers.llm_client.build_llm_client`.
         attempts: Questions in a row about a caption to the writer without a negative that is kept, after which the
             writer is asked no more: at most this number of questions per negative.
         checks: further filters, for texts that passed these.
@@ -272,7 +272,7 @@ class TextNegatives:
         return found
 
     def _answers(self) -> Counter[str]:
-        """Number of answers so far; the kinds share an asker."""
+        """Number of answers so far; the kinds share an client."""
         return next((model.counts for model in self._llm.values()), Counter())
 
     def _counts(self, row: Row) -> Counter[str]:
@@ -315,10 +315,10 @@ def _language_models(kinds: Sequence[str], writer: Mapping[str, Any] | None, dev
             "the kind llm needs a writer. Pass writer=WriterOptions(base_url='http://127.0.0.1:8000/v1')"
             ".writer_settings(), with WriterOptions of hfcomp.factory.options."
         )
-    from hfcomp.factory.writers.asker import LlmNegatives, chosen_parts, make_asker
+    from hfcomp.factory.writers.llm_client import LlmNegatives, build_llm_client, chosen_parts
 
-    asker = make_asker(**writer, device=device)
-    return {kind: LlmNegatives(chosen_parts(kind.partition(":")[2]), asker) for kind in wanted}
+    client = build_llm_client(**writer, device=device)
+    return {kind: LlmNegatives(chosen_parts(kind.partition(":")[2]), client) for kind in wanted}
 
 
 def _filler(kind: str, model: str | None, parser: Any, device: str | None) -> Any:

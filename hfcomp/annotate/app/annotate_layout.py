@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from hfcomp.annotate.app import markup
-from hfcomp.annotate.studio import CANDIDATES, MOST_ENLARGEMENT
+from hfcomp.annotate.service import CANDIDATES, MOST_ENLARGEMENT
 from hfcomp.data.annotations.entries import QUALITIES
 from hfcomp.data.annotations.masks import THRESHOLD
 

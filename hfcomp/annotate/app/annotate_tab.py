@@ -16,7 +16,7 @@ from hfcomp.annotate.app.uploads import Uploads, strokes
 from hfcomp.annotate.captions import proposed_caption
 from hfcomp.annotate.model_queue import ModelError
 from hfcomp.annotate.page_draft import PageDraft, Segmentation, following, offer
-from hfcomp.annotate.studio import CANDIDATES, Studio, is_outdated
+from hfcomp.annotate.service import CANDIDATES, AnnotationService, is_outdated
 from hfcomp.data.annotations.entries import Item, Quality
 from hfcomp.data.annotations.masks import overlay
 
@@ -28,8 +28,8 @@ class AnnotateTab(Tab):
 
     noun = "item"
 
-    def __init__(self, studio: Studio, components: SimpleNamespace, uploads: Uploads) -> None:
-        super().__init__(studio, components)
+    def __init__(self, service: AnnotationService, components: SimpleNamespace, uploads: Uploads) -> None:
+        super().__init__(service, components)
         self.uploads = uploads
 
     @property
@@ -52,17 +52,17 @@ class AnnotateTab(Tab):
     def show_next(self, session: Session, request: gr.Request) -> Updates:
         """The item that the person works on."""
         person = acting_person(session, request)
-        item = self.studio.next_item(person)
+        item = self.service.next_item(person)
         if item is None:
             session.item, session.failed = None, "next"
-            counts = self.studio.project.decisions.counts(concept=self.studio.concept)
+            counts = self.service.project.decisions.counts(concept=self.service.concept)
             others = f"Open, worked on by others: {counts['open']}. To review: {counts['annotated']}."
             return self.nothing_left(session, f"There is no free item. {others}")
         return self.show(session, person, item)
 
     def show(self, session: Session, person: str, item: Item) -> Updates:
         """An item with what the person has made of it so far."""
-        at, draft = self.at, self.studio.draft(person, item)
+        at, draft = self.at, self.service.draft(person, item)
         session.item, session.failed = item.id, ""
         made = draft.segmentation
         numbers = [str(number + 1) for number in range(len(item.captions))]
@@ -111,9 +111,9 @@ class AnnotateTab(Tab):
     @shows_errors()
     def choose_base(self, session: Session, request: gr.Request, name: str, base: str) -> Updates:
         """Another original caption: its own replacements, and the proposal made of it."""
-        person, item = self._shown(session, request, name)
+        person, item = self._shown_item(session, request, name)
         original = _original(item, base)
-        draft = self.studio.update(
+        draft = self.service.update(
             person,
             item,
             lambda draft: replace(
@@ -127,8 +127,8 @@ class AnnotateTab(Tab):
     @shows_errors()
     def choose_word(self, session: Session, request: gr.Request, name: str, word: str) -> Updates:
         """A replacement: the inpainting prompt with it."""
-        person, item = self._shown(session, request, name)
-        prompts = offer(item, self.studio.draft(person, item).original).prompts
+        person, item = self._shown_item(session, request, name)
+        prompts = offer(item, self.service.draft(person, item).original).prompts
         if word not in prompts:
             return {self.at.session: session}
         return self._keep(session, request, name, {"prompt": prompts[word]}) | {self.at.prompt: prompts[word]}
@@ -140,7 +140,7 @@ class AnnotateTab(Tab):
         """
         if not name or name != session.item:  # the page has gone on, and shows what is kept of the next item
             return {self.at.session: session}
-        person, item = self._shown(session, request, name)
+        person, item = self._shown_item(session, request, name)
         steps: list[PageDraft] = []
 
         def change(before: PageDraft) -> PageDraft:
@@ -148,7 +148,7 @@ class AnnotateTab(Tab):
             steps.extend([before, following(item, before, draft) if draft.prompt != before.prompt else draft])
             return steps[-1]
 
-        draft = self.studio.update(person, item, change)
+        draft = self.service.update(person, item, change)
         if draft == steps[0]:
             return {self.at.session: session}
         followed = "caption" not in changes and draft.caption != steps[0].caption
@@ -162,8 +162,8 @@ class AnnotateTab(Tab):
         """The mask with the values of its fields."""
         if session.item is None:
             return {self.at.session: session}
-        person, item = self._shown(session, request, name)
-        draft = self.studio.update(person, item, lambda draft: _with_mask(draft, *fields))
+        person, item = self._shown_item(session, request, name)
+        draft = self.service.update(person, item, lambda draft: _with_mask(draft, *fields))
         shown = self._mask(item, draft)
         return self._texts(session, item, draft) | shown if session.item == item.id else {self.at.session: session}
 
@@ -172,17 +172,17 @@ class AnnotateTab(Tab):
         """The mask of an item that was just shown; what the page says stays."""
         if not name or name != session.item:
             return {self.at.session: session}
-        person, item = self._shown(session, request, name)
-        return self._mask(item, self.studio.draft(person, item))
+        person, item = self._shown_item(session, request, name)
+        return self._mask(item, self.service.draft(person, item))
 
     def _mask(self, item: Item, draft: PageDraft) -> Updates:
-        mask = self.studio.mask(item, draft.segmentation)
-        image = image_file(overlay(self.studio.image(item.image), mask))
+        mask = self.service.mask(item, draft.segmentation)
+        image = image_file(overlay(self.service.image(item.image), mask))
         return {self.at.image: image, self.at.share: markup.share(mask.mean())}
 
     def paint(self, session: Session, request: gr.Request, *rest: Any) -> Iterator[Updates]:
         """New candidates; the page says meanwhile what it waits for."""
-        waiting = self.studio.queue.waiting()
+        waiting = self.service.queue.waiting()
         ahead = f" Requests before yours: {waiting}." if waiting else ""
         text = f"Painting {CANDIDATES} candidates.{ahead} You can go on with the caption meanwhile."
         yield {self.at.message: markup.message(text, "note"), self.at.retry: gr.update(visible=False)}
@@ -191,23 +191,23 @@ class AnnotateTab(Tab):
     @shows_errors("candidates")
     def _paint(self, session: Session, request: gr.Request, name: str, *rest: Any) -> Updates:
         *fields, prompt = rest
-        person, item = self._shown(session, request, name)
-        draft = self.studio.update(
+        person, item = self._shown_item(session, request, name)
+        draft = self.service.update(
             person, item, lambda draft: replace(_with_mask(draft, *fields), prompt=prompt or "")
         )
-        with self.studio.turn(person):
-            painting = self.studio.paint(item, draft)
+        with self.service.turn(person):
+            painting = self.service.paint(item, draft)
         if session.item != item.id:  # the person went on to another one meanwhile
             return {self.at.session: session}
         changes = {"painting": painting, "chosen": None, "quality": None, "next_seed": draft.next_seed + CANDIDATES}
         # what was typed while the model worked is kept
-        draft = self.studio.update(person, item, lambda newer: replace(newer, **changes))
+        draft = self.service.update(person, item, lambda newer: replace(newer, **changes))
         return self._texts(session, item, draft) | self._candidates(draft)
 
     @shows_errors()
     def open_brush(self, session: Session, request: gr.Request, name: str, is_open: bool) -> Updates:
         """The editor with the image as it is tinted now, or closes it."""
-        person, item = self._shown(session, request, name)
+        person, item = self._shown_item(session, request, name)
         shown = {
             self.at.brush: gr.update(visible=not is_open),
             self.at.image: gr.update(visible=is_open),
@@ -215,7 +215,7 @@ class AnnotateTab(Tab):
         }
         if is_open:
             return shown
-        made = self.studio.draft(person, item).segmentation
+        made = self.service.draft(person, item).segmentation
         return shown | {self.at.editor: _background(image_file(self._image(item, made)))}
 
     @shows_errors()
@@ -229,13 +229,13 @@ class AnnotateTab(Tab):
         return self._brush(session, request, name, value, erases=True)
 
     def _brush(self, session: Session, request: gr.Request, name: str, value: Any, *, erases: bool) -> Updates:
-        _, item = self._shown(session, request, name)
+        _, item = self._shown_item(session, request, name)
         try:
-            drawn = strokes(value, self.studio.image(item.image).size)
+            drawn = strokes(value, self.service.image(item.image).size)
         finally:
             self.uploads.remove(value)
         return self._change_mask(
-            session, request, name, lambda made: self.studio.brush(item, made, drawn, erases=erases)
+            session, request, name, lambda made: self.service.brush(item, made, drawn, erases=erases)
         )
 
     @shows_errors()
@@ -246,39 +246,41 @@ class AnnotateTab(Tab):
     def _change_mask(
         self, session: Session, request: gr.Request, name: str, change: Callable[[Segmentation], Segmentation]
     ) -> Updates:
-        person, item = self._shown(session, request, name)
-        draft = self.studio.update(person, item, lambda draft: replace(draft, segmentation=change(draft.segmentation)))
+        person, item = self._shown_item(session, request, name)
+        draft = self.service.update(
+            person, item, lambda draft: replace(draft, segmentation=change(draft.segmentation))
+        )
         updates = self._texts(session, item, draft)
         try:
             updates |= self._mask(item, draft)
         except ValueError as error:  # the strokes are kept, though they leave nothing or everything
-            updates |= {self.at.image: image_file(self.studio.image(item.image))} | self.failure(session, error)
+            updates |= {self.at.image: image_file(self.service.image(item.image))} | self.failure(session, error)
         return updates | {self.at.editor: _background(updates[self.at.image])}
 
     @shows_errors("submit")
     def submit(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
         """Submits the item with the values of all fields and shows the next one."""
         name, *fields, prompt, base, caption, chosen, quality = rest
-        person, item = self._shown(session, request, name)
+        person, item = self._shown_item(session, request, name)
         changes = {"prompt": prompt or "", "caption": caption or "", "original": _original(item, base)}
         changes |= _choice(chosen, quality)
-        draft = self.studio.update(person, item, lambda draft: replace(_with_mask(draft, *fields), **changes))
-        self.studio.submit(person, item, draft)
+        draft = self.service.update(person, item, lambda draft: replace(_with_mask(draft, *fields), **changes))
+        self.service.submit(person, item, draft)
         return self.after_decision(session, f"{item.id} was submitted.", request)
 
     @shows_errors("skip")
     def skip(self, session: Session, request: gr.Request, name: str, reason: str | None) -> Updates:
         """Skips the item for a reason and shows the next one."""
-        person, item = self._shown(session, request, name)
+        person, item = self._shown_item(session, request, name)
         if not (reason or "").strip():
             raise ValueError("The reason is missing. Choose one, or write your own, to skip.")
-        self.studio.project.decisions.skip(person, item.id, str(reason))
+        self.service.project.decisions.skip(person, item.id, str(reason))
         return self.after_decision(session, f"{item.id} was skipped.", request)
 
-    def _shown(self, session: Session, request: gr.Request, name: str) -> tuple[str, Item]:
+    def _shown_item(self, session: Session, request: gr.Request, name: str) -> tuple[str, Item]:
         """The person, and the item that an event is about; errors as `acting_on`."""
         person = self.acting_on(session, request, name, session.item)
-        return person, self.studio.project.decisions.item(name)
+        return person, self.service.project.decisions.item(name)
 
     def _texts(self, session: Session, item: Item, draft: PageDraft) -> Updates:
         """What is shown of the texts, besides their fields."""
@@ -292,7 +294,7 @@ class AnnotateTab(Tab):
 
     def _candidates(self, draft: PageDraft) -> Updates:
         found = draft.painting.candidates if draft.painting else ()
-        files = [str(self.studio.project.path(one.file)) for one in found]
+        files = [str(self.service.project.path(one.file)) for one in found]
         chosen = None if draft.chosen is None else str(draft.chosen + 1)
         images = {
             image: gr.update(value=files[index] if index < len(files) else None, visible=index < len(files))
@@ -306,11 +308,11 @@ class AnnotateTab(Tab):
 
     def _image(self, item: Item, made: Segmentation) -> Image.Image:
         """The image, tinted where its mask is there already."""
-        image = self.studio.image(item.image)
-        if not self.studio.is_ready(item, made):
+        image = self.service.image(item.image)
+        if not self.service.is_ready(item, made):
             return image
         try:
-            return self.studio.overlay(item, made)
+            return self.service.overlay(item, made)
         except (ValueError, ModelError):  # the handler that follows shows it
             return image
 

@@ -15,7 +15,7 @@ from hfcomp.annotate.app.review_tab import ReviewTab
 from hfcomp.annotate.app.tabs import ERRORS, Session, Updates, acting_person
 from hfcomp.annotate.app.uploads import Uploads
 from hfcomp.annotate.progress import progress_report
-from hfcomp.annotate.studio import Studio
+from hfcomp.annotate.service import AnnotationService
 from hfcomp.data.annotations.entries import person_name
 
 FOLDER = Path(__file__).parent
@@ -27,12 +27,12 @@ TICK_SECONDS = 60.0
 
 
 class Page:
-    """The page of a studio."""
+    """The page of a service."""
 
     def __init__(
-        self, studio: Studio, *, title: str, has_password: bool, lease_seconds: float, uploads: Uploads
+        self, service: AnnotationService, *, title: str, has_password: bool, lease_seconds: float, uploads: Uploads
     ) -> None:
-        self.studio, self.title, self.has_password = studio, title, has_password
+        self.service, self.title, self.has_password = service, title, has_password
         settings = {"fill_width": True, "delete_cache": (3600, 24 * 3600)}
         with gr.Blocks(analytics_enabled=False, title=title, **settings) as blocks:
             self.blocks = blocks
@@ -48,8 +48,8 @@ class Page:
                     self.progress = gr.HTML(elem_id="progress")
                     refresh = gr.Button("Refresh", elem_id="refresh", size="sm")
             self.annotate, self.review = (
-                AnnotateTab(studio, self.annotating, uploads),
-                ReviewTab(studio, self.reviewing),
+                AnnotateTab(service, self.annotating, uploads),
+                ReviewTab(service, self.reviewing),
             )
             decisions = (self.annotate.submit, self.annotate.skip, self.review.accept, self.review.send_back)
             self.submit, self.skip, self.accept, self.send_back = map(self._with_counts, decisions)
@@ -115,7 +115,7 @@ class Page:
     def sign_out(self, session: Session) -> Updates:
         """Gives back what the person holds, so that somebody else can begin on this page."""
         if session.person:
-            self.studio.project.decisions.release(session.person)
+            self.service.project.decisions.release(session.person)
         session.person, session.item, session.review = "", None, None
         return {
             self.session: session,
@@ -184,7 +184,7 @@ class Page:
 
     def undo(self, session: Session, request: gr.Request) -> Updates:
         """Takes back the person's last decision and shows its item, in the tab where it was decided."""
-        decisions = self.studio.project.decisions
+        decisions = self.service.project.decisions
         try:
             person = acting_person(session, request)
             item = decisions.undo(person)
@@ -202,7 +202,7 @@ class Page:
         """The tables of the tab Progress."""
         try:
             acting_person(session, request)
-            return {self.progress: markup.report_html(progress_report(self.studio.project.decisions))}
+            return {self.progress: markup.report_html(progress_report(self.service.project.decisions))}
         except ERRORS as error:
             return {self.progress: markup.message(str(error), "error")}
 
@@ -213,7 +213,7 @@ class Page:
                 return {self.status: markup.status(self.title)}
             person = acting_person(session, request)
             for name, at in ((session.item, self.annotating.message), (session.review, self.reviewing.message)):
-                if name and not self.studio.project.decisions.renew(person, name):
+                if name and not self.service.project.decisions.renew(person, name):
                     text = f"{name} was given to somebody else, as it was left for too long. Reload the page."
                     return self._status(session) | {at: markup.message(text, "error")}
         except ERRORS as error:
@@ -232,8 +232,8 @@ class Page:
     def _status(self, session: Session) -> Updates:
         """The line of progress and this person's counts; without them where the database does not answer."""
         try:
-            counts = self.studio.project.decisions.counts(concept=self.studio.concept)
-            own = self.studio.project.decisions.by_person().get(session.person, {})
+            counts = self.service.project.decisions.counts(concept=self.service.concept)
+            own = self.service.project.decisions.by_person().get(session.person, {})
         except ERRORS:
             return {self.status: markup.status(self.title, ["The counts cannot be read now."])}
         reviewed = own.get("accept", 0) + own.get("send back", 0)

@@ -77,7 +77,7 @@ class ReviewTab(Tab):
     def show_next(self, session: Session, request: gr.Request) -> Updates:
         """The edit that the person reviews."""
         person = acting_person(session, request)
-        found = self.studio.project.decisions.next_review(person, concept=self.studio.concept)
+        found = self.service.project.decisions.next_review(person, concept=self.service.concept)
         if found is None:
             session.review = None
             text = "There is nothing for you to review: edits of your own are reviewed by others."
@@ -103,8 +103,8 @@ class ReviewTab(Tab):
         acting_person(session, request)
         if session.review is None:
             return {self.at.session: session}
-        item = self.studio.project.decisions.item(session.review)
-        return self._images(item, self.studio.project.decisions.edit(item.id), outlined=outlined)
+        item = self.service.project.decisions.item(session.review)
+        return self._images(item, self.service.project.decisions.edit(item.id), outlined=outlined)
 
     @shows_errors()
     def accept(self, session: Session, request: gr.Request, name: str, quality: str | None) -> Updates:
@@ -112,7 +112,7 @@ class ReviewTab(Tab):
         person = self.acting_on(session, request, name, session.review)
         if quality not in QUALITIES:
             raise ValueError(f"The quality is missing. Rate the edited image: {' or '.join(QUALITIES)}.")
-        self.studio.project.decisions.accept(person, name, quality)
+        self.service.project.decisions.accept(person, name, quality)
         return self.after_decision(session, f"{name} was accepted.", request)
 
     @shows_errors()
@@ -121,15 +121,15 @@ class ReviewTab(Tab):
         person = self.acting_on(session, request, name, session.review)
         if not (reason or "").strip():
             raise ValueError("The reason is missing. Choose one, or write your own: the annotator reads it.")
-        self.studio.project.decisions.send_back(person, name, str(reason))
+        self.service.project.decisions.send_back(person, name, str(reason))
         return self.after_decision(session, f"{name} was sent back.", request)
 
     def _images(self, item: Item, edit: Edit, *, outlined: bool) -> Updates:
-        project = self.studio.project
+        project = self.service.project
         if not outlined:
             return {self.at.original: str(project.path(item.image)), self.at.edited: str(project.path(edit.image))}
-        mask = read_mask(self.studio.image(edit.mask))
+        mask = read_mask(self.service.image(edit.mask))
         return {
-            self.at.original: image_file(outline(self.studio.image(item.image), mask), "png"),
-            self.at.edited: image_file(outline(self.studio.image(edit.image), mask), "png"),
+            self.at.original: image_file(outline(self.service.image(item.image), mask), "png"),
+            self.at.edited: image_file(outline(self.service.image(edit.image), mask), "png"),
         }

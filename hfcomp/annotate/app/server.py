@@ -26,7 +26,7 @@ from hfcomp.annotate.app.sign_in import Door
 from hfcomp.annotate.app.uploads import MOST_BYTES, Uploads
 from hfcomp.annotate.captions import load_caption_parser
 from hfcomp.annotate.people_file import Passwords
-from hfcomp.annotate.studio import Studio
+from hfcomp.annotate.service import AnnotationService
 from hfcomp.data.annotations.project import IMAGES
 from hfcomp.writing import LOCK_FILE, try_lock
 
@@ -147,7 +147,7 @@ def check_access(host: str, passwords: Passwords | None, public_names: Collectio
 
 @contextmanager
 def serving(
-    studio: Studio,
+    service: AnnotationService,
     *,
     title: str,
     host: str = LOOPBACK,
@@ -160,7 +160,7 @@ def serving(
     """Serves the page while the context is open.
 
     Args:
-        studio: does the work.
+        service: does the work.
         title: of the page.
         host: address of this machine to listen at.
         port: by default the first free one from 7860.
@@ -185,8 +185,8 @@ def serving(
         if passwords is not None:
             door = Door(passwords, title=title, cookie=f"hfcomp-annotate-{number}", log=log)
         uploads = Uploads(cache / "uploads")
-        page = Page(studio, title=title, has_password=door is not None, lease_seconds=lease_seconds, uploads=uploads)
-        app = Guard(_gradio(page, studio.project.folder / IMAGES), Names(host, public_names), uploads, door)
+        page = Page(service, title=title, has_password=door is not None, lease_seconds=lease_seconds, uploads=uploads)
+        app = Guard(_gradio(page, service.project.folder / IMAGES), Names(host, public_names), uploads, door)
         with _running(app, bound):
             try:
                 yield f"http://{_browser_host(host)}:{number}/"

@@ -17,7 +17,7 @@ from PIL import Image
 
 from hfcomp.annotate.app import markup
 from hfcomp.annotate.model_queue import ModelError
-from hfcomp.annotate.studio import Studio
+from hfcomp.annotate.service import AnnotationService
 from hfcomp.data.annotations.entries import is_same_person, person_name
 from hfcomp.writing import write_bytes
 
@@ -105,8 +105,8 @@ class Tab:
     noun: str
     """What the tab shows, for messages."""
 
-    def __init__(self, studio: Studio, components: SimpleNamespace) -> None:
-        self.studio, self.at = studio, components
+    def __init__(self, service: AnnotationService, components: SimpleNamespace) -> None:
+        self.service, self.at = service, components
 
     def failure(self, session: Session, error: Exception, repeats: str = "") -> Updates:
         raise NotImplementedError

@@ -24,7 +24,7 @@ from hfcomp.data.loading import load_training_set
 from hfcomp.data.negatives import RATED_WORDS
 from hfcomp.data.verification import commands_path, read_commands
 from hfcomp.factory.build import BuiltSet, with_license_check
-from hfcomp.factory.chain import Chain, joined
+from hfcomp.factory.chain import Chain, join_texts
 from hfcomp.factory.concretebatch.negative_captions import caption_stage
 from hfcomp.factory.concretebatch.options import CONFIGS, STEPS, UNRATED, ConcreteBatchOptions
 from hfcomp.factory.concretebatch.targets import (
@@ -87,7 +87,7 @@ class ConcreteBatchChain(Chain):
             image_stages(self.options)
         self._check_source(first)
         chains = {config: self._configuration(config) for config in self.options.configs}
-        finished = self._finished()
+        finished = self._finished_manifests()
         if finished:
             ratings = ConcretenessRatings.from_file(ratings_path(self.options, self.log))
             rows = [
@@ -134,7 +134,7 @@ class ConcreteBatchChain(Chain):
         return caption_stage({"mode": CONFIGS[config], "writer": self.options.writer_settings(), **settings})
 
     def _images(self, config: str, captions: Path) -> Build:
-        rows = joined(self.source, captions)
+        rows = join_texts(self.source, captions)
         features = output_features(rows.remove_columns(SOURCE_ROW), {"negative_image": Image()})
         return self._step(config, "images", rows, image_stages(self.options), features, IMAGE_READS)
 
@@ -163,7 +163,7 @@ class ConcreteBatchChain(Chain):
                     f"{mine['rows']:,}. {ONE_LICENSE} Choose another --output."
                 )
 
-    def _finished(self) -> dict[str, list[dict[str, Any]]]:
+    def _finished_manifests(self) -> dict[str, list[dict[str, Any]]]:
         """The manifests of all configurations in the folder that are finished and have rows."""
         finished: dict[str, list[dict[str, Any]]] = {}
         for config in CONFIGS:

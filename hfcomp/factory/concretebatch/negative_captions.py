@@ -20,8 +20,8 @@ from hfcomp.factory.sources import model_facts
 from hfcomp.factory.substitutes.choice import substitutes
 from hfcomp.factory.substitutes.lexicon import DEFAULT_LEXICON
 from hfcomp.factory.targets.choice import Mode
-from hfcomp.factory.writers.asker import Asker, Question, make_asker, writer_facts
 from hfcomp.factory.writers.changes import KIND_OF_CATEGORY, Change, check_neighbours, replaced_keyword
+from hfcomp.factory.writers.llm_client import LlmClient, Question, build_llm_client, writer_facts
 from hfcomp.factory.writers.prompts import KEYWORD_FILE, keyword_prompt
 from hfcomp.factory.writers.requests import Refused
 from hfcomp.negatives.filters import GRAMMAR, GrammarFilter, is_same_sentence
@@ -68,16 +68,16 @@ class _Proposer(Protocol):
 class _Prompted:
     """By a language model and the paper's prompt."""
 
-    def __init__(self, asker: Asker, mode: Mode, seed: int) -> None:
-        self._asker, self._mode, self._seed = asker, mode, seed
+    def __init__(self, client: LlmClient, mode: Mode, seed: int) -> None:
+        self._client, self._mode, self._seed = client, mode, seed
 
     @property
     def counts(self) -> Counter[str]:
-        return self._asker.counts
+        return self._client.counts
 
     def propose(self, targets: Sequence[Target], attempt: int) -> list[Proposal]:
         questions = [self._question(target, attempt) for target in targets]
-        return self._asker.answers(questions, self._seed, lambda place, answer: _change(targets[place], answer))
+        return self._client.answers(questions, self._seed, lambda place, answer: _change(targets[place], answer))
 
     def _question(self, target: Target, attempt: int) -> Question:
         keyword = target.caption[slice(*target.span)]
@@ -135,7 +135,7 @@ def make_negative_captions(
         mode: how keywords were selected; `random` has the paper's fourth set of examples.
         seed: of all draws.
         attempts: at a caption, each with a seed of its own.
-        writer: settings of `hfcomp.factory.writers.asker.make_asker`, of which `writer` may also be `substitute`.
+        writer: Settings of `build_llm_client`, of which `writer` may also be `substitute`.
         grammar_model: causal language model that judges texts beside their captions.
         grammar_tolerance: in nats per token; by default that of `GrammarFilter`.
         device: of models in this process.
@@ -144,13 +144,13 @@ def make_negative_captions(
     if writer["writer"] == "substitute":
         proposer = _Substituted(seed)
     else:
-        proposer = _Prompted(make_asker(**writer, device=device), mode, seed)
+        proposer = _Prompted(build_llm_client(**writer, device=device), mode, seed)
     tolerance = {} if grammar_tolerance is None else {"tolerance": grammar_tolerance}
     judge = GrammarFilter(grammar_model, device=device, **tolerance) if grammar_model else None
 
     def negative_captions(batch: Batch) -> Batch:
         before = proposer.counts
-        found = batch | _written(batch, proposer, judge, attempts)
+        found = batch | _write_captions(batch, proposer, judge, attempts)
         return found | {THIS_RUN: this_run(proposer.counts, before, len(found[COUNTS]))}
 
     return negative_captions
@@ -169,7 +169,7 @@ def caption_stage(settings: Mapping[str, Any]) -> Stage:
     return Stage("negative captions", make_negative_captions, settings, facts)
 
 
-def _written(batch: Batch, proposer: _Proposer, judge: GrammarFilter | None, attempts: int) -> Batch:
+def _write_captions(batch: Batch, proposer: _Proposer, judge: GrammarFilter | None, attempts: int) -> Batch:
     """The columns that are added, with counts by reason."""
     targets = [_target(*values) for values in zip(*(batch[name] for name in READS[:-1]), strict=True)]
     counts: list[Counter[str]] = [Counter() for _ in targets]
@@ -180,7 +180,9 @@ def _written(batch: Batch, proposer: _Proposer, judge: GrammarFilter | None, att
             last[place] = target
     for attempt in range(attempts):
         left = {place: one for place, one in enumerate(targets) if isinstance(one, Target) and place not in changes}
-        found = _judged(list(left.values()), proposer.propose(list(left.values()), attempt) if left else [], judge)
+        found = _reject_ungrammatical(
+            list(left.values()), proposer.propose(list(left.values()), attempt) if left else [], judge
+        )
         for place, one in zip(left, found, strict=True):
             if isinstance(one, Refused):
                 reason = str(one).partition(":")[0]
@@ -207,7 +209,9 @@ def _is_half(target: Target | str, change: Change) -> bool:
     return isinstance(target, Target) and target.category == "object" and change.negative.spans[0][1] > target.span[1]
 
 
-def _judged(targets: Sequence[Target], found: Sequence[Proposal], judge: GrammarFilter | None) -> list[Proposal]:
+def _reject_ungrammatical(
+    targets: Sequence[Target], found: Sequence[Proposal], judge: GrammarFilter | None
+) -> list[Proposal]:
     """Proposals, but for those that a language model finds broken where it does not the caption."""
     if judge is None:
         return list(found)

@@ -161,7 +161,7 @@ def make_targets(
             candidates, chosen = [], []
             if reason is None:
                 candidates = find_candidates(doc, table, lookup=lookup, prepositions=prepositions)
-                chosen = drawn_targets(choice, caption, candidates, seed)
+                chosen = draw_targets(choice, caption, candidates, seed)
                 reason = None if chosen else _why_none(candidates)
             unrated = [one.keyword.lower() for one in candidates if one.rating is None and table is not None]
             for name, values in _as_columns(chosen).items():
@@ -187,7 +187,7 @@ def _as_columns(chosen: Sequence[Candidate]) -> dict[str, list[Any]]:
     }
 
 
-def drawn_targets(choice: Choice, caption: str, candidates: Sequence[Candidate], seed: int) -> list[Candidate]:
+def draw_targets(choice: Choice, caption: str, candidates: Sequence[Candidate], seed: int) -> list[Candidate]:
     """The possible targets of a caption, at most one of each category; they depend on it and the settings only."""
     return choice.targets(candidates, caption_rng(seed, caption, "target", choice.mode))
 

@@ -35,7 +35,7 @@ def read_pair(row: dict[str, Any]) -> tuple[Image.Image, Image.Image, Mask]:
     Raises:
         Unreadable: for one that is missing or cannot be decoded.
     """
-    original, edited, mask = (_decoded(row[name], name) for name in IMAGES)
+    original, edited, mask = (_decode(row[name], name) for name in IMAGES)
     return original, edited, read_mask(mask)
 
 
@@ -72,7 +72,7 @@ def share_outside(original: Image.Image, edited: Image.Image, mask: Mask) -> flo
     return changed_outside(original, edited, mask) / pixels if pixels else None
 
 
-def _decoded(image: Any, name: str) -> Image.Image:
+def _decode(image: Any, name: str) -> Image.Image:
     if image is None or (image["bytes"] is None and not image["path"]):
         raise Unreadable(f"{NO_IMAGE}: {name}")
     try:

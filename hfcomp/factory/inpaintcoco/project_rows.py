@@ -79,7 +79,7 @@ def project_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
         entries, states, every = list(decisions.log()), decisions.counts(), list(decisions.accepted())
     finally:
         decisions.close()
-    chosen = _chosen(every, options)
+    chosen = _select_items(every, options)
     log(f"{len(chosen):,} of {len(every):,} accepted items from {folder}")
     if not chosen:
         there = ", ".join(f"{number:,} {state}" for state, number in states.items())
@@ -103,7 +103,7 @@ def lower_quality(one: Accepted) -> Quality:
     return max(one.edit.quality, one.reviewed_quality, key=QUALITIES.index)
 
 
-def _chosen(every: list[Accepted], options: InpaintCocoOptions) -> list[Accepted]:
+def _select_items(every: list[Accepted], options: InpaintCocoOptions) -> list[Accepted]:
     known = {one.item.concept for one in every}
     unknown = [name for name in options.concepts if name not in known]
     if unknown and every:
@@ -161,7 +161,9 @@ def make_pair_check() -> Callable[[Batch], Batch]:
         return rest | {
             "coco_details": [row["coco_details"] | size for row, (size, _) in zip(rows, checked, strict=True)],
             SET_ASIDE: [problem for _, problem in checked],
-            COUNTS: [{} if problem else {_counted(row): 1} for row, (_, problem) in zip(rows, checked, strict=True)],
+            COUNTS: [
+                {} if problem else {_count_name(row): 1} for row, (_, problem) in zip(rows, checked, strict=True)
+            ],
         }
 
     return pairs
@@ -181,7 +183,7 @@ def _check(row: dict[str, Any]) -> tuple[dict[str, int], str | None]:
     return size, problems[0] if problems else None
 
 
-def _counted(row: dict[str, Any]) -> str:
+def _count_name(row: dict[str, Any]) -> str:
     details = row["inpaint_details"]
     quality = max(details["quality"], details["reviewed_quality"], key=QUALITIES.index)
     return PAIRS(f"{row['concept']}, {quality}")
@@ -200,7 +202,9 @@ def decision_tables(entries: Sequence[Entry], states: Mapping[State, int], names
     """
     reasons = {
         title: Counter(
-            _unnamed(str(one.content["reason"]), names) for one in standing_decisions(entries) if one.action == action
+            _replace_names(str(one.content["reason"]), names)
+            for one in standing_decisions(entries)
+            if one.action == action
         )
         for action, title in (("skip", "items skipped"), ("send back", "edits sent back"))
     }
@@ -252,7 +256,7 @@ def _agreement_tables(pairs: Sequence[Accepted]) -> list[Table]:
     ]
 
 
-def _unnamed(text: str, names: Mapping[str, str]) -> str:
+def _replace_names(text: str, names: Mapping[str, str]) -> str:
     """A text with pseudonyms in place of names, the longest first."""
     for name in sorted(names, key=len, reverse=True):
         text = text.replace(name, names[name])

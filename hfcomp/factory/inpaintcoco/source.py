@@ -42,22 +42,22 @@ def published_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
     dataset = undecoded(load_training_set(options.source, split=options.split, config=options.config))
     log(f"{len(dataset):,} rows from {options.source}")
     require_columns(dataset, REQUIRED, needed_by="inpaintcoco", rename="dataset.rename_column(..., {0!r})")
-    dataset = dataset.select_columns(list(dict.fromkeys([*REQUIRED, *_kept(dataset, options.columns)])))
-    dataset = _chosen(dataset, options)
-    dataset = _with_facts(dataset, options.source)
+    dataset = dataset.select_columns(list(dict.fromkeys([*REQUIRED, *_written_columns(dataset, options.columns)])))
+    dataset = _select_rows(dataset, options)
+    dataset = _add_facts(dataset, options.source)
     features = output_features(dataset, ADDED)
     facts = {"feather": FEATHER, "least_change": LEAST_CHANGE}
     reads = [*REQUIRED]
     return BuildInputs(dataset, [Stage("flags", make_flags, {}, facts)], features, reads, "test", ())
 
 
-def _kept(dataset: Dataset, wanted: str | None) -> list[str]:
+def _written_columns(dataset: Dataset, wanted: str | None) -> list[str]:
     """The columns that are written, without those of an earlier build."""
     needed = [name for name in (WORKER, DETAILS) if name in dataset.column_names]
     return [name for name in [*needed, *kept_columns(dataset, wanted)] if name not in ADDED]
 
 
-def _chosen(dataset: Dataset, options: InpaintCocoOptions) -> Dataset:
+def _select_rows(dataset: Dataset, options: InpaintCocoOptions) -> Dataset:
     concepts = dataset["concept"][:]
     unknown = [name for name in options.concepts if name not in concepts]
     if unknown:
@@ -67,7 +67,7 @@ def _chosen(dataset: Dataset, options: InpaintCocoOptions) -> Dataset:
     return dataset.select(rows[: options.limit])
 
 
-def _with_facts(dataset: Dataset, name: str) -> Dataset:
+def _add_facts(dataset: Dataset, name: str) -> Dataset:
     """Rows with the licence of the image and the source as columns, and workers by number."""
     added: dict[str, list[str | None]] = {}
     if WORKER in dataset.column_names:

@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 
 from hfcomp.factory.magic.encoders import ConceptEncoder
 from hfcomp.factory.magic.hierarchy import Chain, Concept, Cut, Hierarchy, Node, Removal
-from hfcomp.factory.magic.merging import Merged, Rivals, hard_negatives, merge_small
+from hfcomp.factory.magic.merging import HardNegatives, Merged, hard_negatives, merge_small
 from hfcomp.factory.magic.options import GraphSettings
 from hfcomp.factory.magic.similarity import check_vectors
 from hfcomp.factory.magic.source import ConceptSource, Found
@@ -54,11 +54,11 @@ def build_hierarchy(
     chains, orphans = without_chain(merged.images, parents)
     rows = np.array([row for row, name in enumerate(names) if name in chains], np.int64)
     kept = [names[row] for row in rows]
-    rivals = hard_negatives(chains, kept, vectors[rows], settings)
-    log(f"{len(kept):,} concepts, {sum(map(bool, rivals.values())):,} of them with a hard negative")
+    negatives = hard_negatives(chains, kept, vectors[rows], settings)
+    log(f"{len(kept):,} concepts, {sum(map(bool, negatives.values())):,} of them with a hard negative")
     unseen = draw_test_concepts(kept, settings.test_share, settings.seed)
     return Hierarchy(
-        concepts=tuple(_concept(name, chains[name], merged, rivals[name], name in unseen) for name in kept),
+        concepts=tuple(_concept(name, chains[name], merged, negatives[name], name in unseen) for name in kept),
         parents={name: parents.of[1][name] for name in kept},
         nodes=parents.nodes(kept),
         merges=merged.merges,
@@ -68,8 +68,8 @@ def build_hierarchy(
     )
 
 
-def _concept(name: str, chain: Chain, merged: Merged, rivals: Rivals, unseen: bool) -> Concept:
-    names, cosines = tuple(one for one, _ in rivals), tuple(cosine for _, cosine in rivals)
+def _concept(name: str, chain: Chain, merged: Merged, negatives: HardNegatives, unseen: bool) -> Concept:
+    names, cosines = tuple(one for one, _ in negatives), tuple(cosine for _, cosine in negatives)
     return Concept(name, chain, merged.images[name], merged.members.get(name, ()), names, cosines, unseen)
 
 
@@ -134,7 +134,7 @@ def find_parents(images: Mapping[str, int], source: ConceptSource, *, progress: 
                 known = sorted(next_size, key=lambda name: (-next_size[name], name))
                 for name, answer in zip(block, source.parents(level, block, known), strict=True):
                     found.refused.update(reason.partition(":")[0] for reason in answer.refused)
-                    parents = _taken(level, name, answer, below[name], found.cuts)
+                    parents = _accept_parents(level, name, answer, below[name], found.cuts)
                     found.of[level][name] = parents
                     for parent in parents:
                         next_below.setdefault(parent, set()).update(below[name], (name,))
@@ -162,7 +162,7 @@ def _blocks(names: Sequence[str], source: ConceptSource) -> Iterator[Sequence[st
     return (names[start : start + step] for start in range(0, len(names), step))
 
 
-def _taken(level: int, name: str, answer: Found, below: set[str], cuts: list[Cut]) -> tuple[str, ...]:
+def _accept_parents(level: int, name: str, answer: Found, below: set[str], cuts: list[Cut]) -> tuple[str, ...]:
     taken = []
     for parent in dict.fromkeys(answer.texts):
         if parent == name or parent in below:
@@ -191,14 +191,14 @@ def draw_test_images(ids_of: Mapping[str, Sequence[str]], share: float, seed: in
         share: between 0 and 1.
         seed: of the draw.
     """
-    return {one for ids in ids_of.values() for one in _drawn(ids, round(share * len(ids)), seed)}
+    return {one for ids in ids_of.values() for one in _draw(ids, round(share * len(ids)), seed)}
 
 
 def draw_test_concepts(names: Sequence[str], share: float, seed: int) -> set[str]:
     """The test concepts: a share of all, rounded; at least one and not all, where there are two or more."""
     number = round(share * len(names))
-    return {*_drawn(names, min(max(number, 1), len(names) - 1), seed)}
+    return {*_draw(names, min(max(number, 1), len(names) - 1), seed)}
 
 
-def _drawn(names: Iterable[str], number: int, seed: int) -> list[str]:
+def _draw(names: Iterable[str], number: int, seed: int) -> list[str]:
     return sorted(names, key=lambda name: (hashlib.sha256(f"{seed} {name}".encode()).digest(), name))[:number]

@@ -35,26 +35,26 @@ from hfcomp.data.loading import load_training_set
 from hfcomp.data.set_cards import DEFAULT
 from hfcomp.data.views import View, write_views
 from hfcomp.factory.build import BuiltSet, with_license_check
-from hfcomp.factory.chain import Chain, beside
+from hfcomp.factory.chain import Chain, place_beside
 from hfcomp.factory.magic.building import build_hierarchy, draw_test_images
 from hfcomp.factory.magic.encoders import CaptionsEncoder, ConceptEncoder, SentenceEncoder
 from hfcomp.factory.magic.hierarchy import Concept, Hierarchy, hierarchy_tables, read_hierarchy, write_hierarchy
 from hfcomp.factory.magic.image_rows import CAPTION, ImageRows, image_rows
 from hfcomp.factory.magic.options import BY_CAPTIONS, MagicOptions
-from hfcomp.factory.magic.stages import CONCEPT, GENERALISED, concept_stage, generalised_stage, make_source
+from hfcomp.factory.magic.stages import CONCEPT, GENERALISED, concept_stage, generalized_caption_stage, make_source
 from hfcomp.factory.manifest import totals
 from hfcomp.factory.options import command_line
 from hfcomp.factory.runner import Build
 from hfcomp.factory.shards import SOURCE_ROW, Stage
 from hfcomp.factory.sources import make_image_check, output_features
 
-GROUP, RIVALS = "group", "hard_negative_groups"
+GROUP, HARD_NEGATIVE_GROUPS = "group", "hard_negative_groups"
 TEXTS = Features(
     {
         IMAGE_ID: Value("string"),
         GENERALISED: Value("string"),
         GROUP: Value("string"),
-        RIVALS: List(Value("string")),
+        HARD_NEGATIVE_GROUPS: List(Value("string")),
         **dict.fromkeys(LEVELS, Value("string")),
     }
 )
@@ -96,7 +96,7 @@ class MagicChain(Chain):
                 chain.append(self._captions(chain[0].folder, hierarchy))
             if self.options.runs("parts") and chain[-1].manifest["rows"]:
                 parts = self._parts(chain[-1].folder, hierarchy)
-                chain.append(_together(parts))
+                chain.append(_join_parts(parts))
             facts = hierarchy_tables(hierarchy, sum(_pairs(one.folder) for one in parts.values()))
         if parts:
             sets = {DEFAULT: [one.manifest for one in chain]}
@@ -178,13 +178,13 @@ class MagicChain(Chain):
             self.log(f"{number:,} images are left out: {reason}")
         kept = [(row, place) for row, name in enumerate(names) if isinstance(place := places[name], Concept)]
         rows = found.with_format("numpy")[SOURCE_ROW][:][[row for row, _ in kept]]
-        texts = [_texts_of(place) for _, place in kept]
-        columns = {name: [one[name] for one in texts] for name in (GROUP, RIVALS, *LEVELS)}
+        texts = [_concept_texts(place) for _, place in kept]
+        columns = {name: [one[name] for one in texts] for name in (GROUP, HARD_NEGATIVE_GROUPS, *LEVELS)}
         named = Features({SOURCE_ROW: Value("int64"), **{name: TEXTS[name] for name in columns}})
         images = self._rows.images.select(rows).flatten_indices()
         columns = Dataset.from_dict({SOURCE_ROW: rows, **columns}, features=named)
         images = concatenate_datasets([images, columns], axis=1)
-        stage = generalised_stage(self.options.source_settings(), self._answers)
+        stage = generalized_caption_stage(self.options.source_settings(), self._answers)
         features = Features({SOURCE_ROW: Value("int64"), **TEXTS})
         return self._step("captions", images, [stage], features, [CAPTION, *LEVELS])
 
@@ -195,8 +195,8 @@ class MagicChain(Chain):
         caption_of = image_of[self._rows.image_of]  # of each row of the source
         rows = np.flatnonzero(caption_of >= 0)
         texts = made.remove_columns(SOURCE_ROW).select(caption_of[rows]).add_column(SOURCE_ROW, rows)
-        whole = beside(self.source, texts, rows)
-        in_test = self._in_test(made, hierarchy)[:, caption_of[rows]]
+        whole = place_beside(self.source, texts, rows)
+        in_test = self._test_flags(made, hierarchy)[:, caption_of[rows]]
         stages, reads = self._part_inputs
         features, parts = output_features(self.source, TEXTS), {}
         for (image, concept), name in PARTS.items():
@@ -207,7 +207,7 @@ class MagicChain(Chain):
         write_views(self.options.output, magic_views(parts))
         return parts
 
-    def _in_test(self, made: Dataset, hierarchy: Hierarchy) -> NDArray[np.bool_]:
+    def _test_flags(self, made: Dataset, hierarchy: Hierarchy) -> NDArray[np.bool_]:
         """`[2, images]`: whether each image, and its concept, is of the test split."""
         groups: dict[str, list[str]] = {}
         for name, image in zip(made[GROUP][:], made[IMAGE_ID][:], strict=True):
@@ -217,7 +217,7 @@ class MagicChain(Chain):
         return np.array([[one in tested for one in made[IMAGE_ID][:]], [one in unseen for one in made[GROUP][:]]])
 
 
-def _together(parts: Mapping[str, Build]) -> Build:
+def _join_parts(parts: Mapping[str, Build]) -> Build:
     """Parts as one build, for counts and cards."""
     builds = list(parts.values())
     manifests = [one.manifest for one in builds]
@@ -234,8 +234,12 @@ def _pairs(part: Path) -> int:
     return sum(pc.count(one).as_py() for one in texts)  # of those that are not null
 
 
-def _texts_of(concept: Concept) -> dict[str, Any]:
-    return {GROUP: concept.name, RIVALS: list(concept.hard_negatives), **dict(zip(LEVELS, concept.chain, strict=True))}
+def _concept_texts(concept: Concept) -> dict[str, Any]:
+    return {
+        GROUP: concept.name,
+        HARD_NEGATIVE_GROUPS: list(concept.hard_negatives),
+        **dict(zip(LEVELS, concept.chain, strict=True)),
+    }
 
 
 def magic_views(parts: Mapping[str, Build]) -> dict[str, View]:

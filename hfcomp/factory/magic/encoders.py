@@ -49,7 +49,7 @@ class SentenceEncoder:
 
     def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
         """See `ConceptEncoder`."""
-        found = self._loaded.encode(list(names), normalize_embeddings=True, show_progress_bar=False)
+        found = self._network.encode(list(names), normalize_embeddings=True, show_progress_bar=False)
         return np.asarray(found, np.float32)
 
     def facts(self) -> Mapping[str, Any]:
@@ -57,7 +57,7 @@ class SentenceEncoder:
         return {"encoder": model_facts(self._model)}
 
     @cached_property
-    def _loaded(self) -> Any:
+    def _network(self) -> Any:
         from sentence_transformers import SentenceTransformer
 
         return SentenceTransformer(

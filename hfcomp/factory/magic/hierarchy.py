@@ -115,9 +115,9 @@ class Hierarchy:
 
     def place(self, name: str) -> Concept | str:
         """The concept that a first-level name belongs to, merges followed; or the reason why it has none."""
-        while name in self._merged:
-            name = self._merged[name]
-        return self._found.get(name) or self._reasons.get(name, "not a concept of this hierarchy")
+        while name in self._merged_into:
+            name = self._merged_into[name]
+        return self._concept_by_name.get(name) or self._removal_reasons.get(name, "not a concept of this hierarchy")
 
     def graph(self) -> DiGraph:
         """Nodes are pairs of level and name, edges run from a parent to its child."""
@@ -132,15 +132,15 @@ class Hierarchy:
         return found
 
     @cached_property
-    def _found(self) -> dict[str, Concept]:
+    def _concept_by_name(self) -> dict[str, Concept]:
         return {one.name: one for one in self.concepts}
 
     @cached_property
-    def _merged(self) -> dict[str, str]:
+    def _merged_into(self) -> dict[str, str]:
         return {one.name: one.into for one in self.merges}
 
     @cached_property
-    def _reasons(self) -> dict[str, str]:
+    def _removal_reasons(self) -> dict[str, str]:
         return {one.name: one.reason for one in self.removed}
 
 
@@ -215,8 +215,8 @@ def _outcomes(hierarchy: Hierarchy) -> list[Table]:
         lost[one.reason] += one.images
     rows = [
         ["kept", len(concepts), sum(one.images for one in concepts)],
-        *_of_kept("with a hard negative", [one.images for one in concepts if one.hard_negatives]),
-        *_of_kept("test concepts of the split by concept", [one.images for one in concepts if one.unseen]),
+        *_subset_row("with a hard negative", [one.images for one in concepts if one.hard_negatives]),
+        *_subset_row("test concepts of the split by concept", [one.images for one in concepts if one.unseen]),
         ["merged into others", len(hierarchy.merges), sum(one.images for one in hierarchy.merges)],
         *([f"removed, {reason}", number, lost[reason]] for reason, number in sorted(removed.items())),
     ]
@@ -231,5 +231,5 @@ def _outcomes(hierarchy: Hierarchy) -> list[Table]:
     return tables
 
 
-def _of_kept(what: str, images: list[int]) -> list[list[object]]:
+def _subset_row(what: str, images: list[int]) -> list[list[object]]:
     return [[f"of these, {what}", len(images), sum(images)]]

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from hfcomp.factory.magic.source import Found, canonical_name, name_problem
-from hfcomp.factory.writers.asker import Asker, Question, make_asker, writer_facts
-from hfcomp.factory.writers.prompts import CONCEPTS_FILE, concept_prompt, generalised_prompt, parent_prompt
+from hfcomp.factory.writers.llm_client import LlmClient, Question, build_llm_client, writer_facts
+from hfcomp.factory.writers.prompts import CONCEPTS_FILE, concept_prompt, generalized_prompt, parent_prompt
 from hfcomp.factory.writers.requests import AnswerField, Refused
 
 MOST_CAPTIONS, MOST_CHARACTERS = 10, 2_000
@@ -26,7 +26,7 @@ class LanguageModelSource:
     """A source of concepts (`hfcomp.factory.magic.source.ConceptSource`) that asks a language model.
 
     Args:
-        model: settings of `hfcomp.factory.writers.asker.make_asker`.
+        model: settings of `hfcomp.factory.writers.llm_client.build_llm_client`.
         attempts: at a question whose answer is refused, each with a seed of its own and warmer.
     """
 
@@ -38,7 +38,7 @@ class LanguageModelSource:
     @property
     def counts(self) -> Counter[str]:
         """See `ConceptSource`."""
-        return self._asker.counts if "_asker" in vars(self) else Counter()
+        return self._client.counts if "_client" in vars(self) else Counter()
 
     def read(self, captions: Sequence[str]) -> list[str]:
         """See `ConceptSource`."""
@@ -68,10 +68,10 @@ class LanguageModelSource:
 
         return self._ask(questions, "concept", check)
 
-    def generalised(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[Found]:
+    def generalize(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[Found]:
         """See `ConceptSource`."""
         questions = [
-            Question(generalised_prompt(some, chain), "\n".join(some), ("generalised", *chain))
+            Question(generalized_prompt(some, chain), "\n".join(some), ("generalised", *chain))
             for some, chain in zip(captions, chains, strict=True)
         ]
 
@@ -87,8 +87,8 @@ class LanguageModelSource:
         return writer_facts(self._model, CONCEPTS_FILE) | {"attempts": self._attempts, "seed": self._seed}
 
     @cached_property
-    def _asker(self) -> Asker:
-        return make_asker(**self._model, device=self._device)
+    def _client(self) -> LlmClient:
+        return build_llm_client(**self._model, device=self._device)
 
     def _ask(self, questions: Sequence[Question], field: AnswerField, check: Check) -> list[Found]:
         refused: list[list[str]] = [[] for _ in questions]
@@ -102,7 +102,7 @@ class LanguageModelSource:
             def check_asked(number: int, text: str, left: Sequence[int] = left) -> str:
                 return check(left[number], text)
 
-            for place, answer in zip(left, self._asker.answers(asked, self._seed, check_asked, field), strict=True):
+            for place, answer in zip(left, self._client.answers(asked, self._seed, check_asked, field), strict=True):
                 if isinstance(answer, Refused):
                     refused[place].append(str(answer))
                 else:

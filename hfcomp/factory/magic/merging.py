@@ -127,12 +127,12 @@ class _Similar:
         return best
 
 
-Rivals = list[tuple[str, float]]
+HardNegatives = list[tuple[str, float]]
 
 
 def hard_negatives(
     chains: Mapping[str, Chain], names: Sequence[str], vectors: Vectors, settings: GraphSettings, *, block: int = BLOCK
-) -> dict[str, Rivals]:
+) -> dict[str, HardNegatives]:
     """Of each concept the most similar others with a cosine above `negative_similarity`, at most `max_negatives`.
 
     No name of its chain is in the chain of the other, whatever its level: "animal" is no negative of a dog below
@@ -151,7 +151,7 @@ def hard_negatives(
     top = 4 - settings.shared_levels
     ids = _ids([chains[name] for name in names])
     order = places_of(names)
-    found: dict[str, Rivals] = {name: [] for name in names}
+    found: dict[str, HardNegatives] = {name: [] for name in names}
     for rows in blocks(np.arange(len(names)), block):
         first, second, cosines = similar_pairs(vectors, settings.negative_similarity, rows=rows, block=block)
         differ = np.ones(len(first), bool)

@@ -49,7 +49,9 @@ def similar_pairs(
         In the order of first and second members.
     """
     chosen = np.arange(len(vectors)) if rows is None else rows
-    found = [_exact(vectors, *_proposed(vectors, part, threshold), threshold) for part in blocks(chosen, block)]
+    found = [
+        _confirm_pairs(vectors, *_propose_pairs(vectors, part, threshold), threshold) for part in blocks(chosen, block)
+    ]
     if not found:
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
     first, second, cosines = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -120,7 +122,7 @@ def exact_cosines(vectors: Vectors, first: NDArray[np.int64], second: NDArray[np
     return np.concatenate(parts) if parts else np.empty(0)
 
 
-def _proposed(
+def _propose_pairs(
     vectors: Vectors, part: NDArray[np.int64], threshold: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     cosines = vectors[part] @ vectors.T
@@ -129,7 +131,7 @@ def _proposed(
     return part[places], second
 
 
-def _exact(vectors: Vectors, first: NDArray[np.int64], second: NDArray[np.int64], threshold: float) -> Pairs:
+def _confirm_pairs(vectors: Vectors, first: NDArray[np.int64], second: NDArray[np.int64], threshold: float) -> Pairs:
     cosines = exact_cosines(vectors, first, second)
     above = cosines > threshold
     return first[above], second[above], cosines[above]

@@ -56,7 +56,7 @@ class ConceptSource(Protocol):
         """
         ...
 
-    def generalised(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[Found]:
+    def generalize(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[Found]:
         """A caption of each image that says what it has in common with others of its concept.
 
         Args:

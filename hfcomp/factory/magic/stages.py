@@ -24,7 +24,7 @@ def make_concepts(**settings: Any) -> Callable[[Batch], Batch]:
     source = make_source(**settings)
 
     def concepts(batch: Batch) -> Batch:
-        return batch | _asked(source, batch["caption"], CONCEPT, lambda texts, _: source.concepts(texts))
+        return batch | _answer_columns(source, batch["caption"], CONCEPT, lambda texts, _: source.concepts(texts))
 
     return concepts
 
@@ -33,15 +33,15 @@ def make_generalised(**settings: Any) -> Callable[[Batch], Batch]:
     """The stage that adds `generalised_caption`, from the captions of an image and the names of its concepts."""
     source = make_source(**settings)
 
-    def generalised(batch: Batch) -> Batch:
+    def generalize(batch: Batch) -> Batch:
         chains = list(zip(*(batch[level] for level in LEVELS), strict=True))
 
         def ask(texts: Sequence[Sequence[str]], places: Sequence[int]) -> list[Found]:
-            return source.generalised(texts, [chains[place] for place in places])
+            return source.generalize(texts, [chains[place] for place in places])
 
-        return batch | _asked(source, batch["caption"], GENERALISED, ask)
+        return batch | _answer_columns(source, batch["caption"], GENERALISED, ask)
 
-    return generalised
+    return generalize
 
 
 def concept_stage(settings: Mapping[str, Any], source: ConceptSource) -> Stage:
@@ -49,12 +49,12 @@ def concept_stage(settings: Mapping[str, Any], source: ConceptSource) -> Stage:
     return Stage("concepts", make_concepts, settings, source.facts())
 
 
-def generalised_stage(settings: Mapping[str, Any], source: ConceptSource) -> Stage:
+def generalized_caption_stage(settings: Mapping[str, Any], source: ConceptSource) -> Stage:
     """The stage with what identifies it in the manifest."""
     return Stage("generalised captions", make_generalised, settings, source.facts())
 
 
-def _asked(
+def _answer_columns(
     source: ConceptSource,
     captions: Sequence[Sequence[str]],
     column: str,

@@ -67,7 +67,7 @@ class TaxonomySource:
         """See `ConceptSource`."""
         return [Found(tuple(self._parents[level - 1].get(name, ()))) for name in names]
 
-    def generalised(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[Found]:
+    def generalize(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[Found]:
         """See `ConceptSource`."""
         pairs = zip(captions, chains, strict=True)
         return [Found((generalised_caption(texts, chain),)) for texts, chain in pairs]
@@ -167,11 +167,11 @@ def generalised_caption(captions: Sequence[str], chain: Sequence[str]) -> str:
     best = min(range(len(captions)), key=lambda place: (-shared[place], len(captions[place]), place))
     text = " ".join(captions[best].split())
     (doc,) = cached_parser("rules").parse([text])
-    found = _without_details(doc) or text
+    found = _drop_details(doc) or text
     return f"there is {found}" if canonical_name(found) in chain else found
 
 
-def _without_details(doc: Doc) -> str:
+def _drop_details(doc: Doc) -> str:
     tags = [token.tag_ for token in doc]
     kept = [place for place in range(len(doc)) if _is_compound(doc, place) or not _is_detail(tags, place)]
     cut = next((number for number in range(len(kept) - 1, 0, -1) if tags[kept[number]] == "IN"), None)
@@ -180,10 +180,10 @@ def _without_details(doc: Doc) -> str:
             cut -= 1
         if cut >= SHORTEST and any(tags[place] in _NOUNS for place in kept[:cut]):
             kept = kept[:cut]
-    return _joined(doc, kept).strip(" ,;:-.")
+    return _join_words(doc, kept).strip(" ,;:-.")
 
 
-def _joined(doc: Doc, kept: Sequence[int]) -> str:
+def _join_words(doc: Doc, kept: Sequence[int]) -> str:
     """The words that are kept, with the spaces of the caption and articles that fit."""
     text, end = "", 0
     for place in kept:

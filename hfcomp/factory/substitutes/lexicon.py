@@ -39,7 +39,7 @@ class Inflection:
         if noun in self.plurals:
             return self.plurals[noun]
         before, space, last = noun.rpartition(" ")
-        return before + space + (self.plurals.get(last) or _with_s(last))
+        return before + space + (self.plurals.get(last) or _add_s(last))
 
     def verb(self, base: str, tag: str) -> str:
         """A form of a verb; of several words, of the first.
@@ -60,7 +60,7 @@ class Inflection:
         if tag in ("VB", "VBP"):
             return base
         if tag == "VBZ":
-            return {"be": "is", "have": "has"}.get(base) or _with_s(base)
+            return {"be": "is", "have": "has"}.get(base) or _add_s(base)
         if base in self.verbs:
             return self.verbs[base][("VBD", "VBN", "VBG").index(tag)]
         stem = base + base[-1] if _DOUBLES.match(base) else base
@@ -71,7 +71,7 @@ class Inflection:
         return (base[:-1] + "ied") if _CONSONANT_Y.search(base) else stem + "ed"
 
 
-def _with_s(word: str) -> str:
+def _add_s(word: str) -> str:
     if word.endswith(_HISS) or word in ("go", "do"):
         return word + "es"
     return word[:-1] + "ies" if _CONSONANT_Y.search(word) else word + "s"
@@ -251,24 +251,24 @@ def read_lexicon(path: str | PathLike[str]) -> Lexicon:
         nouns=nouns,
         adjectives=adjectives,
         verbs=verbs,
-        prepositions={words: _parted(others) for words, others in file.prepositions.items()},
-        before_clothes={words: _parted(others) for words, others in file.before_clothes.items()},
+        prepositions={words: _split_words(others) for words, others in file.prepositions.items()},
+        before_clothes={words: _split_words(others) for words, others in file.before_clothes.items()},
         numbers={place.base: place for place in numbers},
         one=file.numbers.one,
         one_of=file.numbers.one_of,
-        names=_parted(file.names),
-        anything={name: _parted(words) for name, words in file.anything.model_dump().items()},
+        names=_split_words(file.names),
+        anything={name: _split_words(words) for name, words in file.anything.model_dump().items()},
         inflection=inflection,
         clothes=frozenset(clothes),
     )
 
 
-def _parted(text: str) -> tuple[str, ...]:
+def _split_words(text: str) -> tuple[str, ...]:
     return tuple(" ".join(one.split()) for one in text.split(",") if one.strip())
 
 
 def _group(name: str, words: _Words) -> Group:
-    own, to, also = _parted(words.words), _parted(words.to), _parted(words.also)
+    own, to, also = _split_words(words.words), _split_words(words.to), _split_words(words.also)
     entries = [tuple(word.strip() for word in entry.split("/")) for entry in (*own, *to, *also)]
     free = frozenset(word.removesuffix(FREE) for entry in entries for word in entry if word.endswith(FREE))
     plain = tuple(tuple(word.removesuffix(FREE) for word in entry) for entry in entries)

@@ -110,10 +110,12 @@ def replaced_keyword(caption: str, span: Span, tag: str, category: str, answer: 
         raise Refused(DELETED)
     new = _new_words(caption, changed, answer, words)
     check_replacement(caption[slice(*changed)], new, tag)
-    if phrase is not None and may_be_one(caption[slice(*phrase)].casefold(), _within(caption, phrase, changed, new)):
+    if phrase is not None and may_be_one(
+        caption[slice(*phrase)].casefold(), _phrase_text(caption, phrase, changed, new)
+    ):
         raise Refused(SAME_THING)
     check_words(new, caption)
-    text = _assembled(caption, [(changed, new), *agreements])
+    text = _assemble(caption, [(changed, new), *agreements])
     check_neighbours(caption, text)
     negative = Negative(text, KIND_OF_CATEGORY[category], caption[slice(*changed)], new, category, (changed,))
     return Change(negative, len(agreements))
@@ -155,12 +157,12 @@ def _new_words(caption: str, span: Span, answer: str, words: Sequence[Token]) ->
     return new[0].lower() + new[1:] if is_first and words[0].text[1:].islower() and len(words[0].text) > 1 else new
 
 
-def _within(caption: str, phrase: Span, span: Span, new: str) -> str:
+def _phrase_text(caption: str, phrase: Span, span: Span, new: str) -> str:
     """A phrase with new words for a part of it, in small letters: "near to" for "next to" where "next" is replaced."""
     return (caption[phrase[0] : span[0]] + new + caption[span[1] : phrase[1]]).casefold()
 
 
-def _assembled(caption: str, edits: Sequence[tuple[Span, str]]) -> str:
+def _assemble(caption: str, edits: Sequence[tuple[Span, str]]) -> str:
     ordered = sorted(edits)
     return rewrite(caption, [span for span, _ in ordered], [text for _, text in ordered])
 
@@ -196,12 +198,12 @@ def _numbers(word: str) -> set[str]:
 
 def check_neighbours(caption: str, text: str) -> None:
     """Raises `Refused` where the new words repeat a word beside them ("a a cat", "red red")."""
-    if _doubled(text) - _doubled(caption):
+    if _repeated_words(text) - _repeated_words(caption):
         raise Refused(REPEATED)
 
 
-def _doubled(text: str) -> Counter[str]:
-    words = _folded(tokens_of(text))
+def _repeated_words(text: str) -> Counter[str]:
+    words = _fold(tokens_of(text))
     return Counter(one for one, other in zip(words, words[1:], strict=False) if one == other and one[0].isalnum())
 
 
@@ -221,7 +223,7 @@ def changed_part(caption: str, part: str, answer: str) -> Change:
         raise NothingToChange(UNCHANGED) if way == "swap" else Refused(UNCHANGED)
     ours, theirs = tokens_of(caption), tokens_of(answer)
     if way == "swap":
-        return Change(_swapped(caption, ours, theirs, part, CATEGORIES[what]), 0)
+        return Change(_read_swap(caption, ours, theirs, part, CATEGORIES[what]), 0)
     edits = _edits(ours, theirs)
     if len(edits) != 1:
         raise Refused(OTHER_WORDS if edits else UNCHANGED)
@@ -235,7 +237,7 @@ def changed_part(caption: str, part: str, answer: str) -> Change:
     elif len(new.split()) > MOST_WORDS:
         raise Refused(TOO_MANY_WORDS)
     check_words(new, caption)
-    text = _assembled(caption, [(span, new if way == "replace" else _spaced(caption, span, new))])
+    text = _assemble(caption, [(span, new if way == "replace" else _add_space(caption, span, new))])
     check_neighbours(caption, text)
     negative = Negative(text, part, caption[slice(*span)] or new, new, CATEGORIES[what], (span,))
     return Change(negative, 0)
@@ -246,11 +248,11 @@ _Edit = tuple[tuple[int, int], tuple[int, int]]
 
 def _edits(ours: Sequence[Token], theirs: Sequence[Token]) -> list[_Edit]:
     """The runs of tokens that differ; articles that fit themselves to a new word are none."""
-    matcher = SequenceMatcher(None, _folded(ours), _folded(theirs), autojunk=False)
+    matcher = SequenceMatcher(None, _fold(ours), _fold(theirs), autojunk=False)
     return [((i, j), (k, m)) for tag, i, j, k, m in matcher.get_opcodes() if tag != "equal"]
 
 
-def _folded(tokens: Sequence[Token]) -> list[str]:
+def _fold(tokens: Sequence[Token]) -> list[str]:
     return ["a" if token.folded in _ARTICLES else token.folded for token in tokens]
 
 
@@ -262,21 +264,21 @@ def _span(caption: str, tokens: Sequence[Token], first: int, last: int) -> Span:
     return place, place
 
 
-def _spaced(caption: str, span: Span, new: str) -> str:
+def _add_space(caption: str, span: Span, new: str) -> str:
     """Words that are put in, with the space that parts them from what stands there."""
     if span[0] == len(caption) or not caption[span[0]].isalnum():
         return new if new[:1] in ",;" else f" {new}"
     return f"{new} "
 
 
-def _swapped(caption: str, ours: Sequence[Token], theirs: Sequence[Token], part: str, category: str) -> Negative:
+def _read_swap(caption: str, ours: Sequence[Token], theirs: Sequence[Token], part: str, category: str) -> Negative:
     """Two runs that changed places: the same words in another order, but for articles."""
-    old, new = _folded(ours), _folded(theirs)
+    old, new = _fold(ours), _fold(theirs)
     if old == new:
         raise Refused(UNCHANGED)
     if Counter(old) != Counter(new):
         raise Refused(OTHER_WORDS)
-    places = _exchanged(old, new)
+    places = _swapped_runs(old, new)
     if places is None:
         raise Refused(NOT_THE_CHANGE)
     spans = [_span(caption, ours, *place) for place in places]
@@ -287,7 +289,7 @@ def _swapped(caption: str, ours: Sequence[Token], theirs: Sequence[Token], part:
     return Negative(text, part, first, second, category, tuple(spans))
 
 
-def _exchanged(old: Sequence[str], new: Sequence[str]) -> tuple[tuple[int, int], tuple[int, int]] | None:
+def _swapped_runs(old: Sequence[str], new: Sequence[str]) -> tuple[tuple[int, int], tuple[int, int]] | None:
     """The shortest two runs of words that change places, as `[start, end)` in the old order; None if no two do."""
     differing = [place for place, (one, other) in enumerate(zip(old, new, strict=True)) if one != other]
     start, end = differing[0], differing[-1] + 1

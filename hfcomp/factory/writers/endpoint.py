@@ -119,9 +119,9 @@ class EndpointWriter:
             timeout=timeout,
             max_retries=0,  # the client would not tell the other requests
             default_headers=unsent,
-            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False, mounts=_direct(base_url)),
+            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False, mounts=_no_proxy(base_url)),
         )
-        self._loop = _started_loop()
+        self._loop = _start_loop()
         weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)
         self._learned: dict[str, str | None] = {}
         self._pace = Pace(concurrency)
@@ -242,7 +242,7 @@ class EndpointWriter:
     def _stop(self, error: Exception, what: str, advice: str) -> NoReturn:
         place = urlsplit(self._base_url)
         self._failure = EndpointError(
-            f"the endpoint {place.scheme}://{place.netloc}{place.path} {what}: {self._said(error)}. "
+            f"the endpoint {place.scheme}://{place.netloc}{place.path} {what}: {self._error_text(error)}. "
             f"{advice}, or check --base_url, --llm {self._model} and {KEY_VARIABLE}; answers so far are kept."
         )
         raise self._failure
@@ -278,28 +278,28 @@ class EndpointWriter:
         create = self._client.chat.completions.with_streaming_response.create
         try:
             async with asyncio.timeout(self._timeout), create(**given, extra_body=body) as response:
-                return await _whole(response)
+                return await _read_body(response)
         except TimeoutError:
-            raise BrokenOff(self._too_late()) from None
+            raise BrokenOff(self._timeout_text()) from None
 
-    def _too_late(self) -> str:
+    def _timeout_text(self) -> str:
         return f"no reply within {self._timeout:g} seconds (--llm_timeout)"
 
-    def _said(self, error: Exception) -> str:
+    def _error_text(self, error: Exception) -> str:
         """An error in one line of plain characters without the key; what the server says of itself is cut."""
         if isinstance(error, BadBody):
             found = self._without_key(error.body.decode(errors="replace"))[:60]
             return error.reason + (f", found {found!r}" if error.body else "")
         if isinstance(error, self._openai.APITimeoutError):
-            return self._too_late()
+            return self._timeout_text()
         if (place := redirect_target(error)) is not None:
-            where = f" to {self._plain_words(place)}" if place else ""
+            where = f" to {self._printable(place)}" if place else ""
             return f"code {status_of(error)}, a redirect{where}, which is not followed"
         is_lost = isinstance(error, self._openai.APIConnectionError)  # its own text is the same for every reason
-        line = self._plain_words(root_cause(error) if is_lost else str(error))
+        line = self._printable(root_cause(error) if is_lost else str(error))
         return f"no connection, {line}" if is_lost else line.replace("Error code:", "code", 1)
 
-    def _plain_words(self, words: str) -> str:
+    def _printable(self, words: str) -> str:
         plain = "".join(sign if sign.isprintable() else " " for sign in self._without_key(words))
         return " ".join(plain.split())[:200].rstrip(". ")
 
@@ -329,14 +329,14 @@ def check_base_url(base_url: str) -> None:
         raise ValueError(f"base_url is {base_url!r}; expected an address such as http://127.0.0.1:8000/v1.")
 
 
-def _direct(base_url: str) -> dict[str, None]:
+def _no_proxy(base_url: str) -> dict[str, None]:
     """No proxy for a server on this machine: variables such as HTTP_PROXY would send the key elsewhere."""
     host = urlsplit(base_url).hostname or ""
     is_here = host in ("localhost", "::1") or host.startswith("127.")
     return {f"all://{f'[{host}]' if ':' in host else host}": None} if is_here else {}
 
 
-def _started_loop() -> asyncio.AbstractEventLoop:
+def _start_loop() -> asyncio.AbstractEventLoop:
     """An event loop in a thread of its own, which ends with the loop."""
     loop = asyncio.new_event_loop()
 
@@ -348,7 +348,7 @@ def _started_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _whole(response: Any) -> bytes | None:
+async def _read_body(response: Any) -> bytes | None:
     """A body; None for one over the limit.
 
     Raises:

@@ -68,12 +68,12 @@ def edit_prompt(captions: Sequence[str], concept: str, choices: Mapping[str, Seq
     if concept not in prompts.examples:
         raise ValueError(f"concept {concept!r}: expected one of {', '.join(prompts.examples)}.")
     listed = "\n".join(f"- {keyword}: {', '.join(words)}" for keyword, words in choices.items())
-    return _filled(prompts.template, (concept, prompts.examples[concept], _listed(captions), listed))
+    return _fill(prompts.template, (concept, prompts.examples[concept], _list_captions(captions), listed))
 
 
 def concept_prompt(captions: Sequence[str]) -> str:
     """Our prompt for the first-level concept of an image's captions."""
-    return _filled(_read_concept_prompts().concept, (_listed(captions),))
+    return _fill(_read_concept_prompts().concept, (_list_captions(captions),))
 
 
 def parent_prompt(name: str, level: int, known: Sequence[str]) -> str:
@@ -85,13 +85,13 @@ def parent_prompt(name: str, level: int, known: Sequence[str]) -> str:
         known: names on the next level, offered first.
     """
     prompts = _read_concept_prompts()
-    offered = _filled(prompts.known, (", ".join(known),)) if known else ""
-    return _filled(prompts.parent, (prompts.levels[level], offered, _one_line(name)))
+    offered = _fill(prompts.known, (", ".join(known),)) if known else ""
+    return _fill(prompts.parent, (prompts.levels[level], offered, _one_line(name)))
 
 
-def generalised_prompt(captions: Sequence[str], chain: Sequence[str]) -> str:
+def generalized_prompt(captions: Sequence[str], chain: Sequence[str]) -> str:
     """Our prompt for a generalised caption of an image; the chain is of its concepts, from specific to abstract."""
-    return _filled(_read_concept_prompts().caption, (" < ".join(map(_one_line, chain)), _listed(captions)))
+    return _fill(_read_concept_prompts().caption, (" < ".join(map(_one_line, chain)), _list_captions(captions)))
 
 
 def keyword_prompt(caption: str, keyword: str, examples: str) -> str:
@@ -108,14 +108,14 @@ def keyword_prompt(caption: str, keyword: str, examples: str) -> str:
     prompt = _read_keyword_prompt()
     if examples not in prompt.examples:
         raise ValueError(f"examples is {examples!r}; expected one of {', '.join(prompt.examples)}.")
-    return _filled(prompt.template, (prompt.examples[examples], _one_line(caption), _one_line(keyword)))
+    return _fill(prompt.template, (prompt.examples[examples], _one_line(caption), _one_line(keyword)))
 
 
 def part_prompt(caption: str, part: Part) -> str:
     """Our prompt for one of `PARTS`."""
     prompt = _read_negatives_prompt()
     chosen = prompt.examples[part]
-    return _filled(prompt.template, (chosen.instruction, chosen.shots, _one_line(caption)))
+    return _fill(prompt.template, (chosen.instruction, chosen.shots, _one_line(caption)))
 
 
 def prompt_facts(file: Path) -> str:
@@ -143,7 +143,7 @@ def _read_edit_prompts() -> _EditPrompts:
     return parse(_EditPrompts, read_yaml(EDITS_FILE), str(EDITS_FILE))
 
 
-def _listed(captions: Sequence[str]) -> str:
+def _list_captions(captions: Sequence[str]) -> str:
     """A line for each caption, so that none can pretend to be a turn of its own."""
     return "\n".join(f"- {_one_line(caption)}" for caption in captions)
 
@@ -152,7 +152,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _filled(template: str, values: tuple[str, ...]) -> str:
+def _fill(template: str, values: tuple[str, ...]) -> str:
     """The template with its slots filled; braces in a value are left alone."""
     pieces = template.split(_SLOT)
     return pieces[0] + "".join(value + piece for value, piece in zip(values, pieces[1:], strict=True))

@@ -240,10 +240,10 @@ def answered_text(reply: Reply, *, plain: bool, field: AnswerField = "caption") 
     """
     text, is_thought = _text(reply)
     if not plain:
-        return _clean(_from_json(text, field, is_thought)[field])
+        return _clean_text(_read_object(text, field, is_thought)[field])
     if is_thought:
         raise Unreadable(ONLY_THOUGHTS)
-    return _clean(_unfenced(text))
+    return _clean_text(_strip_fence(text))
 
 
 def answered_edit(reply: Reply, *, plain: bool) -> EditAnswer:
@@ -259,8 +259,8 @@ def answered_edit(reply: Reply, *, plain: bool) -> EditAnswer:
     text, is_thought = _text(reply)
     if plain and is_thought:
         raise Unreadable(ONLY_THOUGHTS)
-    found = _from_lines(_unfenced(text)) if plain else _from_json(text, "edit", is_thought)
-    return EditAnswer(**{name: _clean(value) for name, value in found.items()})
+    found = _read_lines(_strip_fence(text)) if plain else _read_object(text, "edit", is_thought)
+    return EditAnswer(**{name: _clean_text(value) for name, value in found.items()})
 
 
 def _text(reply: Reply) -> tuple[str, bool]:
@@ -282,7 +282,7 @@ def _text(reply: Reply) -> tuple[str, bool]:
     return text, _THOUGHTS_START.match(text.lstrip()) is not None
 
 
-def _from_json(text: str, field: AnswerField, is_thought: bool) -> dict[str, str]:
+def _read_object(text: str, field: AnswerField, is_thought: bool) -> dict[str, str]:
     """The one object of an answer, also within prose; within reasoning only where it ends it."""
     answers = [_read_json(part, field) for part in (text, *_objects(text))]
     valid = [answer for answer in answers if answer is not None]
@@ -307,7 +307,7 @@ def _objects(text: str) -> list[str]:
     return found if len(found) <= _MOST_OBJECTS else []
 
 
-def _unfenced(text: str) -> str:
+def _strip_fence(text: str) -> str:
     inner = text.strip()
     if len(inner) < 2 * len(_FENCE) or not (inner.startswith(_FENCE) and inner.endswith(_FENCE)):
         return text
@@ -315,7 +315,7 @@ def _unfenced(text: str) -> str:
     return rest if re.fullmatch(r"\w*\s*", first) else f"{first}\n{rest}"
 
 
-def _from_lines(text: str) -> dict[str, str]:
+def _read_lines(text: str) -> dict[str, str]:
     lines = [line.partition(":") for line in text.strip().splitlines() if line.strip()]
     found = {name.strip().casefold(): value for name, _, value in lines}
     if len(found) != len(lines) or {*found} != {*EditAnswer.model_fields}:
@@ -323,16 +323,16 @@ def _from_lines(text: str) -> dict[str, str]:
     return found
 
 
-def _clean(text: str) -> str:
-    return _checked(_unquoted(text.strip()))
+def _clean_text(text: str) -> str:
+    return _check_text(_strip_quotes(text.strip()))
 
 
-def _unquoted(text: str) -> str:
+def _strip_quotes(text: str) -> str:
     is_quoted = len(text) > 1 and _QUOTES.get(text[0]) == text[-1] and text.count(text[0]) <= 2
     return text[1:-1].strip() if is_quoted else text
 
 
-def _checked(text: str) -> str:
+def _check_text(text: str) -> str:
     """The text itself, if it may be a caption. The order is that of what is most telling to be counted."""
     if not text:
         raise Unreadable(EMPTY)

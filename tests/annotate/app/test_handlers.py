@@ -46,9 +46,9 @@ def painter():
 @pytest.fixture
 def page(tmp_path, painter):
     project = stand_ins.project(tmp_path / "boxes", 3)
-    with closing(stand_ins.studio(project, painter)) as studio:
+    with closing(stand_ins.service(project, painter)) as service:
         yield Page(
-            studio, title="Boxes", has_password=False, lease_seconds=900.0, uploads=Uploads(tmp_path / "uploads")
+            service, title="Boxes", has_password=False, lease_seconds=900.0, uploads=Uploads(tmp_path / "uploads")
         )
 
 
@@ -85,10 +85,10 @@ def test_an_event_keeps_its_own_field_only(page):
     assert ann.call(page.annotate.keep_prompt, "0/color", "blue box")["caption"] == "A blue box on a grey wall."
     ann.call(page.annotate.keep_caption, "0/color", "A blue crate.")
     assert ann.call(page.annotate.choose_word, "0/color", "green")["prompt"] == "green box"
-    assert page.studio.draft("Ann", page.studio.project.decisions.item("0/color")).caption == "A blue crate."
+    assert page.service.draft("Ann", page.service.project.decisions.item("0/color")).caption == "A blue crate."
     assert ann.call(page.annotate.choose_base, "0/color", "3")["caption"] == "There is a green box."
     ann.call(page.annotate.keep_choice, "0/color", "2", "okay")
-    draft = page.studio.draft("Ann", page.studio.project.decisions.item("0/color"))
+    draft = page.service.draft("Ann", page.service.project.decisions.item("0/color"))
     assert (draft.chosen, draft.quality, draft.prompt) == (1, "okay", "green box")
     assert ann.call(page.annotate.keep_caption, "9/color", "late") == {"State": ann.session}
     assert "% of the image" in ann.call(page.annotate.segment, *ann.fields()[:5])["share"]
@@ -129,5 +129,5 @@ def test_a_page_acts_for_nobody_before_they_sign_in(page):
 def test_a_lost_lease_is_said(page, monkeypatch):
     ann = Visitor(page, "Ann")
     assert ann.call(page.tick).keys() == {"status"}
-    monkeypatch.setattr(page.studio.project.decisions, "renew", lambda person, item: False)
+    monkeypatch.setattr(page.service.project.decisions, "renew", lambda person, item: False)
     assert "0/color was given to somebody else" in ann.call(page.tick)["message"]

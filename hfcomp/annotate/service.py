@@ -41,7 +41,7 @@ MOST_OF_A_PERSON, MOST_IN_ALL = 3, 64
 Model = TypeVar("Model", Segments, Paints)
 
 
-class Studio:
+class AnnotationService:
     """The work on items, for any number of annotators at once.
 
     Attributes:
@@ -59,7 +59,9 @@ class Studio:
         concept: str | None = None,
     ) -> None:
         self.project, self.concept = project, concept
-        self.queue = ModelQueue(_noted(project, "segmenter", segmenter), _noted(project, "inpainter", inpainter))
+        self.queue = ModelQueue(
+            _record_model(project, "segmenter", segmenter), _record_model(project, "inpainter", inpainter)
+        )
         self._updates = Lock()
         self._waiting: Counter[str] = Counter()
         self.image = lru_cache(maxsize=IMAGES_IN_MEMORY)(project.read)
@@ -76,7 +78,7 @@ class Studio:
         coming = self.project.decisions.peek_item(person, concept=self.concept) if item else None
         for one in (item, coming):
             if one is not None and (prompt := first_draft(one).segmentation.prompt):
-                self.queue.heat(one.image, prompt, self._reader(one.image))
+                self.queue.probability_map(one.image, prompt, self._reader(one.image))
         return item
 
     def draft(self, person: str, item: Item) -> PageDraft:
@@ -123,8 +125,10 @@ class Studio:
         if made.prompt.strip():
             if not all(0 <= pixels <= MOST_ENLARGEMENT for pixels in made.enlarge):
                 raise ValueError(f"enlargement: found {made.enlarge} pixels, expected 0 to {MOST_ENLARGEMENT}.")
-            heat = self.queue.heat(item.image, made.prompt.strip(), self._reader(item.image)).result()
-            found = enlarge(above(heat, made.threshold), *made.enlarge)
+            probabilities = self.queue.probability_map(
+                item.image, made.prompt.strip(), self._reader(item.image)
+            ).result()
+            found = enlarge(above(probabilities, made.threshold), *made.enlarge)
         elif made.added is None:
             raise ValueError(
                 "The mask prompt is empty. Name what is to be replaced, such as: fire hydrant. Or draw the mask with "
@@ -145,7 +149,7 @@ class Studio:
     def is_ready(self, item: Item, made: Segmentation) -> bool:
         """Whether `mask` would not wait for the model."""
         prompt = made.prompt.strip()
-        return not prompt or self.queue.heat(item.image, prompt, self._reader(item.image)).done()
+        return not prompt or self.queue.probability_map(item.image, prompt, self._reader(item.image)).done()
 
     def brush(self, item: Item, made: Segmentation, strokes: Mask, *, erases: bool) -> Segmentation:
         """A segmentation with further strokes of the brush. The last stroke wins where both were drawn.
@@ -267,7 +271,7 @@ def is_outdated(draft: PageDraft) -> bool:
     return now != before or " ".join(draft.prompt.split()) != painting.prompt
 
 
-def _noted(project: Project, role: str, make: Callable[[], Model]) -> Callable[[], Model]:
+def _record_model(project: Project, role: str, make: Callable[[], Model]) -> Callable[[], Model]:
     """Makes a model, which the project then names as one that edits are made with."""
 
     def made() -> Model:

@@ -53,7 +53,7 @@ class Question:
     shared: str = ""
 
 
-class Asker:
+class LlmClient:
     """Asks a language model for captions, names of concepts, or edits of images.
 
     Args:
@@ -119,7 +119,7 @@ class Asker:
         return Request(question.prompt, rng.getrandbits(31), warmth, budget, field)
 
 
-def make_asker(
+def build_llm_client(
     *,
     writer: str,
     base_url: str | None,
@@ -134,7 +134,7 @@ def make_asker(
     answer_cache: str | None,
     llm_batch_size: int,
     device: str | None = None,
-) -> Asker:
+) -> LlmClient:
     """The model that the settings of `hfcomp.factory.options.WriterOptions` name.
 
     Raises:
@@ -167,7 +167,7 @@ def make_asker(
     def advise(reasons: Counter[str]) -> str:
         return _advice(reasons, writer, is_off=thinking == "off", is_plain=plain_answers)
 
-    return Asker(CachedWriter(model, cache, advise), plain=plain_answers, temperature=temperature)
+    return LlmClient(CachedWriter(model, cache, advise), plain=plain_answers, temperature=temperature)
 
 
 def _advice(reasons: Counter[str], writer: str, *, is_off: bool, is_plain: bool) -> str:
@@ -205,14 +205,14 @@ class LlmNegatives:
         rejected: answers that were refused, by reason.
     """
 
-    def __init__(self, parts: Sequence[Part], asker: Asker) -> None:
-        self._parts, self._asker = tuple(parts), asker
+    def __init__(self, parts: Sequence[Part], client: LlmClient) -> None:
+        self._parts, self._client = tuple(parts), client
         self.rejected: Counter[str] = Counter()
 
     @property
     def counts(self) -> Counter[str]:
-        """Number of answers so far, see `Asker`."""
-        return self._asker.counts
+        """Number of answers so far, see `LlmClient`."""
+        return self._client.counts
 
     def propose(self, captions: Sequence[str], *, start: int, end: int, seed: int) -> list[list[Negative | None]]:
         """The answers to some questions about each caption.
@@ -237,7 +237,7 @@ class LlmNegatives:
             return changed_part(turns[place][0], parts[place], answer).negative
 
         answers: list[Negative | None] = []
-        for answer in self._asker.answers(questions, seed, check):
+        for answer in self._client.answers(questions, seed, check):
             if isinstance(answer, Refused):
                 self.rejected[str(answer).partition(":")[0]] += 1
                 answers.append(None)
