@@ -19,7 +19,7 @@ from hfcomp.data.publishing import fenced, is_on_hub
 from hfcomp.data.set_cards import DEFAULT, UNKNOWN, loading_text, size_category
 from hfcomp.data.views import read_views, view_configs
 from hfcomp.factory.builder import OTHERS, CardText
-from hfcomp.factory.manifest import DATA, MANIFEST, SET_ASIDE_FILE, totals
+from hfcomp.factory.manifest import DATA, MANIFEST, SET_ASIDE_FILE, sums
 from hfcomp.reporting.report import Table
 from hfcomp.reporting.saving import markdown_table
 from hfcomp.writing import write_text
@@ -51,8 +51,7 @@ class Source:
 
 def chained_manifest(chain: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The manifest of a chain's last build, with the counts of all of them."""
-    counts, aside = (totals(one[name] for one in chain) for name in ("counts", "set_aside"))
-    return {**chain[-1], "counts": counts, "set_aside": aside}
+    return {**chain[-1], **sums(chain), "rows": chain[-1]["rows"]}
 
 
 def count_tables(manifest: Mapping[str, Any], text: CardText) -> list[Table]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
@@ -143,13 +143,13 @@ def close_build(folder: Path, plan: Plan, records: Sequence[Record]) -> Record:
     return manifest
 
 
-def sums(records: Sequence[Record]) -> dict[str, Any]:
-    """`rows`, `counts` and `set_aside` of all shards together."""
-    counts, aside = (totals(record[name] for record in records) for name in ("counts", "set_aside"))
+def sums(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """`rows`, `counts` and `set_aside` of all shards, or of all builds, together."""
+    counts, aside = (_totals(record[name] for record in records) for name in ("counts", "set_aside"))
     return {"rows": sum(record["rows"] for record in records), "counts": counts, "set_aside": aside}
 
 
-def totals(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+def _totals(counts: Iterable[dict[str, int]]) -> dict[str, int]:
     """Sums by name, in the order of names."""
     total: Counter[str] = Counter()
     for one in counts:

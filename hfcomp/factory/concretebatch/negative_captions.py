@@ -21,7 +21,7 @@ from hfcomp.factory.substitutes.choice import substitutes
 from hfcomp.factory.substitutes.lexicon import DEFAULT_LEXICON
 from hfcomp.factory.targets.choice import Mode
 from hfcomp.factory.writers.changes import KIND_OF_CATEGORY, Change, check_neighbours, replaced_keyword
-from hfcomp.factory.writers.llm_client import LlmClient, Question, build_llm_client, writer_facts
+from hfcomp.factory.writers.llm_client import LlmClient, Question, build_llm_client, retry_refused, writer_facts
 from hfcomp.factory.writers.prompts import KEYWORD_FILE, keyword_prompt
 from hfcomp.factory.writers.requests import Refused
 from hfcomp.negatives.filters import GRAMMAR, GrammarFilter, is_same_sentence
@@ -173,23 +173,19 @@ def _write_captions(batch: Batch, proposer: _Proposer, judge: GrammarFilter | No
     """The columns that are added, with counts by reason."""
     targets = [_target(*values) for values in zip(*(batch[name] for name in READS[:-1]), strict=True)]
     counts: list[Counter[str]] = [Counter() for _ in targets]
-    last: list[str] = [NO_CAPTION] * len(targets)
-    changes: dict[int, Change] = {}
-    for place, target in enumerate(targets):
-        if isinstance(target, str):
-            last[place] = target
-    for attempt in range(attempts):
-        left = {place: one for place, one in enumerate(targets) if isinstance(one, Target) and place not in changes}
-        found = _reject_ungrammatical(
-            list(left.values()), proposer.propose(list(left.values()), attempt) if left else [], judge
-        )
-        for place, one in zip(left, found, strict=True):
-            if isinstance(one, Refused):
-                reason = str(one).partition(":")[0]
-                last[place] = f"{NO_CAPTION}, {one}"
-                counts[place][DROPPED(reason)] += 1
-            else:
-                changes[place] = one
+    last = [one if isinstance(one, str) else NO_CAPTION for one in targets]
+    valid = {place: one for place, one in enumerate(targets) if isinstance(one, Target)}
+    places, some = list(valid), list(valid.values())
+
+    def ask(left: list[int], attempt: int) -> list[Proposal]:
+        asked = [some[number] for number in left]
+        return _reject_ungrammatical(asked, proposer.propose(asked, attempt), judge)
+
+    usable, refused = retry_refused(len(some), attempts, ask)
+    changes = {places[number]: change for number, change in sorted(usable.items())}
+    for place, reasons in zip(places, refused, strict=True):
+        counts[place].update(DROPPED(str(reason).partition(":")[0]) for reason in reasons)
+        last[place] = f"{NO_CAPTION}, {reasons[-1]}" if reasons else last[place]
     for place, change in changes.items():
         counts[place].update({MADE(change.negative.kind): 1} | ({AGREED: 1} if change.agreements else {}))
         counts[place].update({FALLBACK: 1} if change.is_fallback else {})

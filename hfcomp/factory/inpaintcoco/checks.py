@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from PIL import Image
@@ -11,7 +12,7 @@ from hfcomp.data.annotations.entries import AUTOMATIC, first_spellings
 from hfcomp.data.annotations.masks import FEATHER, Mask, changed_outside, enlarge, is_changed, read_mask
 from hfcomp.data.images import decode_image
 from hfcomp.data.publishing import without_local_paths
-from hfcomp.factory.shards import BAD_IMAGE
+from hfcomp.factory.shards import BAD_IMAGE, Batch
 from hfcomp.factory.sources import NO_IMAGE
 
 EMPTY_CAPTION = "empty caption"
@@ -27,6 +28,40 @@ IMAGES = ("coco_image", "inpaint_image", "mask")
 
 class Unreadable(ValueError):
     """An image that is missing or cannot be decoded; the message is the reason to set the row aside."""
+
+
+@dataclass(frozen=True)
+class PairCheck:
+    """What a check of a row found.
+
+    Attributes:
+        unreadable: Why an image cannot be read; nothing else is checked then.
+        size: Height and width of the original, in pixels.
+        problems: What is wrong with captions, image sizes and the mask.
+        outside: See `share_outside`.
+    """
+
+    unreadable: str | None = None
+    size: dict[str, int] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    outside: float | None = None
+
+
+def check_pairs(batch: Batch) -> tuple[Batch, list[tuple[dict[str, Any], PairCheck]]]:
+    """The columns other than images, and each row with its check. The source's own bytes of images are written."""
+    rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+    rest = {name: values for name, values in batch.items() if name not in IMAGES}
+    return rest, [(row, check_pair(row)) for row in rows]
+
+
+def check_pair(row: dict[str, Any]) -> PairCheck:
+    try:
+        original, edited, mask = read_pair(row)
+    except Unreadable as error:
+        return PairCheck(str(error))
+    size = {"height": original.height, "width": original.width}
+    problems = caption_problems(row["coco_caption"], row["inpaint_caption"]) + image_problems(original, edited, mask)
+    return PairCheck(None, size, tuple(problems), share_outside(original, edited, mask))
 
 
 def read_pair(row: dict[str, Any]) -> tuple[Image.Image, Image.Image, Mask]:

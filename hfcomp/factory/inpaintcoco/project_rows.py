@@ -18,16 +18,7 @@ from hfcomp.data.annotations.project import IMAGES as IMAGE_FOLDER
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.publishing import LICENSE
 from hfcomp.factory.inpaintcoco.agreement import KAPPA, rating_agreement, standing_decisions
-from hfcomp.factory.inpaintcoco.checks import (
-    CHANGED_OUTSIDE,
-    IMAGES,
-    Unreadable,
-    caption_problems,
-    image_problems,
-    pseudonyms,
-    read_pair,
-    share_outside,
-)
+from hfcomp.factory.inpaintcoco.checks import CHANGED_OUTSIDE, IMAGES, PairCheck, check_pairs, pseudonyms
 from hfcomp.factory.inpaintcoco.options import PAIRS, InpaintCocoOptions
 from hfcomp.factory.shards import COUNTS, SET_ASIDE, Batch, Stage
 from hfcomp.factory.sources import BuildInputs, Log
@@ -155,32 +146,23 @@ def make_pair_check() -> Callable[[Batch], Batch]:
     """The stage that sets aside what no accepted item may be, and notes the size of each image."""
 
     def pairs(batch: Batch) -> Batch:
-        rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
-        checked = [_check(row) for row in rows]
-        rest = {name: values for name, values in batch.items() if name not in IMAGES}  # their bytes stay as they are
+        rest, checked = check_pairs(batch)
+        problems = [_problem(check) for _, check in checked]
         return rest | {
-            "coco_details": [row["coco_details"] | size for row, (size, _) in zip(rows, checked, strict=True)],
-            SET_ASIDE: [problem for _, problem in checked],
+            "coco_details": [row["coco_details"] | check.size for row, check in checked],
+            SET_ASIDE: problems,
             COUNTS: [
-                {} if problem else {_count_name(row): 1} for row, (_, problem) in zip(rows, checked, strict=True)
+                {} if problem else {_count_name(row): 1} for (row, _), problem in zip(checked, problems, strict=True)
             ],
         }
 
     return pairs
 
 
-def _check(row: dict[str, Any]) -> tuple[dict[str, int], str | None]:
-    """The size of a row's image, and the first thing that is wrong with it."""
-    try:
-        original, edited, mask = read_pair(row)
-    except Unreadable as error:
-        return {}, str(error)
-    size = {"height": original.height, "width": original.width}
-    problems = caption_problems(row["coco_caption"], row["inpaint_caption"])
-    problems += image_problems(original, edited, mask)
-    if not problems and (share := share_outside(original, edited, mask)):
-        problems = [f"{CHANGED_OUTSIDE}: {share:.1%} of them"]
-    return size, problems[0] if problems else None
+def _problem(check: PairCheck) -> str | None:
+    """The first thing that is wrong with a row."""
+    found = next(iter(check.problems), check.unreadable)
+    return f"{CHANGED_OUTSIDE}: {check.outside:.1%} of them" if found is None and check.outside else found
 
 
 def _count_name(row: dict[str, Any]) -> str:

@@ -12,16 +12,7 @@ from hfcomp.data.columns import require_columns
 from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.data.publishing import LICENSE, without_local_paths
 from hfcomp.factory.build import DatasetBuild
-from hfcomp.factory.inpaintcoco.checks import (
-    CHANGED_OUTSIDE,
-    IMAGES,
-    Unreadable,
-    caption_problems,
-    image_problems,
-    pseudonyms,
-    read_pair,
-    share_outside,
-)
+from hfcomp.factory.inpaintcoco.checks import CHANGED_OUTSIDE, PairCheck, check_pairs, pseudonyms
 from hfcomp.factory.inpaintcoco.options import FLAGGED_PAIRS, PAIRS, InpaintCocoOptions
 from hfcomp.factory.inpaintcoco.project_rows import SOURCE, project_inputs
 from hfcomp.factory.shards import COUNTS, SET_ASIDE, Batch, Stage
@@ -90,32 +81,20 @@ def make_flags() -> Callable[[Batch], Batch]:
     """The stage that says what is wrong with each row; only rows without a readable image are set aside."""
 
     def flags(batch: Batch) -> Batch:
-        rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
-        found = [_flags(row) for row in rows]
-        rest = {name: values for name, values in batch.items() if name not in IMAGES}  # their bytes stay as they are
+        rest, checked = check_pairs(batch)
         return rest | {
-            FLAGS: [problems for problems, _, _ in found],
-            OUTSIDE: [share for _, share, _ in found],
-            SET_ASIDE: [reason for *_, reason in found],
-            COUNTS: [{} if reason else _counts(row, *rest) for row, (*rest, reason) in zip(rows, found, strict=True)],
+            FLAGS: [list(check.problems) for _, check in checked],
+            OUTSIDE: [check.outside for _, check in checked],
+            SET_ASIDE: [check.unreadable for _, check in checked],
+            COUNTS: [{} if check.unreadable else _counts(row, check) for row, check in checked],
         }
 
     return flags
 
 
-def _flags(row: dict[str, Any]) -> tuple[list[str], float | None, str | None]:
-    """What is wrong, the share of pixels that differ outside the mask, and why the row is set aside if it is."""
-    try:
-        original, edited, mask = read_pair(row)
-    except Unreadable as error:
-        return [], None, str(error)
-    problems = caption_problems(row["coco_caption"], row["inpaint_caption"])
-    return [*problems, *image_problems(original, edited, mask)], share_outside(original, edited, mask), None
-
-
-def _counts(row: dict[str, Any], problems: list[str], share: float | None) -> dict[str, int]:
-    counts = {PAIRS(row["concept"]): 1} | {FLAGGED_PAIRS(name): 1 for name in problems}
-    return counts | ({FLAGGED_PAIRS(CHANGED_OUTSIDE): 1} if share else {})
+def _counts(row: dict[str, Any], check: PairCheck) -> dict[str, int]:
+    flags = [*check.problems, *([CHANGED_OUTSIDE] if check.outside else [])]
+    return {PAIRS(row["concept"]): 1} | {FLAGGED_PAIRS(name): 1 for name in flags}
 
 
 class InpaintCocoBuild(DatasetBuild):

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from tqdm.auto import tqdm
 
-from hfcomp.factory.magic.encoders import ConceptEncoder
 from hfcomp.factory.magic.hierarchy import Chain, Concept, Cut, Hierarchy, Node, Removal
 from hfcomp.factory.magic.merging import HardNegatives, Merged, hard_negatives, merge_small
 from hfcomp.factory.magic.options import GraphSettings
-from hfcomp.factory.magic.similarity import check_vectors
+from hfcomp.factory.magic.similarity import ConceptEncoder, check_vectors
 from hfcomp.factory.magic.source import ConceptSource, Found
 
 Log = Callable[[str], None]

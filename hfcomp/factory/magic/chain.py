@@ -37,12 +37,12 @@ from hfcomp.data.views import View, write_views
 from hfcomp.factory.build import BuiltSet, with_license_check
 from hfcomp.factory.chain import Chain, place_beside
 from hfcomp.factory.magic.building import build_hierarchy, draw_test_images
-from hfcomp.factory.magic.encoders import CaptionsEncoder, ConceptEncoder, SentenceEncoder
 from hfcomp.factory.magic.hierarchy import Concept, Hierarchy, hierarchy_tables, read_hierarchy, write_hierarchy
 from hfcomp.factory.magic.image_rows import CAPTION, ImageRows, image_rows
 from hfcomp.factory.magic.options import BY_CAPTIONS, MagicOptions
+from hfcomp.factory.magic.similarity import CaptionsEncoder, ConceptEncoder, SentenceEncoder
 from hfcomp.factory.magic.stages import CONCEPT, GENERALISED, concept_stage, generalized_caption_stage, make_source
-from hfcomp.factory.manifest import totals
+from hfcomp.factory.manifest import sums
 from hfcomp.factory.options import command_line
 from hfcomp.factory.runner import Build
 from hfcomp.factory.shards import SOURCE_ROW, Stage
@@ -220,10 +220,7 @@ class MagicChain(Chain):
 def _join_parts(parts: Mapping[str, Build]) -> Build:
     """Parts as one build, for counts and cards."""
     builds = list(parts.values())
-    manifests = [one.manifest for one in builds]
-    counts, aside = (totals(one[name] for one in manifests) for name in ("counts", "set_aside"))
-    rows = sum(one["rows"] for one in manifests)
-    manifest = {"plan": manifests[0]["plan"], "rows": rows, "counts": counts, "set_aside": aside}
+    manifest = {"plan": builds[0].manifest["plan"], **sums([one.manifest for one in builds])}
     return Build(builds[0].folder.parent, manifest, sum(one.kept for one in builds), sum(one.made for one in builds))
 
 

@@ -104,7 +104,7 @@ def make_source(*, writer: str, **settings: Any) -> ConceptSource:
 
         place = settings["taxonomy"]
         return TaxonomySource(None if place is None else Path(place))
-    from hfcomp.factory.magic.language_model import LanguageModelSource
+    from hfcomp.factory.magic.source import LanguageModelSource
 
     return LanguageModelSource(
         settings["model"], attempts=settings["attempts"], seed=settings["seed"], device=settings["device"]

@@ -119,6 +119,33 @@ class LlmClient:
         return Request(question.prompt, rng.getrandbits(31), warmth, budget, field)
 
 
+def retry_refused(
+    number: int, attempts: int, ask: Callable[[list[int], int], Sequence[Answer | Refused]]
+) -> tuple[dict[int, Answer], list[list[Refused]]]:
+    """Asks again for what was refused.
+
+    Args:
+        number: Number of questions.
+        attempts: Most attempts at each.
+        ask: From the places of the questions that are left, and the number of the attempt, to an answer for each.
+
+    Returns:
+        The usable answers by place, and the refusals of each question in their order.
+    """
+    usable: dict[int, Answer] = {}
+    refused: list[list[Refused]] = [[] for _ in range(number)]
+    for attempt in range(attempts):
+        left = [place for place in range(number) if place not in usable]
+        if not left:
+            break
+        for place, answer in zip(left, ask(left, attempt), strict=True):
+            if isinstance(answer, Refused):
+                refused[place].append(answer)
+            else:
+                usable[place] = answer
+    return usable, refused
+
+
 def build_llm_client(
     *,
     writer: str,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.factory.magic.language_model import LanguageModelSource
 from hfcomp.factory.magic.options import MagicOptions
+from hfcomp.factory.magic.source import LanguageModelSource
 from hfcomp.factory.magic.stages import UNREAD, make_concepts, make_source
 from hfcomp.factory.shards import COUNTS
 from hfcomp.factory.writers import backoff
