@@ -29,8 +29,8 @@ NO_KEYWORD, UNREADABLE = "no caption with a keyword that can be replaced", "an i
 FORBIDDEN, UNKNOWN = "a licence that forbids adaptation", "an unknown licence"
 OTHER_ITEM = "the id of an earlier candidate, but another image or other captions"
 _IMAGE = "image"
+# First bytes of files that are copied as they are, as every browser shows them, with their endings.
 _STARTS = {b"\xff\xd8\xff": "jpg", b"\x89PNG": "png"}
-"""First bytes of files that are copied as they are, as every browser shows them, with their endings."""
 
 
 def add_candidates(
@@ -42,16 +42,6 @@ def add_candidates(
     may be in several. The order depends on the seed and the image's id, or its captions where it has none, and not on
     the order of the rows. Candidates of a further source come behind those that are there. Images are copied to the
     bit. What is left out is logged by its reason.
-
-    Args:
-        project: where they go.
-        options: the source, and what of it.
-        log: receives lines about the source.
-        progress: whether to show a bar.
-
-    Raises:
-        ValueError: for a source without images or captions, or a project that would remain without items.
-        OSError: for a full disk; call it again when there is space.
     """
     with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
         source = _Source(project, options, log)

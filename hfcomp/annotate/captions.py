@@ -12,11 +12,11 @@ from hfcomp.parsing.captions import caption_problem
 from hfcomp.parsing.noun_phrases import NounPhrase, noun_phrases
 from hfcomp.parsing.parsers import cached_parser
 
+# Of the published set (section 4).
 CONCEPTS = ("object", "color", "size")
-"""Of the published set (section 4)."""
 _CATEGORY = {name: category for category, names in SUPER_CATEGORIES.items() for name in names}
+# Before an adjective that is parsed as a noun: "the wall is orange", but not "it is an orange".
 _PREDICATE = re.compile(r"\b(?:is|are|was|were|painted|colored) (?:\w+ly )?$", re.IGNORECASE)
-"""Before an adjective that is parsed as a noun: "the wall is orange", but not "it is an orange"."""
 _ARTICLES = ("a ", "an ", "the ")
 
 
@@ -106,12 +106,7 @@ def proposed_caption(caption: str, concept: str, prompt: str) -> str:
 
 
 def check_caption(caption: str, original: str, concept: str) -> None:
-    """Checks a new caption.
-
-    Raises:
-        ValueError: for one that is empty, no caption, the same as the original, or that names an object of another
-            super-category in place of one.
-    """
+    """Checks a new caption."""
     if not caption.strip():
         raise ValueError("The new caption is empty. Describe the edited image, in the words of the original caption.")
     problem = caption_problem(caption)

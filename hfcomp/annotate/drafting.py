@@ -60,11 +60,7 @@ class DraftLog:
         self.tried = {line["item"] for line in found if line and line["settings"] == self._settings}
 
     def append(self, item: str, outcome: Outcome, **facts: Any) -> None:
-        """Writes a line.
-
-        Raises:
-            OSError: for a full disk.
-        """
+        """Writes a line."""
         line = {"item": item, "outcome": outcome, "settings": self._settings, **facts}
         start = "\n" if self._is_cut else ""
         append_text(self._path, f"{start}{json.dumps(line, ensure_ascii=False)}\n")
@@ -81,10 +77,10 @@ def _read(line: bytes) -> Mapping[str, Any] | None:
 
 
 UNREADABLE = "image cannot be read"
+# Items for which a language model is asked together.
 BATCH = 32
-"""Items for which a language model is asked together."""
+# Items in a row at which a model raises, before the run ends with its error. Our choice.
 MOST_FAILURES = 3
-"""Items in a row at which a model raises, before the run ends with its error. Our choice."""
 
 
 @dataclass
@@ -113,12 +109,6 @@ def draft(project: Project, options: DraftOptions, *, log: Callable[[str], None]
     Called again, it goes on with the items that were not tried with these settings; so a run may be interrupted at any
     moment. What is drafted of an item depends on the item and the settings, not on the others or their order. Items
     that somebody works on and those that a reviewer sent back are left to people.
-
-    Args:
-        project: with items.
-        options: settings.
-        log: receives lines about the run.
-        progress: whether to show a bar.
 
     Raises:
         ValueError: for a model that is not as expected, or a project that another run drafts.

@@ -79,11 +79,9 @@ class RuleProposer:
         self._seed = seed
 
     def propose(self, items: Sequence[Item], attempt: int) -> list[Proposal | Refused]:
-        """See `Proposer`."""
         return [self._propose(item, attempt) for item in items]
 
     def facts(self) -> Mapping[str, Any]:
-        """See `Proposer`."""
         return {"writer": "rules"}
 
     def _propose(self, item: Item, attempt: int) -> Proposal | Refused:
@@ -101,24 +99,16 @@ class RuleProposer:
 
 
 class LanguageModelProposer:
-    """Asks a language model to choose among the replacements, and for prompts and a caption.
-
-    Args:
-        model: settings of `hfcomp.factory.writers.llm_client.build_llm_client`.
-        seed: of the sampling.
-        device: of a model in this process.
-    """
+    """Asks a language model to choose among the replacements, and for prompts and a caption."""
 
     def __init__(self, model: Mapping[str, Any], *, seed: int, device: str | None = None) -> None:
         self._model, self._seed, self._device = model, seed, device
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """See `Proposer`."""
         return self._client.counts if "_client" in vars(self) else {}
 
     def propose(self, items: Sequence[Item], attempt: int) -> list[Proposal | Refused]:
-        """See `Proposer`."""
         questions = [
             Question(
                 edit_prompt(item.captions, item.concept, _offered_words(item)),
@@ -131,7 +121,6 @@ class LanguageModelProposer:
         return self._client.edits(questions, self._seed, lambda place, answer: read_proposal(items[place], answer))
 
     def facts(self) -> Mapping[str, Any]:
-        """See `Proposer`."""
         return writer_facts(self._model, EDITS_FILE)
 
     @cached_property
@@ -183,8 +172,8 @@ ORIGINAL_MISREAD = "original image does not prefer the original caption"
 EDIT_MISREAD = "no edited image prefers the new caption"
 
 
+# From n images to `[n]`, differences of two cosines.
 Preference = Callable[[Sequence[Image.Image]], NDArray[np.float32]]
-"""From n images to `[n]`, differences of two cosines."""
 
 
 class SetAside(Exception):

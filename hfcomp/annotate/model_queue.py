@@ -14,10 +14,10 @@ from hfcomp.data.annotations.masks import Heat, Mask
 from hfcomp.factory.images.editor import Edit as Painted
 
 T = TypeVar("T")
+# At a model's work, before its error is shown.
 ATTEMPTS = 2
-"""At a model's work, before its error is shown."""
+# Memory for segmentations, of which the oldest go first.
 MAP_BYTES = 256 * 2**20
-"""Memory for segmentations, of which the oldest go first."""
 
 
 class Segments(Protocol):
@@ -78,7 +78,6 @@ class ModelQueue:
         return found
 
     def paint(self, image: Image.Image, mask: Mask, prompt: str, seeds: Sequence[int]) -> Future[list[Painted]]:
-        """An edited image for each seed."""
         with self._lock:
             return self._submit("inpainting", lambda model: model.paint(image, mask, prompt, seeds))
 

@@ -30,11 +30,7 @@ MODEL_TYPE = "clipseg"
 
 
 class Segmenter:
-    """CLIPSeg: where in an image is what a text names.
-
-    Raises:
-        ValueError: for what is not such a model, or has no safetensors or not all of its weights.
-    """
+    """CLIPSeg: where in an image is what a text names."""
 
     def __init__(self, model: str = DEFAULT_SEGMENTER, *, device: str = "cpu") -> None:
         network, self._processor = _load(model)
@@ -47,9 +43,6 @@ class Segmenter:
 
         The processor scales the whole image to the model's square (352 x 352 pixels), whatever its aspect ratio. The
         probabilities of that square are scaled back, bilinearly, so that each one lies where its pixels came from.
-
-        Raises:
-            ValueError: for an empty prompt.
         """
         if not prompt.strip():
             raise ValueError("The mask prompt is empty. Name what is to be replaced, such as: fire hydrant.")
@@ -66,7 +59,6 @@ class Segmenter:
 
 
 def load_segmenter(options: ModelOptions) -> Segmenter:
-    """Loads the segmentation model of `options`, see `Segmenter`."""
     return Segmenter(options.segmenter, device=worker_device(options.device))
 
 
@@ -110,10 +102,6 @@ class Inpainter:
         size: longer side of the image that the pipeline sees, in pixels.
         dtype: of the weights.
         device: where it runs.
-
-    Raises:
-        ImportError: without diffusers.
-        ValueError: for what is not such a pipeline.
     """
 
     def __init__(
@@ -156,9 +144,6 @@ class Inpainter:
             mask: `[H, W]`, of the image's size.
             prompt: what to paint.
             seeds: one for each candidate; of its noise, which is made on the CPU.
-
-        Raises:
-            ValueError: for an empty prompt, or where the device has too little memory.
         """
         if not prompt.strip():
             raise ValueError(
@@ -198,7 +183,6 @@ class Inpainter:
 
 
 def load_inpainter(options: ModelOptions) -> Inpainter:
-    """Loads the inpainting pipeline of `options`, see `Inpainter`."""
     return Inpainter(
         options.inpainter,
         steps=options.inpaint_steps,

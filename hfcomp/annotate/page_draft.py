@@ -95,16 +95,10 @@ class PageDraft:
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As `from_json` reads it."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: str) -> PageDraft:
-        """Reads a draft.
-
-        Raises:
-            ValueError: for one of another version.
-        """
         try:
             return _adapter().validate_python(dict(content))
         except ValidationError as error:

@@ -20,14 +20,13 @@ from hfcomp.metrics.units import PERCENT, Unit
 from hfcomp.reporting.format import UNKNOWN, decimal, with_interval
 from hfcomp.reporting.report import Report, Section, Table
 
+# Decisions that are listed.
 NEWEST = 20
-"""Decisions that are listed."""
+# Characters of a reason.
 LONGEST_TEXT = 60
-"""Characters of a reason."""
 
 
 def progress_report(decisions: Decisions) -> Report:
-    """Items by concept and state, agreement, people, and the newest decisions."""
     rows = [("all", decisions.counts()), *((one, decisions.counts(concept=one)) for one in decisions.concepts())]
     items = Table(
         "",
@@ -63,7 +62,6 @@ LEGEND = (
 
 
 def agreement_report(statistics: AnnotationStatistics) -> Report:
-    """Tables of agreement, of reasons and of each person's work."""
     agreement = Table(
         "",
         ("Annotator", "Reviewer", "Accepted", "Same rating", "Kappa", "Sent back"),

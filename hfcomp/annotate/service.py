@@ -30,13 +30,13 @@ from hfcomp.data.annotations.masks import (
 )
 from hfcomp.data.annotations.project import Project
 
+# Images to choose from (section A.3).
 CANDIDATES = 3
-"""Images to choose from (section A.3)."""
+# Pixels.
 MOST_ENLARGEMENT = 200
-"""Pixels."""
 IMAGES_IN_MEMORY = 32
+# Requests for candidates that wait or are painted: of a person, who may have gone on to another item, and in all.
 MOST_OF_A_PERSON, MOST_IN_ALL = 3, 64
-"""Requests for candidates that wait or are painted: of a person, who may have gone on to another item, and in all."""
 
 Model = TypeVar("Model", Segments, Paints)
 
@@ -67,7 +67,6 @@ class AnnotationService:
         self.image = lru_cache(maxsize=IMAGES_IN_MEMORY)(project.read)
 
     def close(self) -> None:
-        """Ends the models' threads and closes the database."""
         self.queue.close()
         self.project.decisions.close()
 

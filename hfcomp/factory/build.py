@@ -43,7 +43,6 @@ class BuiltSet:
 
     @property
     def rows(self) -> int:
-        """Number of rows of all configurations."""
         return sum(chain[-1].manifest["rows"] for chain in self.chains.values())
 
     @property
@@ -53,7 +52,6 @@ class BuiltSet:
         return [folder for end in ends for folder in configurations(end.folder)]
 
     def report(self) -> Report:
-        """What was made and left out, by kind and reason."""
         sections = [
             Section(
                 "" if config == DEFAULT else config, [*self._counts(chain), Lines(_rows(chain), "Rows", whole=True)]
@@ -71,11 +69,6 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
     """Builds a dataset with the builder of its kind, which the class of the options names.
 
     After an interruption the same call resumes; see `hfcomp.factory.runner.run_stages`.
-
-    Args:
-        options: Options of one of `hfcomp.factory.builder.builders`.
-        log: Receives lines about the source.
-        progress: whether to show bars.
 
     Raises:
         ValueError: for options that do not fit, a source or folder that is not as expected.
@@ -97,20 +90,14 @@ class DatasetBuild:
     progress: bool
 
     def inputs(self) -> BuildInputs:
-        """The rows to build from, the stages that they pass, and the columns that are written.
-
-        Raises:
-            ValueError: for options or a source that do not fit.
-        """
+        """The rows to build from, the stages that they pass, and the columns that are written."""
         raise NotImplementedError(f"{type(self).__name__} gives no inputs.")
 
     @cached_property
     def stated_license(self) -> str | None:
-        """The license on the source's card."""
         return stated_license(self.options.source)
 
     def build(self) -> BuiltSet:
-        """Builds the dataset."""
         options, inputs = self.options, self.inputs()
         stages, reads = inputs.stages, inputs.reads
         if options.only_adaptable:
@@ -125,7 +112,6 @@ class DatasetBuild:
     def write_card(
         self, rows: Dataset, sets: Mapping[str, Sequence[Any]], command: str, facts: Sequence[Table] = ()
     ) -> None:
-        """Writes the card; see `hfcomp.factory.cards.write_card`."""
         source = Source(self.options.source, self.stated_license, LICENSE in rows.column_names)
         write_card(self.options.output, sets, source, self.card, command, facts)
 

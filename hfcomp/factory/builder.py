@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from hfcomp.data.builders import BuiltDataset
     from hfcomp.reporting.report import Table
 
+# Group of entry points under which other packages name their builders, by the kind that they make.
 ENTRY_POINTS = "hfcomp.builders"
-"""Group of entry points under which other packages name their builders, by the kind that they make."""
+# Our own builders. A table and no entry points, which a checkout that is not installed would not have.
 KINDS = {
     "negatives": "hfcomp.factory.kinds:NEGATIVES",
     "concepts": "hfcomp.factory.kinds:CONCEPTS",
@@ -29,7 +30,6 @@ KINDS = {
     "concretebatch": "hfcomp.factory.concretebatch.options:CONCRETEBATCH",
     "magic": "hfcomp.factory.magic.options:MAGIC",
 }
-"""Our own builders. A table and no entry points, which a checkout that is not installed would not have."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,9 @@ class Counts:
     also: tuple[tuple[str, str], ...] = ()
 
     def __call__(self, name: str) -> str:
-        """The name of a count."""
         return f"{self.prefix}{name}"
 
     def has(self, name: str) -> bool:
-        """Whether a count belongs to the table."""
         return name.startswith(self.prefix) or name in dict(self.also)
 
     def rows(self, counts: Mapping[str, int]) -> list[list[str]]:
@@ -68,10 +66,10 @@ FLAGGED = Counts("flagged: ", "negatives flagged, not dropped", "reason")
 CAPTIONS = Counts("captions: ", "captions", "captions")
 IMAGES = Counts("images: ", "images", "images")
 DROPPED = Counts("dropped: ", "texts dropped", "reason")
+# Of questions that are asked again for a larger number.
 ANSWERS = Counts("answers refused: ", "answers of a language model refused, counted each time", "reason")
-"""Of questions that are asked again for a larger number."""
+# Counts that a builder names no table for.
 OTHERS = Counts("", "other counts", "count")
-"""Counts that a builder names no table for."""
 
 OTHER_COLUMNS = (
     "Other columns are the source's; an `image_id` that it lacks is made from its images, equal in rows of one "
@@ -134,11 +132,7 @@ class Builder:
 
 @cache
 def builders() -> dict[str, Builder]:
-    """All builders by the kind that they make: ours, then those of installed packages.
-
-    Raises:
-        ValueError: for an entry point that is not a builder, or a name that is taken.
-    """
+    """All builders by the kind that they make: ours, then those of installed packages."""
     found = {name: resolve_name(place) for name, place in KINDS.items()}
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name):
         place = f"the entry point {point.name} = {point.value} of the group {ENTRY_POINTS}"
@@ -154,11 +148,7 @@ def builders() -> dict[str, Builder]:
 
 
 def find_builder(what: str) -> Builder:
-    """The builder of a kind.
-
-    Raises:
-        ValueError: for a kind that no builder makes.
-    """
+    """The builder of a kind."""
     known = builders()
     if what not in known:
         raise ValueError(f"no builder makes {what!r}.{nearest(what, known)} Known: {', '.join(known)}.")

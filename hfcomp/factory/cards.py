@@ -24,8 +24,8 @@ from hfcomp.reporting.report import Table
 from hfcomp.reporting.saving import markdown_table
 from hfcomp.writing import write_text
 
+# Name of the license in the metadata if the column `license` states it.
 PER_ROW = "per-row"
-"""Name of the license in the metadata if the column `license` states it."""
 EXAMPLES = 8
 LONGEST_EXAMPLE = 200
 # What may begin markup or a link: names with a hyphen, a slash or an underscore inside, and numbers, stay as they are.
@@ -178,7 +178,6 @@ def _markdown(table: Table) -> str:
 
 
 def _license_data(source: Source) -> dict[str, str]:
-    """The licence as the Hub's metadata state it."""
     if source.row_licenses:
         return {"license": "other", "license_name": PER_ROW}
     stated = source.license or UNKNOWN

@@ -130,9 +130,6 @@ def join_texts(source: Dataset, folder: Path | str) -> Dataset:
     Returns:
         The rows of the build in their order. Where both have a column, it is the build's; `source_row` is there too,
         so that the next build of the chain can hand it on.
-
-    Raises:
-        ValueError: for a build without `source_row` or rows, with a row of the source twice, or of another source.
     """
     made = load_training_set(str(folder))
     if SOURCE_ROW not in made.column_names:
@@ -152,9 +149,6 @@ def place_beside(source: Dataset, made: Dataset, numbers: NDArray[np.int64]) -> 
         source: memory-mapped, so that its images stay on disk.
         made: the texts; where both have a column, theirs counts.
         numbers: for each of their rows its row in the source, each at most once.
-
-    Raises:
-        ValueError: for a source that has a row twice.
     """
     # A mapping of rows that the source has, as after a filter, would make `datasets` copy the images.
     base, mapping = Dataset(source.data, info=source.info.copy(), split=source.split), source._indices

@@ -29,12 +29,7 @@ class ConceptBuild(DatasetBuild):
     """The building of noun phrases."""
 
     def inputs(self) -> BuildInputs:
-        """Rows without earlier concepts, and the stages, which record the parser's name and version.
-
-        Raises:
-            ValueError: for missing columns, or a `caption` that is not a text.
-            OSError: for a parser that is not installed.
-        """
+        """Rows without earlier concepts, and the stages, which record the parser's name and version."""
         settings = {"parser": self.options.parser, "max_concepts": self.options.max_concepts}
         facts = settings | {"parser": without_local_paths(cached_parser(self.options.parser).name)}
         stages = [

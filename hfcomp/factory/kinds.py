@@ -12,13 +12,13 @@ from hfcomp.factory.options import ConceptOptions, NegativeOptions, NeighbourOpt
 if TYPE_CHECKING:
     from hfcomp.reporting.report import Table
 
+# Proposals of a masked language model, which proposes them again for a larger number.
 FILLS = Counts("fills refused: ", "fills of masks refused, counted each time", "reason")
-"""Proposals of a masked language model, which proposes them again for a larger number."""
 CONCEPT_COUNTS = Counts("concepts: ", "concepts", "concepts")
 LEFT_OUT = Counts("phrases left out: ", "phrases left out", "reason")
 NEGATIVE_STAGE = "negatives"
+# The reason for captions that are set aside, and the count of those that are kept.
 NO_NEGATIVE, WITHOUT = "no negative", CAPTIONS("without a negative")
-"""The reason for captions that are set aside, and the count of those that are kept."""
 
 
 class Share(NamedTuple):

@@ -50,10 +50,6 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
     """The records, by number, of the shards that an earlier process of the same build finished and that are intact.
 
     Their rows set aside stay on disk. What it left half-written is removed. The caller holds the folder's lock.
-
-    Raises:
-        ValueError: for a folder that holds a build of another plan or with a damaged or missing manifest or plan, or
-            files of something else.
     """
     try:
         manifest = _read(folder / MANIFEST)
@@ -88,11 +84,7 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
 
 
 def begun_plan(folder: Path) -> Plan | None:
-    """The plan of a finished build, or one with a finished shard; None for any other folder.
-
-    Raises:
-        ValueError: for a damaged manifest or plan.
-    """
+    """The plan of a finished build, or one with a finished shard; None for any other folder."""
     manifest = _read(folder / MANIFEST)
     if manifest:
         return manifest["plan"]
@@ -119,13 +111,7 @@ def without_rows(record: Record) -> Record:
 
 
 def close_build(folder: Path, plan: Plan, records: Sequence[Record]) -> Record:
-    """Writes the rows set aside and the manifest, which it returns, and removes the records of all shards.
-
-    Args:
-        folder: of the build; no worker writes into it any more.
-        plan: of the build.
-        records: of all shards in order, without their rows set aside, which are on disk.
-    """
+    """Writes the rows set aside and the manifest, which it returns, and removes the records of all shards."""
     remove_unfinished(folder / DATA)  # of workers that were lost
     with replacing(folder / SET_ASIDE_FILE) as part, part.open("wb") as file:
         for index in range(len(records)):
@@ -213,11 +199,7 @@ def _is_whole(folder: Path, record: Record) -> bool:
 
 
 def _read(path: Path) -> Any:
-    """The content of a JSON file, or None if missing.
-
-    Raises:
-        ValueError: where it is damaged.
-    """
+    """The content of a JSON file, or None if missing."""
     return read_checked(path, build_anew(path.parent)) if path.is_file() else None
 
 

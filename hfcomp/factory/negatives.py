@@ -40,12 +40,7 @@ class NegativeBuild(DatasetBuild):
     """The building of hard negative captions."""
 
     def inputs(self) -> BuildInputs:
-        """Rows without earlier negatives, and the stages, which record models and versions and no local places.
-
-        Raises:
-            ValueError: for an unknown kind, missing columns, or a `caption` that is not a text.
-            OSError: for a model that cannot be found.
-        """
+        """Rows without earlier negatives, and the stages, which record models and versions and no local places."""
         options = self.options
         check_kinds(options.kinds, read_keyword_table(options.keyword_table) if options.keyword_table else PAPER_TABLE)
         settings = {name: getattr(options, name) for name in SETTINGS}

@@ -27,8 +27,8 @@ from hfcomp.reporting.report import Lines, Report, Section, Table
 
 COLUMNS = ("image", "negative_image")
 ROWS_PER_CHUNK = 32
+# Unreadable images that a report names.
 SHOWN = 20
-"""Unreadable images that a report names."""
 
 
 @dataclass
@@ -65,17 +65,7 @@ class BuiltPixels:
 
 
 def build_pixels(options: PixelOptions, *, log: Callable[[str], None] = print, progress: bool = False) -> BuiltPixels:
-    """Builds a store, or adds to one: images that it has are not decoded again, so the same call resumes.
-
-    Args:
-        options: what is built.
-        log: receives lines about the source, and about another process that writes to the folder.
-        progress: whether to show a bar.
-
-    Raises:
-        ValueError: for a source or folder that is not as expected.
-        OSError: for a full disk.
-    """
+    """Builds a store, or adds to one: images that it has are not decoded again, so the same call resumes."""
     processor = load_processor(options.model, argument="model")
     transform = PixelTransform.from_processor(processor, max_pixels=options.max_image_pixels)
     names = parse_column_names(options.column_names)
@@ -101,11 +91,7 @@ def build_pixels(options: PixelOptions, *, log: Callable[[str], None] = print, p
 
 
 def verify_pixels(folder: Path, log: Callable[[str], None] = print) -> None:
-    """Reads all images of a store.
-
-    Raises:
-        ValueError: for a file that is missing, or the first image that is damaged.
-    """
+    """Reads all images of a store."""
     store = PixelStore(folder)
     store.verify()
     log(f"{len(store):,} images in {folder} are intact")

@@ -42,9 +42,6 @@ def make_on_ray(
 
     Uses the cluster that this process is connected to, else the one that Ray finds, by the environment variable
     RAY_ADDRESS or on this machine, else a new one on this machine that ends with the build.
-
-    Raises:
-        ImportError: without Ray.
     """
     job = replace(job, folder=job.folder.resolve())
     _forget_tries(job.folder)
@@ -128,11 +125,7 @@ def _unseen_message(path: str) -> str:
 
 
 def _count_try(job: Job, index: int) -> None:
-    """Marks that a shard is begun; only the marks of actors that were lost are seen again.
-
-    Raises:
-        StageError: where there are too many.
-    """
+    """Marks that a shard is begun; only the marks of actors that were lost are seen again."""
     path = job.folder / UNFINISHED / f"{index:05d}{_TRIES}"
     tries = path.stat().st_size if path.is_file() else 0
     if tries >= MAX_TRIES:

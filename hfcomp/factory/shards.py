@@ -39,9 +39,9 @@ THREADS = 8
 ROWS_PER_GROUP = 1000
 ROWS_PER_GROUP_WITH_IMAGES = 100
 BYTES_PER_GROUP = 90_000_000
+# A column that a build writes where its features name it: the number of the row in the source. Of a source that has
+# it, as in a chain of builds, it stands beside each row that is set aside.
 SOURCE_ROW = "source_row"
-"""A column that a build writes where its features name it: the number of the row in the source. Of a source that has
-it, as in a chain of builds, it stands beside each row that is set aside."""
 KEPT = "Finished shards are kept: once there is room, repeat the call to resume."
 
 Batch = dict[str, list[Any]]
@@ -83,7 +83,6 @@ class Stage:
     identity: Mapping[str, Any] | None = None
 
     def facts(self) -> dict[str, Any]:
-        """The line of the manifest."""
         return {"name": self.name, **(self.settings if self.identity is None else self.identity)}
 
 
@@ -111,15 +110,12 @@ class Job:
 
     @property
     def shards(self) -> int:
-        """How many shards there are."""
         return -(-len(self.dataset) // self.rows_per_shard)
 
     def file(self, index: int) -> str:
-        """The name of a shard's file inside the folder."""
         return shard_file(index, self.shards, self.split)
 
     def rows(self, index: int) -> range:
-        """The rows of the source that are in a shard."""
         start = index * self.rows_per_shard
         return range(start, min(start + self.rows_per_shard, len(self.dataset)))
 

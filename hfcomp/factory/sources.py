@@ -38,8 +38,8 @@ NO_IMAGE = "no image"
 FORBIDDEN, UNSTATED = "licence forbids adaptation", "licence unknown"
 _ROWS = 1000
 _SHOWN = 3
+# The path on this machine of a sample's archive, as `datasets` reads WebDataset shards.
 SHARD_PATH = "__url__"
-"""The path on this machine of a sample's archive, as `datasets` reads WebDataset shards."""
 
 
 class BuildInputs(NamedTuple):
@@ -65,11 +65,7 @@ class BuildInputs(NamedTuple):
 
 
 def read_source(options: BuildOptions, log: Log) -> Dataset:
-    """The rows of the source, under the contract's names; `log` receives a line about what was read.
-
-    Raises:
-        ValueError: for a split or column that is not there.
-    """
+    """The rows of the source, under the contract's names; `log` receives a line about what was read."""
     part = {"split": options.split, "config": options.config}
     names = parse_column_names(options.column_names)
     source = RowSource(name=options.source, column_names=names, **part)
@@ -106,9 +102,6 @@ def read_captioned_rows(
     `needed` are further columns, `needed_by` the option that needs them; those of `joined_by` are kept where they are
     there, whatever `--columns` says. Rows with images have their photograph in `image_id`, unless that is in
     `joined_by`.
-
-    Raises:
-        ValueError: for missing columns, requested ones of earlier builds, or a `caption` that is not a text.
     """
     dataset = read_source(options, log)
     _check_captions(dataset, options.source)
@@ -218,9 +211,6 @@ def license_stages(dataset: Dataset, stated: str | None) -> Sequence[Stage]:
     Args:
         dataset: the source's rows.
         stated: the licence on the source's card, for a source without a column `license`.
-
-    Raises:
-        ValueError: for a source that states no licence, row by row or on its card.
     """
     if LICENSE not in dataset.column_names:
         if allows_adaptation(stated):
@@ -262,10 +252,6 @@ def check_local_files(
             `datasets`.
         allow_outside: whether files elsewhere are copied too.
         log: receives a line about the files.
-
-    Raises:
-        ValueError: for files outside, with their number, the first of them, and how to allow them. Nothing counts as
-            inside of a home directory, or of what holds one.
     """
     roots = _roots(source)
     everything = [root for root in roots if _holds_everything(root)]

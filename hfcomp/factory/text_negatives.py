@@ -30,8 +30,8 @@ PASSED_OVER = CAPTIONS("passed over, ")
 FEWER = CAPTIONS("with fewer than requested")
 REORDERED = FLAGGED("the caption's words in another order")
 
+# Rows of a batch and a text for each; returns why a text is dropped, or None.
 Check = Callable[[Batch, Sequence[int], Sequence[str]], list[str | None]]
-"""Rows of a batch and a text for each; returns why a text is dropped, or None."""
 
 
 def make_captions(*, which: CaptionChoice) -> Callable[[Batch], Batch]:
@@ -61,15 +61,7 @@ def make_captions(*, which: CaptionChoice) -> Callable[[Batch], Batch]:
 
 
 def check_kinds(kinds: Sequence[str], table: KeywordTable = PAPER_TABLE) -> None:
-    """Checks the names of generators.
-
-    Args:
-        kinds: `keyword`, `swap`, `mask` or `llm`, or a part of one, as `keyword:color`.
-        table: its concepts are the parts of `keyword`.
-
-    Raises:
-        ValueError: for an unknown or duplicate name, or if there is none.
-    """
+    """Checks the names of generators."""
     if isinstance(kinds, str) or not kinds:
         raise ValueError(f"kinds is {kinds!r}; expected some of {', '.join(GENERATORS)}.")
     for kind in kinds:
@@ -86,7 +78,6 @@ def check_kinds(kinds: Sequence[str], table: KeywordTable = PAPER_TABLE) -> None
 
 
 def needs_parser(kinds: Iterable[str]) -> bool:
-    """Whether a kind works on parsed captions."""
     return any(kind.partition(":")[0] in ("swap", "mask") for kind in kinds)
 
 
@@ -272,7 +263,7 @@ class TextNegatives:
         return found
 
     def _answers(self) -> Counter[str]:
-        """Number of answers so far; the kinds share an client."""
+        """Number of answers so far; the kinds share a client."""
         return next((model.counts for model in self._llm.values()), Counter())
 
     def _counts(self, row: Row) -> Counter[str]:

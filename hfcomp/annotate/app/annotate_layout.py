@@ -34,13 +34,13 @@ def _stroke_files(self: gr.ImageEditor, payload: Any) -> dict[str, list[str]] | 
 
 # Gradio decodes whatever was sent. It builds new components for each session, so only a class can change that.
 # Its own metaclass would write a .pyi file next to this one.
+# A `gradio.ImageEditor` that decodes nothing.
 StrokeEditor = ABCMeta.__new__(
     type(gr.ImageEditor),
     "StrokeEditor",
     (gr.ImageEditor,),
     {"preprocess": _stroke_files, "is_template": True, "__module__": __name__},
 )
-"""A `gradio.ImageEditor` that decodes nothing."""
 
 
 def layout(session: gr.State) -> SimpleNamespace:

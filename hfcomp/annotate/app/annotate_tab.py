@@ -50,7 +50,6 @@ class AnnotateTab(Tab):
 
     @shows_errors("next")
     def show_next(self, session: Session, request: gr.Request) -> Updates:
-        """The item that the person works on."""
         person = acting_person(session, request)
         item = self.service.next_item(person)
         if item is None:
@@ -93,19 +92,16 @@ class AnnotateTab(Tab):
 
     @shows_errors()
     def keep_caption(self, session: Session, request: gr.Request, name: str, caption: str) -> Updates:
-        """Keeps the new caption."""
         return self._keep(session, request, name, {"caption": caption or ""})
 
     @shows_errors()
     def keep_prompt(self, session: Session, request: gr.Request, name: str, prompt: str) -> Updates:
-        """Keeps the inpainting prompt."""
         return self._keep(session, request, name, {"prompt": prompt or ""})
 
     @shows_errors()
     def keep_choice(
         self, session: Session, request: gr.Request, name: str, chosen: str | None, quality: Quality | None
     ) -> Updates:
-        """Keeps which candidate is the best one, and its quality."""
         return self._keep(session, request, name, _choice(chosen, quality))
 
     @shows_errors()
@@ -220,12 +216,10 @@ class AnnotateTab(Tab):
 
     @shows_errors()
     def add_strokes(self, session: Session, request: gr.Request, name: str, value: Any) -> Updates:
-        """Adds strokes of the brush to the mask."""
         return self._brush(session, request, name, value, erases=False)
 
     @shows_errors()
     def erase_strokes(self, session: Session, request: gr.Request, name: str, value: Any) -> Updates:
-        """Erases strokes of the brush from the mask."""
         return self._brush(session, request, name, value, erases=True)
 
     def _brush(self, session: Session, request: gr.Request, name: str, value: Any, *, erases: bool) -> Updates:
@@ -240,7 +234,6 @@ class AnnotateTab(Tab):
 
     @shows_errors()
     def clear_strokes(self, session: Session, request: gr.Request, name: str) -> Updates:
-        """The mask without strokes of the brush."""
         return self._change_mask(session, request, name, lambda made: replace(made, added=None, erased=None))
 
     def _change_mask(
@@ -259,7 +252,6 @@ class AnnotateTab(Tab):
 
     @shows_errors("submit")
     def submit(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
-        """Submits the item with the values of all fields and shows the next one."""
         name, *fields, prompt, base, caption, chosen, quality = rest
         person, item = self._shown_item(session, request, name)
         changes = {"prompt": prompt or "", "caption": caption or "", "original": _original(item, base)}
@@ -270,7 +262,6 @@ class AnnotateTab(Tab):
 
     @shows_errors("skip")
     def skip(self, session: Session, request: gr.Request, name: str, reason: str | None) -> Updates:
-        """Skips the item for a reason and shows the next one."""
         person, item = self._shown_item(session, request, name)
         if not (reason or "").strip():
             raise ValueError("The reason is missing. Choose one, or write your own, to skip.")

@@ -26,28 +26,29 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+# Key of a request's scope: the person who signed in.
 PERSON = "hfcomp.person"
-"""Key of a request's scope: the person who signed in."""
 API, UPLOAD, SIGN_IN = "/gradio_api", "/gradio_api/upload", "/sign-in"
 _READ = re.compile(
     rf"/|/(assets|static|svelte)/.+|/(config|theme\.css|favicon\.ico|manifest\.json)/?"
     rf"|{API}/(queue/data|app_id|heartbeat/\w+|file=(?!\w+:).+)"
 )
+# Routes of Gradio that its page uses. Others, such as the proxy, calls by name and URLs as files, are not served.
 _SENT = re.compile(rf"{UPLOAD}|{API}/(queue/join|cancel|reset)")
-"""Routes of Gradio that its page uses. Others, such as the proxy, calls by name and URLs as files, are not served."""
+# Bytes of a request other than an upload: the values of all fields.
 MOST_BYTES_OF_A_CALL = 2**20
-"""Bytes of a request other than an upload: the values of all fields."""
+# Seconds in which a request arrives as a whole.
 BODY_SECONDS = 60.0
-"""Seconds in which a request arrives as a whole."""
+# Requests under way in all and for one session. An open page keeps two or three.
 MOST_AT_A_TIME, MOST_OF_A_SESSION = 512, 96
-"""Requests under way in all and for one session. An open page keeps two or three."""
+# Content-Security-Policy. Gradio's page needs inline scripts, but no browser asks another machine for anything.
 POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; media-src 'none'; object-src 'none'; font-src 'self' data:; "
     "style-src 'self' 'unsafe-inline'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
     "worker-src 'self' blob:; connect-src 'self' data: blob:; frame-src 'none'; frame-ancestors 'none'; "
     "form-action 'self'; base-uri 'self'"
 )
-"""Content-Security-Policy. Gradio's page needs inline scripts, but no browser asks another machine for anything."""
+# Headers of every answer.
 ANSWERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -56,7 +57,6 @@ ANSWERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-"""Headers of every answer."""
 
 
 class Refused(Exception):
@@ -131,7 +131,6 @@ class Guard:
         self._loop.call_soon_threadsafe(self._end.set)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request."""
         if scope["type"] == "lifespan":
             self._loop = asyncio.get_running_loop()
             await self._app(scope, receive, send)
@@ -263,7 +262,6 @@ class _Ended:
         return message
 
     def close(self) -> None:
-        """Stops to wait."""
         for task in filter(None, (self._next, self._end)):
             task.cancel()
 
@@ -283,7 +281,6 @@ class _Replayed:
 
 
 def _client(scope: Scope) -> str:
-    """The address that a request comes from."""
     return scope["client"][0] if scope.get("client") else "unknown"
 
 

@@ -69,7 +69,6 @@ def marked_keyword(caption: str, keyword: str, concept: str) -> str:
 
 
 def difference(original: str, caption: str) -> str:
-    """The word difference of a caption to its original."""
     return fill(TEMPLATES / "difference.html", original=original, caption=caption)
 
 
@@ -84,10 +83,8 @@ def status(title: str, parts: Iterable[str] = ()) -> str:
 
 
 def shortcuts(tab: str) -> str:
-    """The keyboard shortcuts of a tab."""
     return fill(TEMPLATES / "shortcuts.html", keys=SHORTCUTS[tab])
 
 
 def report_html(report: Report) -> str:
-    """The tables and texts of a report."""
     return fill(TEMPLATES / "report.html", report=report)

@@ -20,10 +20,10 @@ from hfcomp.data.annotations.entries import person_name
 
 FOLDER = Path(__file__).parent
 CSS, SCRIPT = FOLDER / "page.css", FOLDER / "shortcuts.js"
+# Where a browser keeps the name. It is no secret: the name only says who goes on after a reload.
 STORAGE = "hfcomp-annotate"
-"""Where a browser keeps the name. It is no secret: the name only says who goes on after a reload."""
+# Between two renewals of a lease, at most.
 TICK_SECONDS = 60.0
-"""Between two renewals of a lease, at most."""
 
 
 class Page:
@@ -83,14 +83,12 @@ class Page:
         self.other.click(self.sign_out, self.session, [*outputs, self.name], **_quiet())
 
     def load(self, session: Session, request: gr.Request, stored: str) -> Updates:
-        """The page as the browser left it."""
         name = request.username if self.has_password else stored
         if not name:
             return {self.sign_in_box: gr.update(visible=True)}
         return self.sign_in(session, request, name)
 
     def sign_in(self, session: Session, request: gr.Request, name: str) -> Updates:
-        """Begins as a person."""
         session.person, session.item, session.review = "", None, None
         try:
             session.person = person_name(name or "")
@@ -199,7 +197,6 @@ class Page:
         return shown | said | {self.tabs: gr.update(selected=tab)} | self._status(session)
 
     def show_progress(self, session: Session, request: gr.Request) -> Updates:
-        """The tables of the tab Progress."""
         try:
             acting_person(session, request)
             return {self.progress: markup.report_html(progress_report(self.service.project.decisions))}

@@ -75,7 +75,6 @@ class ReviewTab(Tab):
 
     @shows_errors()
     def show_next(self, session: Session, request: gr.Request) -> Updates:
-        """The edit that the person reviews."""
         person = acting_person(session, request)
         found = self.service.project.decisions.next_review(person, concept=self.service.concept)
         if found is None:
@@ -117,7 +116,6 @@ class ReviewTab(Tab):
 
     @shows_errors()
     def send_back(self, session: Session, request: gr.Request, name: str, reason: str | None) -> Updates:
-        """Sends the edit back to the annotator for a reason, and shows the next one."""
         person = self.acting_on(session, request, name, session.review)
         if not (reason or "").strip():
             raise ValueError("The reason is missing. Choose one, or write your own: the annotator reads it.")

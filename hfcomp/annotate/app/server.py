@@ -30,8 +30,8 @@ from hfcomp.annotate.service import AnnotationService
 from hfcomp.data.annotations.project import IMAGES
 from hfcomp.writing import LOCK_FILE, try_lock
 
+# The environment variable that names Gradio's folder, which is read with every file.
 VARIABLE = "GRADIO_TEMP_DIR"
-"""The environment variable that names Gradio's folder, which is read with every file."""
 PREFIX = "hfcomp-annotate-"
 
 
@@ -73,10 +73,10 @@ def remove_left(parent: Path) -> None:
             lock.release()
 
 
+# Requests at a time. Most wait for a model or the disk.
 THREADS = 128
-"""Requests at a time. Most wait for a model or the disk."""
+# Open connections, and events that wait for a thread.
 MOST_CONNECTIONS, MOST_EVENTS = 1024, 512
-"""Open connections, and events that wait for a thread."""
 FIRST_PORT, PORTS = 7860, 100
 SECONDS_TO_START, SECONDS_TO_END = 30.0, 3
 LOOPBACK = "127.0.0.1"
@@ -84,15 +84,7 @@ logger = logging.getLogger(__name__)
 
 
 def bind(host: str, port: int | None) -> socket.socket:
-    """A socket that listens at an address of this machine.
-
-    Args:
-        host: address or name.
-        port: by default the first free one from 7860.
-
-    Raises:
-        OSError: for a port that is taken or may not be used, or an address that is not of this machine.
-    """
+    """A socket that listens at an address of this machine."""
     numbers = range(FIRST_PORT, FIRST_PORT + PORTS) if port is None else [port]
     for number in numbers:
         try:
@@ -117,20 +109,12 @@ def bind(host: str, port: int | None) -> socket.socket:
 
 
 def check_port(host: str, port: int | None) -> None:
-    """Checks that a port is free, before anything is loaded.
-
-    Raises:
-        OSError: as `bind`.
-    """
+    """Checks that a port is free, before anything is loaded."""
     bind(host, port).close()
 
 
 def check_access(host: str, passwords: Passwords | None, public_names: Collection[str] = ()) -> None:
-    """Checks who could reach the page.
-
-    Raises:
-        ValueError: for another host than this machine's loopback, or a public name, without a password.
-    """
+    """Checks who could reach the page."""
     if passwords is not None:
         return
     if not is_loopback(host):
@@ -171,10 +155,6 @@ def serving(
 
     Yields:
         The address of the page.
-
-    Raises:
-        ValueError: as `check_access`.
-        OSError: as `bind`.
     """
     check_access(host, passwords, public_names)
     bound = bind(host, port)

@@ -20,11 +20,11 @@ from hfcomp.annotate.people_file import Passwords
 from hfcomp.reporting.pages.page import fill
 
 PAGE = Path(__file__).parent / "templates" / "sign_in.html"
+# Failures of a client that cost nothing; each further one doubles the wait, up to so many seconds, so that nobody who
+# mistyped is locked out for long. A client that makes no attempt for `FORGOTTEN` seconds starts over.
 FREE_FAILURES, LONGEST_WAIT, FORGOTTEN = 4, 30.0, 900.0
-"""Failures of a client that cost nothing; each further one doubles the wait, up to so many seconds, so that nobody who
-mistyped is locked out for long. A client that makes no attempt for `FORGOTTEN` seconds starts over."""
+# Passwords that are checked, of all clients together: on average, and after a quiet time.
 CHECKS_A_SECOND, CHECKS_AT_ONCE = 2.0, 10.0
-"""Passwords that are checked, of all clients together: on average, and after a quiet time."""
 MOST_SESSIONS, SESSION_SECONDS = 1000, 24 * 3600.0
 
 
@@ -78,7 +78,6 @@ class Throttle:
         return self._failures[name][0]
 
     def succeed(self, client: str) -> None:
-        """Forgets a client's failures."""
         self._failures.pop(_group(client), None)
 
 
@@ -101,7 +100,6 @@ class Door:
         self._one_at_a_time = asyncio.Semaphore(1)
 
     def session(self, cookies: str) -> SignedIn | None:
-        """The session of a request's cookies."""
         found = self._sessions.get(cookie_parser(cookies).get(self._cookie, ""))
         return found if found is not None and self._clock() < found.until else None
 

@@ -22,8 +22,8 @@ from hfcomp.data.annotations.entries import is_same_person, person_name
 from hfcomp.writing import write_bytes
 
 Updates = dict[Any, Any]
+# What a page shows; other errors are ours.
 ERRORS = (ValueError, OSError, ModelError)
-"""What a page shows; other errors are ours."""
 
 
 @dataclass

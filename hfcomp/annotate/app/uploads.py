@@ -25,18 +25,18 @@ from hfcomp.data.annotations.masks import Mask
 from hfcomp.data.images import open_image
 from hfcomp.writing import write_bytes
 
+# Bytes of an upload: a PNG of flat strokes is far smaller.
 MOST_BYTES = 32 * 2**20
-"""Bytes of an upload: a PNG of flat strokes is far smaller."""
+# Pixels of an uploaded image, by its header: as many as large cameras make, and 200 MB once decoded.
 MOST_PIXELS = 50_000_000
-"""Pixels of an uploaded image, by its header: as many as large cameras make, and 200 MB once decoded."""
+# Formats of uploads: strokes, and the image that they were drawn on, which an editor sends back.
 FORMATS = ("PNG", "JPEG")
-"""Formats of uploads: strokes, and the image that they were drawn on, which an editor sends back."""
+# Bytes that are kept of a session's uploads and of all. A file is removed once its strokes are read.
 MOST_OF_A_SESSION, MOST_IN_ALL = 4 * MOST_BYTES, 16 * MOST_BYTES
-"""Bytes that are kept of a session's uploads and of all. A file is removed once its strokes are read."""
+# Uploads under way, each in memory as a whole; others wait.
 MOST_AT_A_TIME = 6
-"""Uploads under way, each in memory as a whole; others wait."""
+# Seconds until an upload is removed whose strokes nobody read.
 KEPT_SECONDS = 120.0
-"""Seconds until an upload is removed whose strokes nobody read."""
 _MINUTES = KEPT_SECONDS / 60
 
 

@@ -75,11 +75,7 @@ class ConcreteBatchChain(Chain):
         return column.startswith("negative_") or column in ("mask", SOURCE_ROW)
 
     def run(self) -> BuiltSet:
-        """Builds the configurations one after the other.
-
-        Raises:
-            ValueError: if the folder has a configuration of another source.
-        """
+        """Builds the configurations one after the other."""
         first = self.options.configs[0]
         if self.options.runs("captions"):
             self._caption_stage(first)

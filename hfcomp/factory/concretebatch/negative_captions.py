@@ -29,8 +29,8 @@ from hfcomp.negatives.negative import Negative, as_columns
 from hfcomp.negatives.surface import rewrite
 from hfcomp.parsing.captions import caption_problem
 
+# Columns of the source that the stage sees.
 READS = ("caption", "keyword", "keyword_span", "category", "keyword_tag", "rated_word")
-"""Columns of the source that the stage sees."""
 NO_CAPTION = "no negative caption"
 NO_TARGET, BAD_TARGET, NO_MORE = "no keyword", "keyword is not at its span", "no more substitutes"
 AGREED = FLAGGED("another word made to agree")
@@ -157,7 +157,6 @@ def make_negative_captions(
 
 
 def caption_stage(settings: Mapping[str, Any]) -> Stage:
-    """The stage with its settings, and what identifies it in the manifest."""
     facts = {name: settings[name] for name in ("mode", "seed", "attempts")}
     if settings["writer"]["writer"] == "substitute":
         facts |= {"writer": "substitute", "lexicon": f"{DEFAULT_LEXICON.name} sha256:{file_hash(DEFAULT_LEXICON)}"}

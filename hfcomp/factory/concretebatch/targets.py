@@ -35,6 +35,8 @@ from hfcomp.negatives.negative import caption_rng
 from hfcomp.parsing import cached_parser
 from hfcomp.parsing.captions import script_problem
 
+# What the first part adds: lists with an entry for each possible target, the first one drawn first; the words without
+# a rating; and the row of the source, where the image stays.
 TARGET_FEATURES = {
     "target_keywords": List(Value("string")),
     "target_spans": List(List(Value("int32"))),
@@ -44,8 +46,6 @@ TARGET_FEATURES = {
     "unrated_words": List(Value("string")),
     "source_row": Value("int64"),
 }
-"""What the first part adds: lists with an entry for each possible target, the first one drawn first; the words without
-a rating; and the row of the source, where the image stays."""
 KEYWORD_FEATURES = {
     "keyword": Value("string"),
     "keyword_span": List(Value("int32")),
@@ -59,20 +59,15 @@ _LISTS = {
     "rated_word": "target_rated_words",
     "keyword_tag": "target_tags",
 }
+# Columns that `keyword_stage` reads.
 KEYWORD_READS = ("category", "target_categories", *_LISTS.values())
-"""Columns that `keyword_stage` reads."""
 
 NO_CANDIDATE, NO_RATING = "no word to change", "no word with a rating"
 _BATCH = 1000
 
 
 def target_inputs(options: TargetOptions, mode: Mode, source: Dataset, log: Log) -> BuildInputs:
-    """The texts of the source, whose images stay there, and the stages.
-
-    Raises:
-        ValueError: for ratings that are not as expected.
-        OSError: for a parser that is not installed, or ratings that cannot be downloaded.
-    """
+    """The texts of the source, whose images stay there, and the stages."""
     stages = [Stage("captions", make_captions, {"which": options.captions}), target_stage(options, mode, log)]
     images = [name for name, feature in source.features.items() if isinstance(feature, Image)]
     features = Features({"caption": Value("string"), **TARGET_FEATURES})
@@ -101,12 +96,7 @@ def target_stage(options: TargetOptions, mode: Mode, log: Log) -> Stage:
 
 
 def ratings_path(options: TargetOptions, log: Log) -> Path | None:
-    """The file of ratings: the user's, or the one that is downloaded on request; None if neither is asked for.
-
-    Raises:
-        FileNotFoundError: for a file that is not there.
-        OSError, ValueError: as `download_ratings`.
-    """
+    """The file of ratings: the user's, or the one that is downloaded on request; None if neither is asked for."""
     if options.download_ratings:
         return download_ratings(Path(HF_HOME) / "hfcomp" / "ratings", log=log)
     if options.concreteness_ratings is None:
@@ -144,9 +134,6 @@ def make_targets(
         lookup: see `hfcomp.factory.targets.find_candidates`.
         prepositions: likewise.
         seed: any integer.
-
-    Raises:
-        ValueError: for settings that do not fit, or a file that is not a table of ratings.
     """
     choice = Choice.of(mode, order=order, k=k, temperature=temperature)
     if ratings is None and mode != "random":
@@ -199,7 +186,6 @@ def _why_none(candidates: Sequence[Candidate]) -> str:
 
 
 def most_frequent(words: Counter[str], most: int = 10) -> str:
-    """The most frequent words with their numbers, as text."""
     return ", ".join(f"{word!r} {count:,}" for word, count in words.most_common(most))
 
 
@@ -243,9 +229,6 @@ def balance_targets(targets: Dataset, *, attribute_share: float = 0.5) -> tuple[
 
     Returns:
         The rows with the column `category`, for `keyword_stage`; and what was decided.
-
-    Raises:
-        ValueError: for a share that is not in 0 to 1, or rows without possible targets.
     """
     missing = [name for name in ("target_categories", "unrated_words") if name not in targets.column_names]
     if missing:

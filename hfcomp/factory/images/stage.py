@@ -61,19 +61,13 @@ class PairFilter:
         return ((vectors * negative).sum(-1) <= (vectors * original).sum(-1)).tolist()
 
 
+# Columns that the stages read.
 READS = ("image", "caption", "negative_captions")
-"""Columns that the stages read."""
 NO_NEGATIVE_CAPTION = "no negative caption"
 
 
 def image_stages(options: ImageOptions) -> list[Stage]:
-    """The check of the source's images, and the edit of each by its first negative caption, into `negative_image`.
-
-    Raises:
-        ImportError: without diffusers.
-        ValueError: for a pipeline that cannot be found.
-        OSError: for a `pair_model` that cannot be found.
-    """
+    """The check of the source's images, and the edit of each by its first negative caption, into `negative_image`."""
     settings = {
         "pipeline": options.image_pipeline,
         "steps": options.image_steps,
@@ -98,7 +92,6 @@ def image_stages(options: ImageOptions) -> list[Stage]:
 
 
 def make_negative_images(**settings: Any) -> Callable[[Batch], Batch]:
-    """`NegativeImages` with its settings."""
     return NegativeImages(**settings)
 
 

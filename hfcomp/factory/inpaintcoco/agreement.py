@@ -95,11 +95,6 @@ def annotation_statistics(log: Iterable[Entry], *, resamples: int = 2000, seed: 
 
     Ratings are compared on accepted edits, which a reviewer rates without seeing the annotator's rating. Intervals
     resample items.
-
-    Args:
-        log: of `Decisions.log`.
-        resamples: of the intervals, at least 100.
-        seed: of the resamples.
     """
     entries = standing_decisions(log)
     names = first_spellings(entry.person for entry in entries)
@@ -183,14 +178,7 @@ class _Decided:
 def rating_agreement(
     first: Sequence[Quality], second: Sequence[Quality], *, resamples: int = 2000, seed: int = 0
 ) -> tuple[Estimate, Estimate]:
-    """The share of equal ratings and Cohen's kappa, which is undefined where all ratings are the same.
-
-    Args:
-        first: of the annotators, one or more.
-        second: of the reviewers, for the same edits.
-        resamples: of the intervals, which draw items, at least 100.
-        seed: of the resamples.
-    """
+    """The share of equal ratings and Cohen's kappa, which is undefined where all ratings are the same."""
     equal = np.array([float(one == other) for one, other in zip(first, second, strict=True)])
     items = np.arange(len(equal))
     bootstrap = ImageBootstrap(items, resamples=resamples, seed=seed)

@@ -40,6 +40,7 @@ EDIT = {
     "reviewer": _TEXT,
     "reviewed_quality": _TEXT,
 }
+# The columns of a set, in the order of the published one's.
 FEATURES = Features(
     {
         "concept": _TEXT,
@@ -55,15 +56,10 @@ FEATURES = Features(
         SOURCE: _TEXT,
     }
 )
-"""The columns of a set, in the order of the published one's."""
 
 
 def project_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
-    """The rows of an annotation project.
-
-    Raises:
-        ValueError: for a project without accepted items that fit, or a concept that it does not have.
-    """
+    """The rows of an annotation project."""
     folder = Path(options.source)
     decisions = Decisions(folder / DATABASE)
     try:
@@ -175,13 +171,7 @@ MOST_REASONS = 20
 
 
 def decision_tables(entries: Sequence[Entry], states: Mapping[State, int], names: Mapping[str, str]) -> list[Table]:
-    """The state of a project's items, and why some were skipped or sent back; what was undone does not count.
-
-    Args:
-        entries: of the log.
-        states: items by state.
-        names: pseudonyms of people, which stand in reasons too.
-    """
+    """The state of a project's items, and why some were skipped or sent back; what was undone does not count."""
     reasons = {
         title: Counter(
             _replace_names(str(one.content["reason"]), names)

@@ -25,11 +25,7 @@ ADDED = {FLAGS: List(Value("string")), OUTSIDE: Value("float64")}
 
 
 def published_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
-    """The rows of a data set in the layout of phiyodr/InpaintCOCO.
-
-    Raises:
-        ValueError: for a split or column that is not there, or a concept that it does not have.
-    """
+    """The rows of a data set in the layout of phiyodr/InpaintCOCO."""
     dataset = undecoded(load_training_set(options.source, split=options.split, config=options.config))
     log(f"{len(dataset):,} rows from {options.source}")
     require_columns(dataset, REQUIRED, needed_by="inpaintcoco", rename="dataset.rename_column(..., {0!r})")
@@ -101,10 +97,6 @@ class InpaintCocoBuild(DatasetBuild):
     """The building of InpaintCOCO, from an annotation project or the published set."""
 
     def inputs(self) -> BuildInputs:
-        """The rows of an annotation project, or of the published set.
-
-        Raises:
-            ValueError: for a source that is neither, or has no row that fits.
-        """
+        """The rows of an annotation project, or of the published set."""
         read = project_inputs if self.options.is_project else published_inputs
         return read(self.options, self.log)

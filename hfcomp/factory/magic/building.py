@@ -32,17 +32,6 @@ def build_hierarchy(
 
     Algorithm 1 of CLEAR GLASS asks for all parents first. Merging concerns level 1 alone, so the parents of the
     concepts that are left are the same, and most questions are saved; but a source that grows is offered fewer names.
-
-    Args:
-        images: the number of images of each canonical name; their order does not matter.
-        source: of the parents.
-        encoder: of the names.
-        settings: thresholds.
-        log: receives lines about what is done.
-        progress: whether to show bars.
-
-    Raises:
-        ValueError: for a vector that is not finite.
     """
     names = sorted(images)
     vectors = encoder.encode(names)
@@ -72,9 +61,9 @@ def _concept(name: str, chain: Chain, merged: Merged, negatives: HardNegatives, 
     return Concept(name, chain, merged.images[name], merged.members.get(name, ()), names, cosines, unseen)
 
 
+# Concepts whose parents are asked for before the known ones are offered anew. Our choice, as many as requests at a
+# time.
 AT_A_TIME = 64
-"""Concepts whose parents are asked for before the known ones are offered anew. Our choice, as many as requests at a
-time."""
 TOP = 4
 ITSELF, BELOW = "its own parent", "the name of a concept below it"
 
@@ -183,13 +172,7 @@ def _prune(found: Parents) -> None:
 
 
 def draw_test_images(ids_of: Mapping[str, Sequence[str]], share: float, seed: int) -> set[str]:
-    """The test images: of each concept a share of its images, rounded.
-
-    Args:
-        ids_of: the ids of each concept's images; an image has one concept.
-        share: between 0 and 1.
-        seed: of the draw.
-    """
+    """The test images: of each concept a share of its images, rounded."""
     return {one for ids in ids_of.values() for one in _draw(ids, round(share * len(ids)), seed)}
 
 

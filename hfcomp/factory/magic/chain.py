@@ -49,6 +49,7 @@ from hfcomp.factory.shards import SOURCE_ROW, Stage
 from hfcomp.factory.sources import make_image_check, output_features
 
 GROUP, HARD_NEGATIVE_GROUPS = "group", "hard_negative_groups"
+# The columns that a set has besides those of its source.
 TEXTS = Features(
     {
         IMAGE_ID: Value("string"),
@@ -58,11 +59,10 @@ TEXTS = Features(
         **dict.fromkeys(LEVELS, Value("string")),
     }
 )
-"""The columns that a set has besides those of its source."""
 
 SPLITS = ("train", "test")
+# The folder of each part, by its split by image and by concept.
 PARTS = {(image, concept): f"image_{image}_concept_{concept}" for image in SPLITS for concept in SPLITS}
-"""The folder of each part, by its split by image and by concept."""
 
 
 class MagicChain(Chain):
@@ -79,11 +79,7 @@ class MagicChain(Chain):
         return column in (SOURCE_ROW, CONCEPT) or (column in TEXTS and column != IMAGE_ID)
 
     def run(self) -> BuiltSet:
-        """Runs the steps that are asked for.
-
-        Raises:
-            ValueError: for a source that states no license, or where no concept is left.
-        """
+        """Runs the steps that are asked for."""
         self._answers.facts()
         if self.options.encoder != BY_CAPTIONS and self.options.runs("hierarchy"):
             self._sentence_encoder.facts()

@@ -17,8 +17,8 @@ from hfcomp.writing import write_json
 if TYPE_CHECKING:
     from networkx import DiGraph
 
+# Names of level 1 to 4.
 Chain = tuple[str, str, str, str]
-"""Names of level 1 to 4."""
 
 
 @dataclass(frozen=True)
@@ -150,18 +150,12 @@ _RECORDS = {"concepts": Concept, "nodes": Node, "merges": Merge, "removed": Remo
 
 
 def write_hierarchy(folder: Path, hierarchy: Hierarchy) -> None:
-    """Writes the file into the folder of a set."""
     records = {name: [asdict(one) for one in getattr(hierarchy, name)] for name in _RECORDS}
     others = {name: dict(getattr(hierarchy, name)) for name in ("parents", "refused", "facts")}
     write_json(folder / HIERARCHY, {"schema_version": SCHEMA_VERSION, **records, **others}, sort_keys=True)
 
 
 def read_hierarchy(folder: Path) -> Hierarchy:
-    """The hierarchy in the folder of a set.
-
-    Raises:
-        ValueError: for a file that is missing, damaged or of another version.
-    """
     path = folder / HIERARCHY
     if not path.is_file():
         raise ValueError(f"{folder} has no {HIERARCHY}: expected the folder of a set of `hfcomp build magic`.")
@@ -180,8 +174,8 @@ def _tuples(record: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in record.items()}
 
 
+# CLEAR GLASS, Table 1. Its pairs by its concepts would be 76.2 a concept.
 PAPER_PAIRS, PAPER_NODES, PAPER_IMAGES = 81_602, (1_071, 281, 113, 87), 32.48
-"""CLEAR GLASS, Table 1. Its pairs by its concepts would be 76.2 a concept."""
 
 
 def hierarchy_tables(hierarchy: Hierarchy, pairs: int) -> list[Table]:

@@ -36,9 +36,6 @@ def image_rows(source: Dataset) -> ImageRows:
 
     Args:
         source: with `caption`, a text or a list of texts.
-
-    Raises:
-        ValueError: for an `image_id` that is neither a text nor a whole number, naming the row.
     """
     names = photographs_or_rows(_check_ids(source))
     ids: dict[str, int] = {}

@@ -22,8 +22,8 @@ from hfcomp.factory.magic.similarity import (
     similar_pairs,
 )
 
+# Similar concepts of a small one that are in memory.
 KEPT = 64
-"""Similar concepts of a small one that are in memory."""
 
 
 @dataclass(frozen=True)
@@ -137,13 +137,6 @@ def hard_negatives(
 
     No name of its chain is in the chain of the other, whatever its level: "animal" is no negative of a dog below
     "animal". Only the `shared_levels` most abstract levels of both may have common names.
-
-    Args:
-        chains: of each concept.
-        names: of the rows of `vectors`, all of them with a chain.
-        vectors: `[n, D]`, see `similar_pairs`.
-        settings: thresholds.
-        block: rows at a time.
 
     Returns:
         Names and cosines, the nearest first, equal ones by name.

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from hfcomp.factory.magic.options import BY_CAPTIONS
 from hfcomp.factory.sources import model_facts
 
+# Of `CaptionsEncoder`. Our choice.
 DIMENSIONS = 32
-"""Of `CaptionsEncoder`. Our choice."""
 
 
 class ConceptEncoder(Protocol):
@@ -40,9 +40,6 @@ class SentenceEncoder:
 
     Args:
         model: Hub id or folder, with safetensors; no code of the repository is run.
-
-    Raises:
-        ImportError: without sentence-transformers.
     """
 
     def __init__(self, model: str, device: str | None = None) -> None:
@@ -54,12 +51,10 @@ class SentenceEncoder:
         self._model, self._device = model, device
 
     def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
-        """See `ConceptEncoder`."""
         found = self._network.encode(list(names), normalize_embeddings=True, show_progress_bar=False)
         return np.asarray(found, np.float32)
 
     def facts(self) -> Mapping[str, Any]:
-        """See `ConceptEncoder`; raises OSError for a model that is missing."""
         return {"encoder": model_facts(self._model)}
 
     @cached_property
@@ -98,20 +93,19 @@ class CaptionsEncoder:
         return np.divide(found, lengths, out=np.zeros_like(found), where=lengths > 1e-12).astype(np.float32)
 
     def facts(self) -> Mapping[str, Any]:
-        """See `ConceptEncoder`."""
         return {"encoder": BY_CAPTIONS, "dimensions": DIMENSIONS}
 
 
+# Rows of a block: with 30,000 concepts a block of cosines has 31 MB, and 250 MB once all of them are similar.
 BLOCK = 256
-"""Rows of a block: with 30,000 concepts a block of cosines has 31 MB, and 250 MB once all of them are similar."""
+# Above the rounding of a product of two unit vectors in float32 (about 6e-8 a summand).
 SLACK = 1e-4
-"""Above the rounding of a product of two unit vectors in float32 (about 6e-8 a summand)."""
 DIGITS = 6
 _PAIRS_AT_A_TIME = 1 << 16
 
 Vectors = NDArray[np.float32]
+# Rows, columns and cosines.
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
-"""Rows, columns and cosines."""
 
 
 def check_vectors(vectors: Vectors, names: list[str]) -> None:

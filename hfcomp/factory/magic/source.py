@@ -74,8 +74,8 @@ class ConceptSource(Protocol):
         ...
 
 
+# Of a name. Our choice: "people waiting at a bus stop" has six and is a caption.
 MAX_WORDS = 5
-"""Of a name. Our choice: "people waiting at a bus stop" has six and is a caption."""
 EMPTY, LONG, LIST, MARKUP = "empty name", "longer than a name", "a list of names", "markup in a name"
 NO_LETTERS, CONTROL, NO_NAME = "no letters in a name", "control characters in a name", "no concept"
 SENTENCE = "a sentence"
@@ -152,14 +152,14 @@ def _singular(word: str) -> str:
     return lemma(lemma(word, "NNS"), "NNS")
 
 
+# Of an image's captions those in a prompt, the first ones. Our choice; COCO has five of about 50 characters.
 MOST_CAPTIONS, MOST_CHARACTERS = 10, 2_000
-"""Of an image's captions those in a prompt, the first ones. Our choice; COCO has five of about 50 characters."""
+# Names that are offered as parents. Our choice.
 MOST_KNOWN = 100
-"""Names that are offered as parents. Our choice."""
 ITSELF, IS_A_NAME = "the concept itself", "the name of a concept"
 
+# From a place and a text in an answer to what is used of it; raises `Refused`.
 Check = Callable[[int, str], str]
-"""From a place and a text in an answer to what is used of it; raises `Refused`."""
 
 
 class LanguageModelSource:
@@ -177,11 +177,9 @@ class LanguageModelSource:
 
     @property
     def counts(self) -> Counter[str]:
-        """See `ConceptSource`."""
         return self._client.counts if "_client" in vars(self) else Counter()
 
     def read(self, captions: Sequence[str]) -> list[str]:
-        """See `ConceptSource`."""
         shown, left = [], MOST_CHARACTERS
         for caption in captions[:MOST_CAPTIONS]:
             if shown and len(caption) > left:
@@ -191,12 +189,10 @@ class LanguageModelSource:
         return shown
 
     def concepts(self, captions: Sequence[Sequence[str]]) -> list[Found]:
-        """See `ConceptSource`."""
         questions = [Question(concept_prompt(some), "\n".join(some), ("concept",)) for some in captions]
         return self._ask(questions, "concept", lambda _, text: _name(text))
 
     def parents(self, level: int, names: Sequence[str], known: Sequence[str]) -> list[Found]:
-        """See `ConceptSource`."""
         offered = known[:MOST_KNOWN]
         questions = [Question(parent_prompt(name, level, offered), name, ("parent", str(level))) for name in names]
 
@@ -209,7 +205,6 @@ class LanguageModelSource:
         return self._ask(questions, "concept", check)
 
     def generalize(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[Found]:
-        """See `ConceptSource`."""
         questions = [
             Question(generalized_prompt(some, chain), "\n".join(some), ("generalised", *chain))
             for some, chain in zip(captions, chains, strict=True)
@@ -223,7 +218,6 @@ class LanguageModelSource:
         return self._ask(questions, "caption", check)
 
     def facts(self) -> Mapping[str, Any]:
-        """See `ConceptSource`."""
         return writer_facts(self._model, CONCEPTS_FILE) | {"attempts": self._attempts, "seed": self._seed}
 
     @cached_property

@@ -45,12 +45,10 @@ def make_generalised(**settings: Any) -> Callable[[Batch], Batch]:
 
 
 def concept_stage(settings: Mapping[str, Any], source: ConceptSource) -> Stage:
-    """The stage with what identifies it in the manifest."""
     return Stage("concepts", make_concepts, settings, source.facts())
 
 
 def generalized_caption_stage(settings: Mapping[str, Any], source: ConceptSource) -> Stage:
-    """The stage with what identifies it in the manifest."""
     return Stage("generalised captions", make_generalised, settings, source.facts())
 
 
@@ -92,13 +90,7 @@ def _reason(found: Found | None, without: str) -> str | None:
 
 
 def make_source(*, writer: str, **settings: Any) -> ConceptSource:
-    """The source that the settings of `MagicOptions.source_settings` name.
-
-    Raises:
-        ValueError: for a taxonomy that is not as expected.
-        ImportError: for a missing package.
-        OSError: for a model or file that is missing.
-    """
+    """The source that the settings of `MagicOptions.source_settings` name."""
     if writer == "taxonomy":
         from hfcomp.factory.magic.taxonomy import TaxonomySource
 

@@ -20,11 +20,11 @@ from hfcomp.schemas import parse
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
+# Our concepts of everyday photographs.
 EVERYDAY = Path(__file__).parent / "everyday.yaml"
-"""Our concepts of everyday photographs."""
 NO_WORD = "no word of the taxonomy"
+# Level 4, 3, 2 and 1, and the words that evoke each concept of level 1.
 Tree = dict[str, dict[str, dict[str, dict[str, list[str]]]]]
-"""Level 4, 3, 2 and 1, and the words that evoke each concept of level 1."""
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -37,10 +37,6 @@ class TaxonomySource:
     Args:
         path: a YAML file with level 4 above 3 above 2 above 1 above a list of words; by default `EVERYDAY`. A concept
             may stand in several places: it has several parents.
-
-    Raises:
-        ValueError: for a file that is not as expected, naming the key.
-        OSError: for one that is missing.
     """
 
     grows = False
@@ -56,24 +52,19 @@ class TaxonomySource:
             self._add([self._name(name, names) for name in names], words)
 
     def read(self, captions: Sequence[str]) -> Sequence[str]:
-        """See `ConceptSource`: all of them."""
         return captions
 
     def concepts(self, captions: Sequence[Sequence[str]]) -> list[Found]:
-        """See `ConceptSource`."""
         return [self._concept(texts) for texts in captions]
 
     def parents(self, level: int, names: Sequence[str], known: Sequence[str]) -> list[Found]:
-        """See `ConceptSource`."""
         return [Found(tuple(self._parents[level - 1].get(name, ()))) for name in names]
 
     def generalize(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[Found]:
-        """See `ConceptSource`."""
         pairs = zip(captions, chains, strict=True)
         return [Found((generalised_caption(texts, chain),)) for texts, chain in pairs]
 
     def facts(self) -> Mapping[str, Any]:
-        """See `ConceptSource`."""
         return {"writer": "taxonomy", "taxonomy": f"{self._path.name} sha256:{file_hash(self._path)}"}
 
     def _name(self, name: str, chain: Sequence[str]) -> str:
@@ -152,8 +143,8 @@ _BETWEEN = (*_DETAILS, "CC", ",", "HYPH")
 _LOOSE = frozenset(("IN", "RB", "JJ", "DT", "CC", "TO", "WDT", "WP", "PRP$", ","))
 _LOOSE_WORDS = frozenset(("next", "front", "top", "side", "is", "are", "was", "were", "has", "have", "be", "that"))
 _CLOSING = (",", ".", ":", "-RRB-")
+# Words that a caption keeps when its last phrase is cut off. Our choice.
 SHORTEST = 4
-"""Words that a caption keeps when its last phrase is cut off. Our choice."""
 
 
 def generalised_caption(captions: Sequence[str], chain: Sequence[str]) -> str:

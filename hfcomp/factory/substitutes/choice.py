@@ -25,8 +25,8 @@ from hfcomp.parsing.captions import Span
 from hfcomp.parsing.words import MASS_NOUNS, MAY_BE_ONE, word_set
 
 NOT_ENGLISH, AUXILIARY, NO_GROUP = "not an English word", "auxiliary verb", "no word for its tag"
+# Why a keyword has no substitute.
 MISSES = (NOT_ENGLISH, AUXILIARY, NO_GROUP)
-"""Why a keyword has no substitute."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _WORD_BEHIND, _WORD_BEFORE = re.compile(r" [^\W\d_]+\b"), re.compile(r"\b[^\W\d_]+ $")

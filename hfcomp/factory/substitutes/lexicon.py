@@ -47,9 +47,6 @@ class Inflection:
         Args:
             base: Its base form.
             tag: One of `VERB_TAGS`.
-
-        Raises:
-            ValueError: The tag is not one of them.
         """
         if tag not in VERB_TAGS:
             raise ValueError(f"tag is {tag!r}; expected one of {', '.join(VERB_TAGS)}.")
@@ -81,8 +78,8 @@ DEFAULT_LEXICON = Path(__file__).with_name("lexicon.yaml")
 FRAMES = ("transitive", "intransitive", "participles")
 Frame = Literal["transitive", "intransitive", "participles"]
 NOUN_TAGS = ("NN", "NNS")
+# Behind a word of the file: it also goes without an article.
 FREE = "~"
-"""Behind a word of the file: it also goes without an article."""
 
 _Text = Annotated[str, Field(min_length=1)]
 
@@ -216,7 +213,6 @@ class Lexicon:
 
 @cache
 def default_lexicon() -> Lexicon:
-    """The lexicon of the package."""
     return read_lexicon(DEFAULT_LEXICON)
 
 
@@ -224,10 +220,6 @@ def read_lexicon(path: str | PathLike[str]) -> Lexicon:
     """Reads a lexicon of the form of `lexicon.yaml`, which says what it holds.
 
     A word of several groups is of the first.
-
-    Raises:
-        ValueError: For a file that is not one, naming the place.
-        OSError: For a file that is not there.
     """
     file: _File = parse(_File, read_yaml(path), str(path))
     inflection = Inflection(file.irregular.plurals, file.irregular.verbs)

@@ -30,8 +30,8 @@ from hfcomp.parsing.words import EMPTY_NOUNS, FIXED_PAIRS, LOCATION_NOUNS, POSTU
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
+# Universal parts of speech that can be targets: Appendix A.1, footnote 1.
 KEPT = ("NOUN", "PROPN", "ADJ", "NUM", "ADP", "VERB")
-"""Universal parts of speech that can be targets: Appendix A.1, footnote 1."""
 ATTRIBUTE, OBJECT, RELATION = "attribute", "object", "relation"
 CATEGORIES = (ATTRIBUTE, OBJECT, RELATION)
 Lookup = Literal["word_first", "expression_first"]
@@ -107,9 +107,6 @@ def find_candidates(
 
     Returns:
         All candidates; those without a rating too.
-
-    Raises:
-        ValueError: For an unknown lookup or set of prepositions.
     """
     if lookup not in LOOKUPS or prepositions not in PREPOSITIONS:
         raise ValueError(

@@ -18,16 +18,16 @@ from typing import Literal, get_args
 from hfcomp.factory.targets.candidates import ATTRIBUTE, CATEGORIES, OBJECT, RELATION, Candidate
 from hfcomp.negatives.concreteness import ConcretenessRatings
 
+# The paper's three sets: D_hc, D_lc and D_wo.
 Mode = Literal["high", "low", "random"]
-"""The paper's three sets: D_hc, D_lc and D_wo."""
 Order = Literal["top_k", "category_first", "sample"]
 MODES: dict[Mode, str] = {
     "high": "keywords among the most concrete of a caption",
     "low": "keywords among the least concrete of a caption",
     "random": "any keyword of a caption",
 }
+# The configurations of ConcreteBatch, each with its mode.
 CONFIGS: dict[str, Mode] = {"high_concreteness": "high", "low_concreteness": "low", "random": "random"}
-"""The configurations of ConcreteBatch, each with its mode."""
 ORDERS: tuple[Order, ...] = get_args(Order)
 
 
@@ -47,9 +47,6 @@ class Choice:
             k, whatever its category.
         k: candidates that take part. The paper gives none.
         temperature: of the softmax of ratings: 1 is the paper's softmax(C); less prefers the first more.
-
-    Raises:
-        ValueError: for an unknown name, or a number that is not above 0.
     """
 
     mode: Mode
@@ -81,9 +78,6 @@ class Choice:
             k: likewise; by default 3 for `high` and 8 for `low`. That of `random` is 3, on which
                 `sample` does not depend.
             temperature: likewise.
-
-        Raises:
-            ValueError: as the class.
         """
         usual, number = _DEFAULTS.get(mode, ("top_k", 3))
         return cls(mode, order or usual, number if k is None else k, temperature)
@@ -145,9 +139,6 @@ def balanced_categories(rows: Iterable[Sequence[str]], *, attribute_share: float
 
     Returns:
         The category of each row; empty for a row without any.
-
-    Raises:
-        ValueError: The share is not in 0 to 1.
     """
     if not 0 <= attribute_share <= 1:
         raise ValueError(f"attribute_share is {attribute_share}; expected 0 to 1.")
@@ -167,8 +158,8 @@ def _decide(rows: Iterable[Sequence[str]], shares: dict[str, float]) -> Iterator
         yield chosen
 
 
+# Concreteness of the keywords by mode: Concrete Jungle, Table 1. It does not give the shares of the categories.
 PAPER_MEAN_AND_MEDIAN = {"high": (4.77, 4.85), "low": (3.81, 3.89), "random": (4.29, 4.63)}
-"""Concreteness of the keywords by mode: Concrete Jungle, Table 1. It does not give the shares of the categories."""
 
 
 @dataclass(frozen=True)

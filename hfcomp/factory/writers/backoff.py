@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 from hfcomp.factory.writers.requests import BadBody
 
+# Seconds after the first failure in a row, and after many; each pause is twice the one before. Our choice.
 PAUSE, LONGEST_PAUSE = 0.5, 8.0
-"""Seconds after the first failure in a row, and after many; each pause is twice the one before. Our choice."""
 
 
 class Halted(Exception):
@@ -27,7 +27,6 @@ class Halted(Exception):
 
 
 def pause_after(failures: int) -> float:
-    """Seconds to wait after so many failures in a row."""
     return min(PAUSE * 2.0 ** min(failures - 1, 10), LONGEST_PAUSE)
 
 
@@ -51,15 +50,12 @@ class Pace:
 
     @property
     def concurrency(self) -> int:
-        """Requests that may run now."""
         return int(self._limit)
 
     def restart(self) -> None:
-        """Lets threads send again after `halt`."""
         self._halted.clear()
 
     def halt(self) -> None:
-        """Ends all waiting."""
         with self._changed:
             self._halted.set()
             self._changed.notify_all()
@@ -117,8 +113,8 @@ class Pace:
                 self._opens = max(self._opens, time.monotonic() + pause)
 
 
+# Seconds. A longer `Retry-After` counts as this one: any program would give up.
 LONGEST_WAIT = 86_400.0
-"""Seconds. A longer `Retry-After` counts as this one: any program would give up."""
 _OWN_FAULT = (400, 413, 422)  # too long a prompt, a word that the server does not take
 _MAY_PASS = (408, 409, 425, 429)  # and 5xx
 _SPENT = "insufficient_quota"  # OpenAI's, which comes as 429
@@ -131,7 +127,6 @@ _OPTIONS = {"chat_template_kwargs": "--thinking as_served", "response_format": "
 
 
 def status_of(error: Exception) -> int | None:
-    """The HTTP status of an error, if any."""
     status: int | None = getattr(error, "status_code", None)
     return status
 

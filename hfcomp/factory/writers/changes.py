@@ -32,8 +32,8 @@ UNCHANGED, OTHER_WORDS, DELETED = "the caption itself", "other words changed", "
 SAME_WORD, SAME_THING, KEEPS = "same word", "may be the same thing", "keeps the keyword"
 TOO_MANY_WORDS, REPEATED, NUMBER = "replaced by too many words", "a word twice", "singular and plural"
 NOT_THE_CHANGE = "not the change that was asked for"
+# Of what replaces a keyword or is added. Our choice: longer ones describe more than what they replace.
 MOST_WORDS = 6
-"""Of what replaces a keyword or is added. Our choice: longer ones describe more than what they replace."""
 KIND_OF_CATEGORY = {"attribute": "replace_att", "object": "replace_obj", "relation": "replace_rel"}
 CATEGORIES = {"att": "attribute", "obj": "object", "rel": "relation"}
 
@@ -209,11 +209,6 @@ def _repeated_words(text: str) -> Counter[str]:
 
 def changed_part(caption: str, part: str, answer: str) -> Change:
     """The change of an answer to one of `PARTS`, where the model chose what to change.
-
-    Args:
-        caption: the caption.
-        part: such as `replace_obj`.
-        answer: from `answered_text`.
 
     Raises:
         Refused: with the reason.

@@ -53,20 +53,20 @@ from hfcomp.factory.writers.requests import (
 
 _logger = logging.getLogger(__name__)
 
+# The environment variable of the key; a server of one's own needs none.
 KEY_VARIABLE = "HFCOMP_LLM_API_KEY"
-"""The environment variable of the key; a server of one's own needs none."""
 NO_KEY = "none"
 NO_REPLY, HOLDS_KEY, NO_COMPLETION = "no reply from the server", "answer holds the key", "no chat completion"
 _HIDDEN = "[key]"
 _SHORTEST_SECRET = 8  # "EMPTY", which many servers of one's own are given, may be a word of a caption
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[^\s\"',;<>]+")
 _PROBE = 'Write {"caption": "a dog"} and nothing else.'
+# Seconds in which nothing is answered, or that a server asks to wait, before the build stops; our choice.
 PATIENCE = 1800.0
-"""Seconds in which nothing is answered, or that a server asks to wait, before the build stops; our choice."""
 _LIMITED = (429, 503)  # these concern all requests
 _FRESH = 5.0  # seconds for which a small request stands for others
+# Fields that some servers do not support, and what is sent instead, if anything, once a server has said so.
 _LEARNED = {"max_tokens": "max_completion_tokens", "temperature": None, "seed": None}
-"""Fields that some servers do not support, and what is sent instead, if anything, once a server has said so."""
 
 
 class EndpointError(OSError):

@@ -21,10 +21,6 @@ class InProcessWriter:
 
     Args:
         model: Hub id or folder, with safetensors.
-
-    Raises:
-        OSError: for a model that cannot be found.
-        ValueError: for a checkpoint without all its weights.
     """
 
     def __init__(self, model: str, *, batch_size: int = 16, device: str | None = None, dtype: str = "float32") -> None:
@@ -37,12 +33,10 @@ class InProcessWriter:
         self._padding = next(token for token in tokens if token is not None)
 
     def payload(self, request: Request) -> dict[str, Any]:
-        """See `Writer`."""
         seen = {name: value for name, value in vars(request).items() if name != "field"}
         return {"in_process": self._identity, "dtype": self._dtype, **seen}
 
     def replies(self, requests: Sequence[Request]) -> Iterator[tuple[int, Reply]]:
-        """See `Writer`."""
         encoded = [self._encode(request.prompt) for request in requests]
         for batch in length_sorted_batches([len(ids) for ids in encoded], self._batch_size):
             replies = self._generate([encoded[place] for place in batch], [requests[place] for place in batch])

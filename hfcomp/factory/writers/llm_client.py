@@ -32,8 +32,8 @@ from hfcomp.negatives.negative import Negative, caption_rng
 
 Answer = TypeVar("Answer")
 
+# By which each further attempt at the same caption is warmer. Our choice: at 0 it would else repeat itself.
 RISE = 0.2
-"""By which each further attempt at the same caption is warmer. Our choice: at 0 it would else repeat itself."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,6 @@ class LlmClient:
 
     @property
     def counts(self) -> Counter[str]:
-        """Number of answers so far, see `CachedWriter`."""
         return Counter(self._writer.counts)
 
     def answers(
@@ -162,13 +161,7 @@ def build_llm_client(
     llm_batch_size: int,
     device: str | None = None,
 ) -> LlmClient:
-    """The model that the settings of `hfcomp.factory.options.WriterOptions` name.
-
-    Raises:
-        ValueError: for an endpoint without an address, or a writer that is no language model.
-        ImportError: for a missing package.
-        OSError: for a model that cannot be found.
-    """
+    """The model that the settings of `hfcomp.factory.options.WriterOptions` name."""
     model: Writer
     if writer == "transformers":
         from hfcomp.factory.writers.in_process import InProcessWriter
@@ -238,7 +231,6 @@ class LlmNegatives:
 
     @property
     def counts(self) -> Counter[str]:
-        """Number of answers so far, see `LlmClient`."""
         return self._client.counts
 
     def propose(self, captions: Sequence[str], *, start: int, end: int, seed: int) -> list[list[Negative | None]]:

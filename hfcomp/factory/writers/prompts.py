@@ -18,11 +18,11 @@ KEYWORD_FILE, NEGATIVES_FILE, CONCEPTS_FILE, EDITS_FILE = (
 _SLOT = "{}"
 
 Part = Literal["replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att", "add_obj", "add_att"]
+# What the kind `llm` changes; each is also the value of `negative_kinds`.
 PARTS: tuple[Part, ...] = (
     *("replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att"),
     *("add_obj", "add_att"),
 )
-"""What the kind `llm` changes; each is also the value of `negative_kinds`."""
 
 
 class _KeywordPrompt(Strict):
@@ -54,16 +54,7 @@ class _EditPrompts(Strict):
 
 
 def edit_prompt(captions: Sequence[str], concept: str, choices: Mapping[str, Sequence[str]]) -> str:
-    """Our prompt for an edit of an image.
-
-    Args:
-        captions: of the image, those with a keyword of the concept.
-        concept: object, color or size.
-        choices: to each keyword what it may become.
-
-    Raises:
-        ValueError: for another concept.
-    """
+    """Our prompt for an edit of an image."""
     prompts = _read_edit_prompts()
     if concept not in prompts.examples:
         raise ValueError(f"concept {concept!r}: expected one of {', '.join(prompts.examples)}.")
@@ -72,7 +63,6 @@ def edit_prompt(captions: Sequence[str], concept: str, choices: Mapping[str, Seq
 
 
 def concept_prompt(captions: Sequence[str]) -> str:
-    """Our prompt for the first-level concept of an image's captions."""
     return _fill(_read_concept_prompts().concept, (_list_captions(captions),))
 
 
@@ -101,9 +91,6 @@ def keyword_prompt(caption: str, keyword: str, examples: str) -> str:
         caption: the caption; its white space becomes single spaces, so that it cannot pretend to be a turn of its own.
         keyword: what to replace, as it stands in the caption.
         examples: `attribute`, `object` or `relation`, or `random` for a keyword drawn without its concreteness.
-
-    Raises:
-        ValueError: for other examples.
     """
     prompt = _read_keyword_prompt()
     if examples not in prompt.examples:
@@ -112,7 +99,6 @@ def keyword_prompt(caption: str, keyword: str, examples: str) -> str:
 
 
 def part_prompt(caption: str, part: Part) -> str:
-    """Our prompt for one of `PARTS`."""
     prompt = _read_negatives_prompt()
     chosen = prompt.examples[part]
     return _fill(prompt.template, (chosen.instruction, chosen.shots, _one_line(caption)))

@@ -21,19 +21,15 @@ from hfcomp.schemas import Strict
 _TOKENS_BESIDES = 64
 
 
+# What is asked for: the name of an answer in JSON, and of its field where it has one.
 AnswerField = Literal["caption", "concept", "edit"]
-"""What is asked for: the name of an answer in JSON, and of its field where it has one."""
 
 
 class CaptionAnswer(Strict):
-    """An answer with a caption."""
-
     caption: str
 
 
 class ConceptAnswer(Strict):
-    """An answer with the name of a concept."""
-
     concept: str
 
 
@@ -115,11 +111,11 @@ def token_budget(text: str) -> int:
     return _TOKENS_BESIDES + len(text)
 
 
+# Of the body of a reply; our choice, a hundred times what the longest caption needs.
 MOST_BYTES = 1_000_000
-"""Of the body of a reply; our choice, a hundred times what the longest caption needs."""
 REFUSED, CUT, TOO_LARGE = "model refused", "answer cut off", "answer too long"
+# Stands before reasoning that came instead of an answer.
 OPENS_THOUGHTS = "<think>"
-"""Stands before reasoning that came instead of an answer."""
 _SHOWN = 4096  # bytes of a wrong body that are searched for the key, of which 60 are shown
 
 
@@ -202,8 +198,8 @@ _THOUGHTS_START = re.compile(
     r"<(?:\w+:)?(?:think(?:ing)?|thought|reasoning)>|\[THINK\]|<\|(?:START_THINKING|begin_of_thought)\|>|◁think▷"
 )
 _CHANNEL, _MESSAGE, _MESSAGE_END = "<|channel|>", "<|message|>", re.compile(r"<\|(?:return|end|call)\|>")
+# Where channels begin and end in the text of a server that leaves out their special tokens.
 _BARE_CHANNELS = "analysis", "assistantfinal"
-"""Where channels begin and end in the text of a server that leaves out their special tokens."""
 _OBJECT = re.compile(r"\{[^{}]*\}")
 _MOST_OBJECTS = 100
 _FENCE = "```"
