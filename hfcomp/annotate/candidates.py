@@ -88,6 +88,7 @@ class _Source:
 
     def _items_of(self, name: str | None, row: int, captions: Sequence[str]) -> Iterator[Item]:
         found = {concept: _with_keywords(captions, concept) for concept in self._options.concepts}
+        # Before the image is read, which costs most.
         if not any(found.values()):
             raise _LeftOut(NO_KEYWORD)
         content = self._rows[row]
@@ -103,6 +104,7 @@ class _Source:
                 texts, keywords = zip(*pairs, strict=True)
                 items.append(Item(f"{name}/{concept}", file, concept, texts, keywords, facts))
         for item in items:
+            # An earlier item of this id may have been annotated, so it stays and the new one is left out.
             known = self._known.get(item.id)
             if known and (known.image, known.captions) != (item.image, item.captions):
                 raise _LeftOut(OTHER_ITEM)
@@ -118,6 +120,7 @@ class _Source:
             picture = decode_image(content, where=where)
         except (OSError, ValueError, TypeError) as error:
             raise _LeftOut(UNREADABLE) from error
+        # Files that browsers show are copied byte for byte: encoding a JPEG again would change its pixels.
         ending = next((ending for start, ending in _STARTS.items() if content.startswith(start)), None)
         return self._project.save_bytes(content, ending) if ending else self._project.save(picture)
 

@@ -117,6 +117,7 @@ def check_caption(caption: str, original: str, concept: str) -> None:
     if concept != "object":
         return
     before, after = ({one.keyword for one in keywords_of(text, concept)} for text in (original, caption))
+    # Objects that came are compared with those that went. A caption that only adds an object replaces none.
     categories = {_CATEGORY[word] for word in before - after}
     for word in sorted(after - before):
         if categories and _CATEGORY[word] not in categories:
@@ -143,6 +144,7 @@ def _has_its_sense(caption: str, match: KeywordMatch) -> bool:
     if phrase is None:
         return True
     is_last = phrase.spans[-1][1] == match.end
+    # "orange" as a whole phrase may be the fruit or the color: the verb before it decides.
     may_be_color = match.keyword in COLORS and phrase.spans == ((match.start, match.end),)
     is_noun = is_last and not (may_be_color and _PREDICATE.search(caption[: match.start]))
     return is_noun == (match.concept == "object")

@@ -54,6 +54,7 @@ class DraftLog:
         self._path.parent.mkdir(exist_ok=True)
         self._settings = content_hash(settings)[:12]
         write_json(self._path.with_name(f"settings-{self._settings}.json"), settings)
+        # A kill may have cut the last line off. It gets an end before the next line is written, and is not read.
         lines = self._path.read_bytes().splitlines(keepends=True) if self._path.is_file() else []
         self._is_cut = bool(lines) and not lines[-1].endswith(b"\n")
         found = [_read(line) for line in lines]
@@ -116,6 +117,7 @@ def draft(project: Project, options: DraftOptions, *, log: Callable[[str], None]
         OSError: for a model that is out of reach, or a full disk. What is done is kept.
         RuntimeError: where a model fails at `MOST_FAILURES` items in a row.
     """
+    # Two runs at once would draft the same items twice.
     with locked(project.folder / "drafts"):
         drafter = _Drafter(project, options, log)
         try:
@@ -151,6 +153,8 @@ class _Drafter:
         names = self._open_items()[: self._options.number]
         self._log(f"{len(names):,} open items are tried")
         with tqdm(total=len(names), desc="drafts", unit="items", disable=not progress) as bar:
+            # A language model is asked for many items at once, but only for first attempts: later ones depend on what
+            # came of these.
             for chunk in _chunks(names):
                 items = [self._project.decisions.item(name) for name in chunk]
                 for item, first in zip(items, self._proposer.propose(items, 0), strict=True):
@@ -162,6 +166,7 @@ class _Drafter:
     def _open_items(self) -> list[str]:
         decisions = self._project.decisions
         returned = {entry.item for entry in decisions.log() if entry.action == "send back"}
+        # What a reviewer sent back waits for the work of a person.
         left = returned | self._tried.tried
         found = (item.id for item in decisions.items(state="open", concept=self._options.concept))
         return [name for name in found if name not in left]
@@ -173,6 +178,7 @@ class _Drafter:
         try:
             self._draft(item, first)
             self._failures = 0
+        # A model that fails at one image costs this item; one that fails at each ends the run.
         except RuntimeError as error:
             self.drafts.failed, self._failures = self.drafts.failed + 1, self._failures + 1
             self._log(f"{item.id}: {error}")
@@ -191,6 +197,7 @@ class _Drafter:
         edits = refused = 0
         while edits < self._options.edits and refused < self._options.attempts:
             self._project.decisions.renew(AUTOMATIC, item.id)
+            # Refused answers count too, so that no attempt draws the seeds of an earlier one.
             attempt = edits + refused
             proposal = self._proposer.propose([item], attempt)[0] if attempt else first
             if isinstance(proposal, Refused):

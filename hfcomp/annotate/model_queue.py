@@ -50,6 +50,7 @@ class ModelQueue:
     def __init__(self, segmenter: Callable[[], Segments], inpainter: Callable[[], Paints]) -> None:
         self._make: dict[str, Callable[[], Any]] = {"segmentation": segmenter, "inpainting": inpainter}
         self._models: dict[str, Any] = {}
+        # One thread per model: it runs one job at a time, and a segmentation never waits for an inpainting.
         self._threads = {name: ThreadPoolExecutor(1, thread_name_prefix=name) for name in self._make}
         self._waiting = dict.fromkeys(self._make, 0)
         self._maps: OrderedDict[tuple[str, str], Future[Heat]] = OrderedDict()
@@ -94,6 +95,7 @@ class ModelQueue:
 
     def _work(self, name: str, work: Callable[[Any], T], attempts: int) -> T:
         try:
+            # Only the thread of a model touches it, so this needs no lock.
             if name not in self._models:
                 self._models[name] = self._make[name]()
             return work(self._models[name])
@@ -105,6 +107,7 @@ class ModelQueue:
 
     def _forget(self) -> None:
         """Drops the oldest segmentations beyond `MAP_BYTES`, but not the last one."""
+        # Only finished ones have a size.
         done = [key for key, one in self._maps.items() if one.done() and not one.cancelled() and not one.exception()]
         used = sum(self._maps[key].result().nbytes for key in done)
         for key in done:

@@ -153,6 +153,7 @@ class Inpainter:
 
         width, height = self._fit(image)
         small = image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
+        # A small pixel belongs to the mask if any of its pixels does: thin masks would vanish otherwise.
         where = mask_image(mask).resize((width, height), Image.Resampling.BOX).point(lambda value: 255 * (value > 0))
         found: list[Edit] = []
         for seed in seeds:  # one at a time: no candidate depends on how many there are

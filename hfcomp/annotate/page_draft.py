@@ -149,6 +149,7 @@ def first_draft(item: Item) -> PageDraft:
 
 def following(item: Item, before: PageDraft, draft: PageDraft) -> PageDraft:
     """A draft whose caption follows the inpainting prompt and the base, unless somebody has changed it by hand."""
+    # A caption that is neither our proposal nor the original was typed by a person, and stays.
     proposed = proposed_caption(before.original, item.concept, before.prompt)
     if draft.caption != before.caption or before.caption not in (proposed, before.original):
         return draft

@@ -66,6 +66,7 @@ class PeopleFile:
 
     def person(self, name: str, password: str) -> str | None:
         """The person as the file spells the name, if the password is theirs."""
+        # Long texts are refused before any work is done for them.
         if len(name) > 4 * LONGEST_NAME or len(password) > LONGEST_PASSWORD:
             return None
         found = next((one for one in self._people if person_key(one) == person_key(name)), None)
@@ -107,6 +108,7 @@ def read_people(path: Path) -> dict[str, str]:
     people = content.get("people") if isinstance(content, Mapping) else None
     if not isinstance(people, Mapping) or content.get("version") != _VERSION:
         raise ValueError(f"{path} is not a file of people. {advice}")
+    # Names that differ in case or in letters that look alike are one person.
     keys: dict[str, str] = {}
     for name, hashed in people.items():
         other = keys.setdefault(person_key(person_name(name)), name)
@@ -135,6 +137,7 @@ def _derive(password: str, salt: bytes) -> bytes:
 
 def _parts(hashed: str) -> tuple[bytes, bytes] | None:
     """Salt and hash; None for a text of another form, or of other costs."""
+    # A hash of other costs is refused: cheap ones would weaken the sign-in without a word.
     begin = f"scrypt${COST}${BLOCK}${PARALLEL}$"
     if not hashed.startswith(begin):
         return None

@@ -100,6 +100,8 @@ class AnnotationService:
         note = f"A reviewer sent this back: {returned[-1].content['reason']}" if returned else ""
         where = f"log, row {submitted[-1].number}"
         edit = decode(Edit, encode(submitted[-1].content, where), where)
+        # A mask corrected by hand does not follow from prompt and threshold. Its pixels come back as strokes that
+        # add, all others as strokes that erase.
         inverse = mask_image(~read_mask(self.image(edit.mask))) if edit.is_corrected else None
         return draft_of(edit, None if inverse is None else self.project.save(inverse), note)
 
@@ -183,6 +185,7 @@ class AnnotationService:
         if not prompt:
             raise ValueError("The inpainting prompt is empty. Describe what to paint, such as: a yellow hydrant.")
         original, mask = self.image(item.image), self.mask(item, draft.segmentation)
+        # Seeds go on from the last ones, so that new candidates are other images.
         seeds = range(draft.next_seed, draft.next_seed + CANDIDATES)
         painted = self.queue.paint(original, mask, prompt, [*seeds]).result()
         found = []
@@ -207,6 +210,7 @@ class AnnotationService:
         """
         name = person_key(person)
         with self._updates:
+            # Inpainting takes seconds per image: one person could fill the queue for all.
             if self._waiting[name] >= MOST_OF_A_PERSON or self._waiting.total() >= MOST_IN_ALL:
                 raise ValueError(
                     f"{self._waiting[name]} of your requests and {self._waiting.total()} of all people wait for the "
@@ -265,6 +269,7 @@ def is_outdated(draft: PageDraft) -> bool:
     painting = draft.painting
     if painting is None:
         return False
+    # Spaces around a prompt change nothing that a model sees.
     now = asdict(replace(draft.segmentation, prompt=draft.segmentation.prompt.strip()))
     before = asdict(replace(painting.segmentation, prompt=painting.segmentation.prompt.strip()))
     return now != before or " ".join(draft.prompt.split()) != painting.prompt

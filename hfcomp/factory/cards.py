@@ -207,6 +207,7 @@ def _examples(folder: Path, kind: CardText) -> list[str]:
     files = [path for place in configurations(folder) for path in sorted((place / DATA).glob("*.parquet"))]
     for path in files if kind.cells else ():
         table = pq.read_table(path, columns=list(kind.reads))
+        # A file may have millions of rows. The first ones may show nothing, such as captions without a negative.
         for row in table.slice(0, 100 * EXAMPLES).to_pylist():
             rows += kind.cells(*(row[name] for name in kind.reads))
         if len(rows) >= EXAMPLES:
@@ -217,6 +218,7 @@ def _examples(folder: Path, kind: CardText) -> list[str]:
 
 def _plain(text: str) -> str:
     """A text that Markdown shows literally, in one table cell: without links, pictures or HTML."""
+    # Texts of a set come from strangers: control characters go, and what may open markup becomes an entity.
     line = " ".join("".join(one for one in text if one.isspace() or unicodedata.category(one) != "Cc").split())
     short = line if len(line) <= LONGEST_EXAMPLE else f"{line[: LONGEST_EXAMPLE - 1]}…"
     return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", short)

@@ -103,6 +103,7 @@ class Chain(DatasetBuild):
     def _needs_names(self) -> bool:
         """Whether to write the names of the steps: a dataset of an hfcomp that did not is left as it is."""
         output = self.options.output
+        # A dataset that an earlier hfcomp began has no such file, and resuming it must not change its bytes.
         is_begun = any(is_build(output / place) for place in self.folders)
         return (output / STEPS_FOLDER / CHAIN).is_file() or not is_begun or step_names(output) != self.names
 
@@ -157,6 +158,8 @@ def place_beside(source: Dataset, made: Dataset, numbers: NDArray[np.int64]) -> 
     places[rows] = np.arange(len(rows))
     if (places[rows] != np.arange(len(rows))).any():
         raise ValueError("the source has a row twice. Pass it without a `select` that repeats rows.")
+    # Texts are small and are copied into the order of the source; images stay on disk. Both then have the same rows,
+    # and one selection on top of them serves all columns.
     texts = made.select(places).flatten_indices()
     others = base.select_columns([name for name in base.column_names if name not in made.column_names])
     return concatenate_datasets([others, texts], axis=1).select(rows)

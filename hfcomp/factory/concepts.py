@@ -64,5 +64,6 @@ def _count_column(counts: ConceptCounts) -> list[Counter[str]]:
     named.update({LEFT_OUT(reason): number for reason, number in counts.left_out.items()})
     found: list[Counter[str]] = [Counter() for _ in range(counts.captions)]
     if found:
+        # Counts are summed over the set, so one row may carry those of its batch. The plus drops zeros.
         found[0] = +named
     return found

@@ -44,6 +44,7 @@ def check_share(sums: Mapping[str, Any], *, most: float) -> None:
     share = Share.of(sums)
     if share.value <= most or not sums["rows"]:  # a set without rows is an error anyway
         return
+    # Rounded up, so that the advised share is one that passes.
     allowed = math.ceil(100 * share.value) / 100
     raise ValueError(
         f"{share.without:,} of {share.captions:,} captions ({share.value:.1%}) got no negative, more than "

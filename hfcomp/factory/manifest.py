@@ -67,12 +67,15 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
             f"{folder} holds a build with other settings: {'; '.join(differences(before, plan))}. Choose another "
             "output folder, or delete this one."
         )
+    # Partial files have temporary names. The caller holds the lock, so no living process owns one.
     for place in (folder, folder / DATA, folder / UNFINISHED):
         remove_unfinished(place)
     write_json(folder / UNFINISHED / PLAN, plan, sort_keys=True)  # first, as it identifies the folder's owner
     (folder / DATA).mkdir(exist_ok=True)
     if manifest:
         _restore_records(folder, manifest)
+    # A record is written after its shard. A shard with another hash was changed since, or the disk lost a write: it
+    # is made again.
     whole = {}
     for index in range(shards):
         record = _read_record(record_file(folder, index))
@@ -124,6 +127,8 @@ def close_build(folder: Path, plan: Plan, records: Sequence[Record]) -> Record:
         **sums(records),
         "shards": list(records),
     }
+    # The manifest is written before the records go. A kill in between leaves both, and the next start closes the
+    # build again with the same bytes.
     write_json(folder / MANIFEST, manifest, sort_keys=True)
     shutil.rmtree(folder / UNFINISHED)
     return manifest
@@ -182,6 +187,8 @@ def refuse_others(folder: Path, names: Sequence[str]) -> None:
 
 def _restore_records(folder: Path, manifest: Record) -> None:
     """Puts the records of a finished build back; a shard with missing rows set aside has none: it is built again."""
+    # A finished build that lost a shard becomes an unfinished one: its records are put back, and only what is missing
+    # is made. Rows set aside are in the order of shards, so each shard takes as many lines as it has counted.
     path = folder / SET_ASIDE_FILE
     whole = path.is_file() and file_hash(path) == manifest["set_aside_sha256"]
     with path.open(encoding="utf-8", newline="\n") if whole else nullcontext(()) as file:

@@ -146,6 +146,8 @@ class _Chunks(torch.utils.data.Dataset):
     def _image(self, value: Any, where: str) -> tuple[list[bytes], tuple[torch.Tensor, bool] | None]:
         """The keys of an image, and unless one of them is known its pixels `[1, 3, H, W]` and whether it is tiny."""
         keys = ImageKeys(value, urls=self.urls)
+        # The key of a place needs no reading of the file. Only an image that it does not find is read, and hashed by
+        # its content.
         place = keys.of_place()
         if place is not None and self._is_known(place):
             return [place], None
@@ -163,6 +165,7 @@ class _Chunks(torch.utils.data.Dataset):
 
 
 def _read(chunks: _Chunks, num_workers: int) -> Iterator[_Chunk]:
+    # Without a batch size a chunk is passed on as it is: it is a batch already.
     return iter(DataLoader(chunks, batch_size=None, num_workers=num_workers, collate_fn=_identity))
 
 

@@ -43,6 +43,7 @@ def make_on_ray(
     Uses the cluster that this process is connected to, else the one that Ray finds, by the environment variable
     RAY_ADDRESS or on this machine, else a new one on this machine that ends with the build.
     """
+    # Absolute, since an actor may start in another working folder.
     job = replace(job, folder=job.folder.resolve())
     _forget_tries(job.folder)
     with _connect() as ray:
@@ -55,6 +56,8 @@ def make_on_ray(
                         failed = failed or row
                         (job.folder / UNFINISHED / _STOP).touch()  # actors finish what is under way
                     elif row["record"]:
+                        # This process writes the records, since it holds the lock. An actor that Ray believes lost
+                        # but that still runs can only write its shard again, with the same bytes.
                         yield row["index"], note_shard(job, row["index"], json.loads(row["record"]))
         except ray.exceptions.RayError as error:
             reason = str(error).strip().splitlines()[-1]
@@ -133,6 +136,7 @@ def _count_try(job: Job, index: int) -> None:
             f"shard {index} of {job.shards}: {MAX_TRIES} workers in turn ended unexpectedly, for example out of "
             "memory. Finished shards are kept: repeat the call with smaller shards or fewer workers to resume."
         )
+    # The size of the file is the count. It is replaced atomically, so an actor lost at this line counts as no try.
     write_bytes(path, b"." * (tries + 1))
 
 
@@ -158,6 +162,7 @@ def _rows(ray: Any, job: Job, missing: Sequence[int], num_workers: int, gpus_per
     context = ray.data.DataContext.get_current().copy()
     context.enable_progress_bars = context.print_on_execution_start = False
     context.execution_no_progress_timeout_s = -1  # a shard may take hours
+    # One task per actor: a second one would wait there for hours while other actors are idle.
     pool = ray.data.ActorPoolStrategy(size=min(num_workers, len(missing)), max_tasks_in_flight_per_actor=1)
     with ray.data.DataContext.current(context):  # a data set keeps the one that it was made with
         indices = ray.data.from_items([{"index": index} for index in missing], override_num_blocks=len(missing))

@@ -109,6 +109,7 @@ def run_stages(
     dataset = undecoded(dataset)
     how = (rows_per_shard, current_access(), split, skip_damaged)
     job = Job(dataset, tuple(stages), tuple(reads), features, folder, *how)
+    # The lock is held to the end: a second process would remove the partial files of the first as leftovers.
     with locked(folder):
         plan = _plan(job)
         records = open_build(folder, plan, job.shards)
@@ -122,7 +123,9 @@ def run_stages(
                 rows += record["rows"]
                 bar.set_postfix_str(f"{rows:,} rows", refresh=False)
                 bar.update()
+        # Workers finish in any order, the manifest lists shards in theirs.
         done = [records[index] for index in range(job.shards)]
+        # After a failed check all records stay on disk: the same command with another limit makes no shard again.
         if check is not None:
             check(sums(done))
         try:

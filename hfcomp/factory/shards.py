@@ -161,6 +161,8 @@ class ShardMaker:
 
     def write(self, index: int) -> Record:
         """Writes one shard and returns its record, which is on disk nowhere yet; errors as in `make`."""
+        # A shard depends on its index and the job only: where, when and in which order shards are made changes no
+        # byte.
         self.prepare()
         rows = self.job.rows(index)
         source = self._source[rows.start : rows.stop]
@@ -184,6 +186,7 @@ class ShardMaker:
             "source_rows": [rows.start, rows.stop],
             "counts": dict(sorted(tally.counts.items())),
             "set_aside": tally.by_reason(),
+            # Each stage sets rows aside in turn. Sorted by row, the record does not say which stage ran first.
             SET_ASIDE_ROWS: sorted(tally.set_aside, key=lambda one: one["row"]),
             THIS_RUN: dict(tally.this_run),
         }
@@ -196,6 +199,7 @@ class ShardMaker:
                 column, wrong = with_bytes(source.column(name), self.job.urls)
                 failed |= {place: f"{NO_IMAGE}: {name} {reason}" for place, reason in wrong.items()}
                 source = source.set_column(source.column_names.index(name), name, column)
+                # The first reason stays: a file that cannot be read is not decoded as well.
                 failed = self._find_damaged(column, name, rows, failed, tally) | failed
         for place, reason in failed.items():
             tally.leave_out(rows[place], reason)
@@ -222,6 +226,8 @@ class ShardMaker:
 
         there = pc.is_valid(images).to_pylist()
         places = [place for place in range(len(rows)) if there[place] and place not in failed]
+        # Decoders release the GIL, so threads are enough. `map` keeps the order, so the image that an error names is
+        # the same in every run.
         with ThreadPoolExecutor(THREADS) as pool:
             problems = zip(places, pool.map(problem, places), strict=True)
             found = {place: reason for place, reason in problems if reason is not None}
@@ -233,6 +239,7 @@ class ShardMaker:
     def _apply(self, stage: Stage, function: StageFunction, batch: Batch, index: int, tally: _Tally) -> Batch:
         where = self._where(stage, index)
         try:
+            # A copy goes in, so that a stage that adds columns in place does not change what an error would show.
             found = dict(function(dict(batch)))
         except Exception as error:
             raise StageError(f"{where}: {type(error).__name__}: {error}") from error
@@ -256,6 +263,8 @@ class ShardMaker:
 
     def _table(self, batch: Batch, source: pa.Table, numbers: list[int], index: int) -> pa.Table:
         """The columns that are written: those of the stages, and the source's own for the rows that are left."""
+        # Stages may drop, repeat or reorder rows. `_row` tells where each one comes from, so columns that no stage
+        # touched are taken from the source as they are and never become Python objects.
         place_of = {row: place for place, row in enumerate(numbers)}
         places = [place_of[row] for row in batch[ROW]]
         if places != list(range(len(numbers))):
@@ -264,6 +273,8 @@ class ShardMaker:
         columns = []
         for name in self.job.features:
             kind = schema.field(name).type
+            # The first build of a chain writes these numbers; later ones find the column in their source and pass it
+            # on.
             if name == SOURCE_ROW and name not in batch and name not in source.column_names:
                 columns.append(pa.array(batch[ROW], type=kind))
                 continue
@@ -273,6 +284,7 @@ class ShardMaker:
             if name not in batch:
                 columns.append(source.column(name).cast(kind))
                 continue
+            # Only images need the encoder of datasets: a stage may return them as pictures, paths or bytes.
             is_image = isinstance(self.job.features[name], ImageFeature)
             try:
                 values = self.job.features.encode_column(batch[name], name) if is_image else batch[name]
@@ -347,6 +359,7 @@ def with_bytes(images: pa.ChunkedArray, urls: UrlAccess | None = None) -> tuple[
                     if reason:
                         failed[start + place] = reason
             content = pa.array(found, type=content.type)
+        # A file name is left of the path: folders describe this machine, and the query of a URL may be a signature.
         names = pc.replace_substring_regex(path, pattern=SECRETS_OF_URL, replacement=r"\1")
         names = pc.replace_substring_regex(names, pattern=r"^.*[/\\]", replacement="")
         missing, done = chunk.is_null(), 0
@@ -367,6 +380,7 @@ def _read_image(path: str, urls: UrlAccess | None) -> tuple[bytes | None, str]:
     try:
         with open_named(path, "image", urls) as file:
             content = file.read()
+        # This reads the header only, which is enough to refuse a text or a key that a hostile set names as its image.
         open_image(BytesIO(content)).close()
     except FileNotFoundError:
         return None, f"{name!r}, which does not exist"

@@ -73,6 +73,7 @@ def read_source(options: BuildOptions, log: Log) -> Dataset:
         files = ("captions_file", "key_column", "captions_columns")
         source = replace(source, **{name: getattr(options, name) for name in files})
     dataset = read_rows(source, log)
+    # It is a path of this machine: two machines that build the same set would write different bytes.
     if SHARD_PATH in dataset.column_names:
         dataset = dataset.remove_columns(SHARD_PATH)
     kept = kept_columns(dataset, options.columns)
@@ -253,7 +254,10 @@ def check_local_files(
         allow_outside: whether files elsewhere are copied too.
         log: receives a line about the files.
     """
+    # A hostile set may name any picture that this user can read. Below its own folder it may; elsewhere the user has
+    # to allow it.
     roots = _roots(source)
+    # A list of files in the home directory would make all of it the source's own folder.
     everything = [root for root in roots if _holds_everything(root)]
     roots = [root for root in roots if root not in everything]
     known: dict[str, Path] = {}
@@ -321,6 +325,8 @@ def _named_files(dataset: Dataset, columns: Sequence[str]) -> Iterator[tuple[str
             images: pa.ChunkedArray = table.column(column)
             without = pc.is_null(pc.struct_field(images, "bytes")).to_pylist()
             for place, name in enumerate(pc.struct_field(images, "path").to_pylist()):
+                # Of `zip://member::archive` the archive is the file that is read. A name with a zero byte is no file
+                # name.
                 if name is not None and without[place] and "\0" not in name:
                     yield column, start + place, name if is_url(name) else name.rpartition("::")[2]
         start += len(table)
@@ -332,4 +338,6 @@ def _resolve(name: str, known: dict[str, Path]) -> Path:
     if folder not in known:
         known[folder] = Path(folder).resolve()
     path = known[folder] / file
+    # Resolving costs a system call for each part of a path: once for a folder, and for a file only if it may lead
+    # elsewhere.
     return path.resolve() if file == ".." or path.is_symlink() else path

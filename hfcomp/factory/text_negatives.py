@@ -144,6 +144,7 @@ class TextNegatives:
             kind: _filler(kind, fill_model, self._parser, device) for kind in kinds if kind.startswith("mask")
         }
         self._llm, self._attempts = _language_models(kinds, writer, device), attempts
+        # From cheap to expensive: a model sees only what passed the checks before it.
         self._checks = [_check(is_same_sentence, SAME_SENTENCE)]
         if drop_same_words:
             self._checks.append(_check(has_same_words, SAME_WORDS))
@@ -155,6 +156,8 @@ class TextNegatives:
     def __call__(self, batch: Batch) -> Batch:
         """Returns the batch with the columns of `hfcomp.negatives.negative.as_columns` and its counts."""
         captions = batch["caption"]
+        # Rows with the same caption share proposals and questions. What they keep may differ, as a check may look at
+        # the image.
         shared = {text: [Proposals() for _ in self._kinds] for text in captions}
         docs = self._parse(shared)
         before, answers = self._rejections(), self._answers()
@@ -162,6 +165,7 @@ class TextNegatives:
             self._request(kind, list(shared), shared, docs)
         rows = [Row(text, shared[text]) for text in captions]
         open_rows = list(range(len(rows)))
+        # All open rows advance together, so that parsers and models get batches and not single texts.
         while open_rows:
             open_rows = self._advance(batch, rows, open_rows, shared, docs)
         counts = [self._counts(row) for row in rows]
@@ -183,6 +187,7 @@ class TextNegatives:
         docs: Mapping[str, Any],
     ) -> list[int]:
         """Requests and filters what is needed next; returns the rows that are not decided."""
+        # Dictionaries as ordered sets: questions are asked in the order of rows, in every process.
         wanted: dict[int, dict[str, None]] = {}
         unseen: list[tuple[int, str]] = []
         undecided: dict[int, None] = {}

@@ -147,6 +147,7 @@ class AnnotateTab(Tab):
         draft = self.service.update(person, item, change)
         if draft == steps[0]:
             return {self.at.session: session}
+        # The caption is sent only if it followed the prompt: it would overwrite what the person types meanwhile.
         followed = "caption" not in changes and draft.caption != steps[0].caption
         updates = self._texts(session, item, draft) | ({self.at.caption: draft.caption} if followed else {})
         if is_outdated(draft) == is_outdated(steps[0]):  # the message may be the answer to a later event
@@ -195,6 +196,7 @@ class AnnotateTab(Tab):
             painting = self.service.paint(item, draft)
         if session.item != item.id:  # the person went on to another one meanwhile
             return {self.at.session: session}
+        # The choice belongs to the old candidates.
         changes = {"painting": painting, "chosen": None, "quality": None, "next_seed": draft.next_seed + CANDIDATES}
         # what was typed while the model worked is kept
         draft = self.service.update(person, item, lambda newer: replace(newer, **changes))
@@ -227,6 +229,7 @@ class AnnotateTab(Tab):
         try:
             drawn = strokes(value, self.service.image(item.image).size)
         finally:
+            # The strokes were read, or were none: their files are of no more use.
             self.uploads.remove(value)
         return self._change_mask(
             session, request, name, lambda made: self.service.brush(item, made, drawn, erases=erases)

@@ -153,6 +153,7 @@ class Guard:
             await response(scope, receive, answer)
 
     def _check_sender(self, scope: Scope, headers: Headers) -> None:
+        # Of two Host headers a proxy might read one and Gradio the other.
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or not self._names.has_host(hosts[0]):
             raise Refused(
@@ -173,6 +174,7 @@ class Guard:
         signed_in = None if self._door is None else self._door.session(headers.get("cookie", ""))
         if signed_in is None:
             return _client(scope)
+        # Handlers take the person from here, and from no field that a page sends.
         scope[PERSON] = signed_in.person
         return signed_in.token
 
@@ -194,6 +196,7 @@ class Guard:
         if path == UPLOAD:
             return await self._receive(headers, receive, session)
         if method == "POST":
+            # The body was read to count its bytes, so Gradio gets it from memory.
             receive = _Replayed(await _body(headers, receive, MOST_BYTES_OF_A_CALL), receive)
         with closing(_Ended(receive, self._end)) as messages:
             await self._app(scope, messages, send)
@@ -201,6 +204,7 @@ class Guard:
         return None
 
     async def _receive(self, headers: Headers, receive: Receive, session: str) -> Response:
+        # A few uploads are in memory at once; others wait here, with their bodies unread.
         async with self._uploads.slots:
             with self._uploads.receiving(session, _length(headers)) as upload:
                 if upload.refusal:
@@ -233,6 +237,7 @@ class _Answer:
     async def __call__(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self.has_started = True
+            # Gradio allows every origin that asks; browsers believe its headers.
             headers = MutableHeaders(raw=list(message["headers"]))
             for name in [name for name in headers if name.startswith("access-control-")]:
                 del headers[name]

@@ -89,6 +89,7 @@ class Page:
         return self.sign_in(session, request, name)
 
     def sign_in(self, session: Session, request: gr.Request, name: str) -> Updates:
+        # Whoever had the page before loses it first: a name that is refused signs nobody in.
         session.person, session.item, session.review = "", None, None
         try:
             session.person = person_name(name or "")
@@ -209,6 +210,7 @@ class Page:
             if not session.person:
                 return {self.status: markup.status(self.title)}
             person = acting_person(session, request)
+            # Only an open page renews its leases. Once it is closed, they end, and others get the items.
             for name, at in ((session.item, self.annotating.message), (session.review, self.reviewing.message)):
                 if name and not self.service.project.decisions.renew(person, name):
                     text = f"{name} was given to somebody else, as it was left for too long. Reload the page."

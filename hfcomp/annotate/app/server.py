@@ -63,6 +63,7 @@ def remove_left(parent: Path) -> None:
     """Removes the folders of this user whose server is gone: those whose lock is free."""
     for folder in parent.glob(f"{PREFIX}*"):
         try:
+            # In a folder that others may write to, a link could lead to files of this user.
             if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not (folder / LOCK_FILE).is_file():
                 continue
             lock = try_lock(folder)
@@ -91,6 +92,7 @@ def bind(host: str, port: int | None) -> socket.socket:
             family, *_, address = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
             bound = socket.socket(family, socket.SOCK_STREAM)
             try:
+                # A port of a server that has just ended can be used again at once.
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 bound.bind(address)
                 bound.listen()  # Linux lets others bind to the port until somebody listens
@@ -157,6 +159,7 @@ def serving(
         The address of the page.
     """
     check_access(host, passwords, public_names)
+    # Before anything slow: a port that is taken is found at once.
     bound = bind(host, port)
     load_caption_parser()
     with bound, own_cache() as cache:
@@ -171,6 +174,7 @@ def serving(
             try:
                 yield f"http://{_browser_host(host)}:{number}/"
             finally:
+                # Streams to open pages never end by themselves, and the server would wait for them.
                 app.end()
                 page.blocks.close(verbose=False)
 

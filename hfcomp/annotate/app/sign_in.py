@@ -111,6 +111,7 @@ class Door:
             return self._page("", 405)
         given = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=8)
         name, password = (given.get(key, [""])[0] for key in ("name", "password"))
+        # Before the password is looked at: a guess that is too early costs us nothing and tells nothing.
         wait = self._throttle.wait(client)
         if wait > 0:
             if client not in self._waiting:  # one line, however many requests
@@ -123,6 +124,7 @@ class Door:
             person = await asyncio.to_thread(self._passwords.person, name, password)
         if person is None:
             number = self._throttle.fail(client)
+            # `ascii`: a name cannot forge lines or colors of the log.
             self._log(f"sign-in refused: {ascii(name[:60])} from {client}, failure {number}")
             return self._page("The name or the password is wrong.", 401)
         self._throttle.succeed(client)
@@ -130,11 +132,13 @@ class Door:
         return self._begin(person, is_secure=headers.get("origin", "").startswith("https:"))
 
     def _begin(self, person: str, *, is_secure: bool) -> Response:
+        # The oldest session ends: signing in again and again must not fill the memory.
         while len(self._sessions) >= MOST_SESSIONS:
             self._sessions.popitem(last=False)
         made = SignedIn(person, secrets.token_urlsafe(32), self._clock() + SESSION_SECONDS)
         self._sessions[made.token] = made
         response = RedirectResponse("/", 303)
+        # "lax": a link from elsewhere opens the page signed in, a form from elsewhere is sent without the cookie.
         response.set_cookie(self._cookie, made.token, httponly=True, samesite="lax", secure=is_secure, path="/")
         return response
 

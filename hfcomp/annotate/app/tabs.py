@@ -53,6 +53,7 @@ def acting_person(session: Session, request: gr.Request) -> str:
     Raises:
         ValueError: for a page that has not signed in, or that began as somebody else.
     """
+    # Gradio's user name is the one that our own server put into the request.
     signed_in = person_name(request.username) if request.username else session.person
     if not signed_in:
         raise ValueError("Enter your name to begin.")
@@ -68,6 +69,7 @@ def image_file(image: Image.Image, kind: Literal["jpeg", "png"] = "jpeg") -> str
     """
     stream = io.BytesIO()
     image.save(stream, kind)
+    # Named by its content: equal images are one file, which is never written twice.
     content = stream.getvalue()
     path = Path(get_upload_folder()) / "shown" / f"{hashlib.sha256(content).hexdigest()}.{kind}"
     if not path.is_file():

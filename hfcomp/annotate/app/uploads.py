@@ -77,6 +77,7 @@ class Uploads:
         if size <= MOST_BYTES:  # a longer one is refused when it is read
             upload.refusal = self._refusal(session, size)
         if not upload.refusal:
+            # Counted before it arrives: uploads that start together would otherwise all find room.
             self._reserved[id(upload)] = (session, size)
         try:
             yield upload
@@ -97,6 +98,7 @@ class Uploads:
         """Removes the files of an editor's value, whose strokes were read; files that nobody sent stay."""
         files = value.get("files", ()) if isinstance(value, Mapping) else ()
         for path in map(Path, files):
+            # A page may send any path, so only files of our own folder are removed.
             if path.parent == self.folder:
                 path.unlink(missing_ok=True)
 
@@ -111,6 +113,7 @@ class Uploads:
 
     def _forget(self) -> None:
         now = self._clock()
+        # Strokes that nobody reads, as of a page that was closed, must not fill the disk.
         for path in [path for path, one in self._kept.items() if now - one.time > KEPT_SECONDS or not path.exists()]:
             path.unlink(missing_ok=True)
             del self._kept[path]

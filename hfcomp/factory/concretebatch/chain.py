@@ -77,6 +77,8 @@ class ConcreteBatchChain(Chain):
     def run(self) -> BuiltSet:
         """Builds the configurations one after the other."""
         first = self.options.configs[0]
+        # What later steps need is looked for now: a missing model would otherwise be found after hours of the first
+        # step.
         if self.options.runs("captions"):
             self._caption_stage(first)
         if self.options.runs("images"):
@@ -130,6 +132,7 @@ class ConcreteBatchChain(Chain):
         return caption_stage({"mode": CONFIGS[config], "writer": self.options.writer_settings(), **settings})
 
     def _images(self, config: str, captions: Path) -> Build:
+        # Images join only here: the steps before hold texts, which are quick to move to a machine with GPUs.
         rows = join_texts(self.source, captions)
         features = output_features(rows.remove_columns(SOURCE_ROW), {"negative_image": Image()})
         return self._step(config, "images", rows, image_stages(self.options), features, IMAGE_READS)
@@ -179,6 +182,8 @@ class ConcreteBatchChain(Chain):
         if self.options.runs(STEPS[-1]):  # else options of later steps may be missing
             known |= dict.fromkeys(self.options.configs, self.options.words())
             write_json(path, known, sort_keys=True)
+        # Configurations may have been built on different days with different options: one command for each group of
+        # equal ones.
         alike: dict[tuple[str, ...], list[str]] = {}
         for config in configs:
             if config in known:  # else it was built by something else

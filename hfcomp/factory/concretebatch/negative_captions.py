@@ -180,6 +180,7 @@ def _write_captions(batch: Batch, proposer: _Proposer, judge: GrammarFilter | No
         asked = [some[number] for number in left]
         return _reject_ungrammatical(asked, proposer.propose(asked, attempt), judge)
 
+    # An attempt is made at all captions that are left, so that a server gets many requests at once.
     usable, refused = retry_refused(len(some), attempts, ask)
     changes = {places[number]: change for number, change in sorted(usable.items())}
     for place, reasons in zip(places, refused, strict=True):
@@ -189,6 +190,7 @@ def _write_captions(batch: Batch, proposer: _Proposer, judge: GrammarFilter | No
         counts[place].update({MADE(change.negative.kind): 1} | ({AGREED: 1} if change.agreements else {}))
         counts[place].update({FALLBACK: 1} if change.is_fallback else {})
     rows = [[changes[place].negative] if place in changes else [] for place in range(len(targets))]
+    # The rating of "brick" says nothing of "brick building": where a compound was replaced, no rated word is written.
     return as_columns(rows, 1) | {
         RATED_WORDS: [
             [word if word and not (place in changes and _is_half(targets[place], changes[place])) else ""]

@@ -233,6 +233,7 @@ def balance_targets(targets: Dataset, *, attribute_share: float = 0.5) -> tuple[
     missing = [name for name in ("target_categories", "unrated_words") if name not in targets.column_names]
     if missing:
         raise ValueError(f"the set has no column {missing[0]!r}; expected a set of targets as `make_targets` gives.")
+    # A quota depends on all rows before, so this is one pass in one process. It reads a single short column.
     batches = targets.select_columns("target_categories").iter(_BATCH)
     possible = (names for batch in batches for names in batch["target_categories"])
     decided = list(balanced_categories(possible, attribute_share=attribute_share))
@@ -261,4 +262,5 @@ def make_keywords() -> Callable[[Batch], Batch]:
 
 def keyword_stage(attribute_share: float = 0.5) -> Stage:
     """The stage of `make_keywords`; the share that decided the categories is written into the manifest."""
+    # The stage needs no setting; the share is written down so that a build with another one is not resumed.
     return Stage("keywords", make_keywords, identity={"attribute_share": attribute_share})

@@ -98,6 +98,7 @@ class ImageEditor:
         found: list[Edit] = []
         for start in range(0, len(images), self.batch_size):
             batch = list(zip(images, prompts, seeds, strict=True))[start : start + self.batch_size]
+            # A shorter batch would run kernels that round differently: it is filled up, and the copies are dropped.
             whole = batch + batch[-1:] * (self.batch_size - len(batch))
             found += self._edit(*zip(*whole, strict=True))[: len(batch)]
         return found
@@ -105,6 +106,7 @@ class ImageEditor:
     def _edit(self, images: Sequence[Image.Image], prompts: Sequence[str], seeds: Sequence[int]) -> list[Edit]:
         from diffusers.utils import logging
 
+        # On the CPU, since devices draw different numbers from the same seed.
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         try:
             with one_thread(self.device), no_report(logging), torch.inference_mode():

@@ -133,6 +133,7 @@ class NegativeImages:
                 else:
                     reasons[place] = found
         made = [place for place in left if reasons[place] is None]
+        # Only what passed the cheap checks is embedded.
         if self._pair_filter is not None and made:
             rows = ([column[place] for place in made] for column in (images, batch["caption"], prompts))
             for place, is_wrong in zip(made, self._pair_filter(*rows), strict=True):
@@ -167,6 +168,7 @@ class NegativeImages:
 
 def image_seed(image: Any, prompt: str, seed: int, where: str) -> int:
     """The seed of an edit's noise: that of its image and prompt, wherever the row stands."""
+    # The row's number is not part of it: another order of rows, or a limit, gives the same image.
     content = b"%d %b " % (seed, image_key(image, where)) + prompt.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.sha256(content).digest()[:8]) >> 1  # torch takes 63 bits on every device
 

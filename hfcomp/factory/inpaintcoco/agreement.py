@@ -107,6 +107,7 @@ def annotation_statistics(log: Iterable[Entry], *, resamples: int = 2000, seed: 
             skipped[entry.content["reason"]] += 1
         elif edit is not None:
             pairs.setdefault((names[edit.person], names[entry.person]), _Reviews()).add(entry, edit)
+            # The automatic mode rates all its edits the same, which is no opinion that a reviewer could share.
             if edit.person != AUTOMATIC:
                 everybody.add(entry, edit)
     return AnnotationStatistics(
@@ -120,6 +121,7 @@ def annotation_statistics(log: Iterable[Entry], *, resamples: int = 2000, seed: 
 def standing_decisions(log: Iterable[Entry]) -> list[Entry]:
     """The decisions of a log without those that were undone."""
     entries = list(log)
+    # The log is append-only: an undo is an entry of its own that names the one it takes back.
     undone = {entry.content["undoes"] for entry in entries if entry.action == "undo"}
     return [entry for entry in entries if entry.action != "undo" and entry.number not in undone]
 
@@ -129,6 +131,7 @@ def _with_edits(entries: list[Entry]) -> Iterator[tuple[Entry, Entry | None]]:
     submissions: dict[str, Entry] = {}
     for entry in entries:
         if entry.action == "submit":
+            # The latest submission is the one under review: an item that was sent back is submitted again.
             submissions[entry.item] = entry
         yield entry, submissions[entry.item] if entry.action in ("accept", "send back") else None
 

@@ -74,8 +74,10 @@ def project_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
         raise ValueError(
             f"{folder} has no accepted item to build from; its items: {there}. Annotate and review some{others}."
         )
+    # The set may be published, so no name of a person gets into a row, a table or a reason.
     names = pseudonyms(entry.person for entry in entries)
     rows = [_row(one, folder / IMAGE_FOLDER, names) for one in chosen]
+    # Rows name files of the project; the runner reads their bytes into the set.
     features = Features({name: Image(decode=False) if name in IMAGES else one for name, one in FEATURES.items()})
     dataset = Dataset.from_list(rows, features=features)
     facts = {"feather": FEATHER, "least_change": LEAST_CHANGE}
@@ -230,6 +232,7 @@ def _agreement_tables(pairs: Sequence[Accepted]) -> list[Table]:
 
 def _replace_names(text: str, names: Mapping[str, str]) -> str:
     """A text with pseudonyms in place of names, the longest first."""
+    # The longest first: "Ann" would otherwise be replaced within "Annette".
     for name in sorted(names, key=len, reverse=True):
         text = text.replace(name, names[name])
     return text

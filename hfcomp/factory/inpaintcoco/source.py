@@ -66,6 +66,7 @@ def _add_facts(dataset: Dataset, name: str) -> Dataset:
         added[LICENSE] = [one.get(IMAGE_LICENSE) for one in details]
     if SOURCE not in dataset.column_names:
         added[SOURCE] = [without_local_paths(name)] * len(dataset)
+    # A replaced column is removed and added at the end, so the order is restored afterwards.
     order = list(dict.fromkeys([*dataset.column_names, *added]))
     dataset = dataset.remove_columns([column for column in added if column in dataset.column_names])
     for column, values in added.items():

@@ -33,6 +33,7 @@ def build_hierarchy(
     Algorithm 1 of CLEAR GLASS asks for all parents first. Merging concerns level 1 alone, so the parents of the
     concepts that are left are the same, and most questions are saved; but a source that grows is offered fewer names.
     """
+    # Sorted, so that the order of rows and shards decides nothing.
     names = sorted(images)
     vectors = encoder.encode(names)
     check_vectors(vectors, names)
@@ -119,6 +120,8 @@ def find_parents(images: Mapping[str, int], source: ConceptSource, *, progress: 
         next_size: Counter[str] = Counter()
         with tqdm(total=len(names), desc=f"parents of level {level}", disable=not progress) as bar:
             for block in _blocks(names, source):
+                # A prompt has room for some names only. Frequent ones come first, which keeps the number of parents
+                # small.
                 known = sorted(next_size, key=lambda name: (-next_size[name], name))
                 for name, answer in zip(block, source.parents(level, block, known), strict=True):
                     found.refused.update(reason.partition(":")[0] for reason in answer.refused)
@@ -164,6 +167,7 @@ def _prune(found: Parents) -> None:
     """Takes out parents that do not lead up to the top, and records how far each name of level 1 leads."""
     ends = {parent: TOP + 1 for parents in found.of[TOP - 1].values() for parent in parents}
     for level in range(TOP - 1, 0, -1):
+        # From the top down: a name leads to the top if one of its parents does.
         above, ends = ends, {}
         for name, parents in found.of[level].items():
             ends[name] = max((above[parent] for parent in parents), default=level + 1)
@@ -183,4 +187,5 @@ def draw_test_concepts(names: Sequence[str], share: float, seed: int) -> set[str
 
 
 def _draw(names: Iterable[str], number: int, seed: int) -> list[str]:
+    # A hash of seed and name orders them, so a name changes its split only at the border when others come or go.
     return sorted(names, key=lambda name: (hashlib.sha256(f"{seed} {name}".encode()).digest(), name))[:number]

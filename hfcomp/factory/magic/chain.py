@@ -80,6 +80,7 @@ class MagicChain(Chain):
 
     def run(self) -> BuiltSet:
         """Runs the steps that are asked for."""
+        # Missing packages and models are found now, and not after hours of the first step.
         self._answers.facts()
         if self.options.encoder != BY_CAPTIONS and self.options.runs("hierarchy"):
             self._sentence_encoder.facts()
@@ -200,6 +201,7 @@ class MagicChain(Chain):
             chosen = np.flatnonzero(is_image & is_concept)
             if len(chosen):
                 parts[name] = self.run_step(name, f"{name}:", whole.select(chosen), stages, features, reads)
+        # Last, since a view names only parts that have rows.
         write_views(self.options.output, magic_views(parts))
         return parts
 

@@ -82,8 +82,10 @@ SENTENCE = "a sentence"
 
 _AROUND = " \t.,;:!?\"'`´‘’“”«»()[]{}*_-–—#"
 _ARTICLES = frozenset(("a", "an", "the"))
+# Several names in one answer: separators, bullets, numbering, or "or".
 _LIST = re.compile(r"[\n\r,;|/]|\s[-–—•]\s|^\s*(?:\d+[.)]|[-*•])\s|\b(?:and/or|or)\b", re.IGNORECASE)
 _MARKUP = re.compile(r"[<>(){}\[\]\\`]|\*\*|:")
+# Words that models write when no concept fits.
 _NONE = frozenset(
     (
         "none",
@@ -100,6 +102,7 @@ _NONE = frozenset(
         "concept",
     )
 )
+# Answers that talk about a concept in place of naming it.
 _SENTENCE = re.compile(
     r"^(?:this|these|that|there|it|he|she|they|i|we|you|here)\b"
     r"|^(?:the|an?) (?:image|photo|picture|concept|caption)s?\b"
@@ -181,6 +184,7 @@ class LanguageModelSource:
 
     def read(self, captions: Sequence[str]) -> list[str]:
         shown, left = [], MOST_CHARACTERS
+        # The first caption is always read, cut if need be: an image without any would have no concept.
         for caption in captions[:MOST_CAPTIONS]:
             if shown and len(caption) > left:
                 break

@@ -70,6 +70,7 @@ def _answer_columns(
             counts[place] += Counter({UNREAD: len(good) - len(usable[place])})  # without zeros
     places, before = list(usable), source.counts
     answers = dict(zip(places, ask(list(usable.values()), places) if places else [], strict=True))
+    # Only refusals of a language model are counted: those of a taxonomy all have the same reason.
     for place, found in answers.items() if source.grows else ():
         counts[place].update(ANSWERS(reason.partition(":")[0]) for reason in found.refused)
     rows = [answers.get(place) for place in range(len(captions))]

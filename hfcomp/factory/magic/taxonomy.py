@@ -111,6 +111,7 @@ class TaxonomySource:
         place = 0
         while place < len(words):
             longest = min(self._longest.get(words[place], 0), len(words) - place)
+            # The longest phrase wins, so that a "hot dog" is no dog.
             length = next((n for n in range(longest, 0, -1) if words[place : place + n] in self._phrases), 0)
             if length:
                 yield from self._phrases[words[place : place + length]]
@@ -165,6 +166,7 @@ def generalised_caption(captions: Sequence[str], chain: Sequence[str]) -> str:
 def _drop_details(doc: Doc) -> str:
     tags = [token.tag_ for token in doc]
     kept = [place for place in range(len(doc)) if _is_compound(doc, place) or not _is_detail(tags, place)]
+    # The last preposition opens the phrase at the end. Words before it that cannot end a caption go with it.
     cut = next((number for number in range(len(kept) - 1, 0, -1) if tags[kept[number]] == "IN"), None)
     if cut is not None:
         while cut and (tags[kept[cut - 1]] in _LOOSE or doc[kept[cut - 1]].lower_ in _LOOSE_WORDS):

@@ -115,6 +115,7 @@ def substitutes(
     keyword = keyword if found else _whole_compound(keyword)
     grouped = found or [Substitute(text, keyword.span) for text in _from_groups(keyword, rng)]
     rest = [Substitute(text, keyword.span, is_fallback=True) for text in _fallback(keyword)] if not found else []
+    # Words of groups stay before those of the fallback; within each the seed decides.
     for some in (grouped, rest):
         rng.shuffle(some)
     some = [one for one in (*grouped, *rest) if one.text.lower() != keyword.word]
@@ -134,6 +135,7 @@ def _spatial_phrase(keyword: _Keyword) -> list[Substitute]:
     start, end = keyword.span
     first = max(0, start - 40)
     window = keyword.caption[first : end + 40].lower()
+    # The longest phrase that holds the keyword wins.
     best: tuple[int, Span, tuple[str, ...]] | None = None
     for phrase, others in keyword.lexicon.prepositions.items():
         if " " not in phrase or keyword.word not in phrase:

@@ -225,6 +225,7 @@ def read_lexicon(path: str | PathLike[str]) -> Lexicon:
     inflection = Inflection(file.irregular.plurals, file.irregular.verbs)
     nouns: dict[tuple[str, str], Place] = {}
     for place in _places(file.nouns):
+        # A word of several groups belongs to the first one.
         nouns.setdefault((place.base, "NN"), place)
     for place in _places(file.nouns):
         nouns.setdefault((inflection.plural(place.base), "NNS"), Place(place.group, place.entry, place.base, "NNS"))

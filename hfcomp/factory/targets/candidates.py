@@ -191,6 +191,7 @@ def _forms(tokens: list[Token]) -> list[tuple[str, str]]:
 
 def _units(doc: Doc, tokens: list[Token], left_out: frozenset[str]) -> Iterator[_Unit]:
     phrases = list(spatial_phrases(doc))
+    # Phrases come first: "front" of "in front of" is no object of its own.
     taken = {place for phrase in phrases for place in range(phrase.start, phrase.end)}
     yield from (_relation(phrase) for phrase in phrases)
     others = _objects(tokens), _attributes(doc, tokens), _verb_units(doc, tokens), _prepositions(tokens, left_out)

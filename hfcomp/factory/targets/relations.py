@@ -148,6 +148,7 @@ def _has_child(token: Token, labels: tuple[str, ...]) -> bool:
 
 def _has_subject(verb: Token) -> bool:
     """Its own, the noun that it modifies, or that of the verb it is joined to."""
+    # No more steps than tokens: the tree of a caption that was parsed wrongly may lead in a circle.
     seen = 0
     while not _has_child(verb, _SUBJECTS):
         head = verb.head

@@ -71,6 +71,8 @@ class Pace:
             Halted: after `halt`.
         """
         with self._changed:
+            # A thread waits until the pause that a server asked for is over and a place is free. Whoever wakes up
+            # looks again.
             while not self._halted.is_set() and (
                 (left := self._opens - time.monotonic()) > 0 or self._running >= self.concurrency
             ):
@@ -93,6 +95,7 @@ class Pace:
     def speed_up(self) -> None:
         """After a success."""
         with self._changed:
+            # Each success of a round adds its share, so that a whole round adds one.
             self._limit = min(self._most, self._limit + 1 / self._limit)
             self._rounds, self._succeeded = 0, time.monotonic()
 
@@ -151,6 +154,7 @@ def retry_after(error: Exception) -> float | None:
         seconds = float(text)
     except ValueError:
         try:
+            # The header may hold a date in place of seconds (RFC 9110).
             seconds = calendar.timegm(parsedate_to_datetime(text).utctimetuple()) - time.time()
         except (ValueError, OverflowError, IndexError, TypeError):
             return None
@@ -182,6 +186,7 @@ def unsupported_fields(error: Exception, fields: Collection[str]) -> list[str]:
 def root_cause(error: BaseException) -> str:
     """The words of the first of the errors that led to a lost connection."""
     while (
+        # HTTP libraries wrap what the operating system said several times: the innermost error has the reason.
         cause := error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error.__cause__ or error.__context__
     ):
         error = cause

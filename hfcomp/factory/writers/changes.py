@@ -182,6 +182,7 @@ def check_replacement(keyword: str, new: str, tag: str = "") -> None:
         len(old_words) == len(new_words) == 1 and lemmas_of(old_words[0]) & lemmas_of(new_words[0])
     ):
         raise Refused(SAME_WORD)
+    # Words that contain the old ones, or part of them, only add or drop a detail: "dog" and "brown dog".
     if not Counter(old_words) - Counter(new_words) or not Counter(new_words) - Counter(old_words):
         raise Refused(KEEPS)
     if may_be_one(" ".join(old_words), " ".join(new_words)):
@@ -223,6 +224,7 @@ def changed_part(caption: str, part: str, answer: str) -> Change:
     if len(edits) != 1:
         raise Refused(OTHER_WORDS if edits else UNCHANGED)
     ((first, last), (start, end)) = edits[0]
+    # An addition has no words of the caption in its place, a replacement has; what has no new words is a deletion.
     if (first == last) != (way == "add") or start == end:
         raise Refused(NOT_THE_CHANGE)
     span = _span(caption, ours, first, last)
@@ -243,6 +245,7 @@ _Edit = tuple[tuple[int, int], tuple[int, int]]
 
 def _edits(ours: Sequence[Token], theirs: Sequence[Token]) -> list[_Edit]:
     """The runs of tokens that differ; articles that fit themselves to a new word are none."""
+    # Without `autojunk`, which would ignore frequent words of long captions.
     matcher = SequenceMatcher(None, _fold(ours), _fold(theirs), autojunk=False)
     return [((i, j), (k, m)) for tag, i, j, k, m in matcher.get_opcodes() if tag != "equal"]
 
@@ -289,6 +292,7 @@ def _swapped_runs(old: Sequence[str], new: Sequence[str]) -> tuple[tuple[int, in
     differing = [place for place, (one, other) in enumerate(zip(old, new, strict=True)) if one != other]
     start, end = differing[0], differing[-1] + 1
     before, after = list(old[start:end]), list(new[start:end])
+    # Short runs first: of several exchanges that explain an answer, the smallest counts.
     lengths = [(one, other) for one in range(1, MOST_WORDS + 1) for other in range(1, MOST_WORDS + 1)]
     for one, other in sorted(lengths, key=sum):
         if one + other > end - start:

@@ -122,6 +122,7 @@ class EndpointWriter:
             http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False, mounts=_no_proxy(base_url)),
         )
         self._loop = _start_loop()
+        # The thread of the loop ends with the writer.
         weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)
         self._learned: dict[str, str | None] = {}
         self._pace = Pace(concurrency)
@@ -184,8 +185,11 @@ class EndpointWriter:
                 self._pace.speed_up()
                 return found
             first, own = first or time.monotonic(), is_own(found)
+            # Failures of one kind in a row count: a lost connection says nothing about a bad body before it.
             tries, was_own = (tries + 1 if own == was_own else 1), own
             if self._is_doubtful(found, tries, time.monotonic() - first):
+                # It raises unless the endpoint works. If it does, the request itself is at fault, or the trouble has
+                # passed.
                 self._check_works(request)
                 if own:
                     what = f"code {status_of(found)}" if status_of(found) else NO_COMPLETION
@@ -221,6 +225,7 @@ class EndpointWriter:
 
     def _check_works(self, request: Request) -> None:
         """Distinguishes a bad request from a bad endpoint with a small request; one thread does for all."""
+        # One small request stands for all threads that wait here: a broken endpoint gets no storm of them.
         with self._probe_lock:
             if self._failure is not None:  # the others need not wait for it again
                 raise self._failure
@@ -250,6 +255,7 @@ class EndpointWriter:
     def _ask(self, request: Request) -> Reply | Exception:
         """The reply, or why there is none. It is returned, as no error may carry along what the server said."""
         while True:
+            # The loop ends: whoever comes back here has learned of a field that the next body lacks.
             body = self._body(request)
             sent = asyncio.run_coroutine_threadsafe(self._answer(body), self._loop)
             try:
@@ -258,6 +264,7 @@ class EndpointWriter:
                 if self._learn(error, body):  # the next body lacks the field
                     continue
                 return error
+            # Answers are kept on disk and published: a server that repeats the key must not get it there.
             holds_key = len(self._key) >= _SHORTEST_SECRET and any(form in reply.text for form in self._key_forms())
             return Reply(problem=HOLDS_KEY) if holds_key else reply
 
@@ -274,6 +281,8 @@ class EndpointWriter:
 
     async def _answer(self, body: dict[str, Any]) -> bytes | None:
         """The bytes of a reply; None for one over the limit. The time limit is for everything together."""
+        # The client insists on these two. All other fields go out as they are, also those that only some servers
+        # know.
         given = {name: body.pop(name) for name in ("model", "messages")}
         create = self._client.chat.completions.with_streaming_response.create
         try:

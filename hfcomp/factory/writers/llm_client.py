@@ -112,6 +112,7 @@ class LlmClient:
 
     def _request(self, question: Question, seed: int, field: AnswerField) -> Request:
         rng = caption_rng(seed, question.about, "llm", *question.purpose, str(question.attempt))
+        # Rounded, as 0.7 + 0.2 would be 0.8999999999999999 in the request, whose content is the key of its answer.
         warmth = round(self._temperature + RISE * question.attempt, 6)
         # A name is short however long the captions are that it is about.
         budget = token_budget("" if field == "concept" else question.about)
@@ -166,6 +167,7 @@ def build_llm_client(
     if writer == "transformers":
         from hfcomp.factory.writers.in_process import InProcessWriter
 
+        # Nothing holds a small model to a schema here, so it answers in plain text.
         model, plain_answers = InProcessWriter(llm, batch_size=llm_batch_size, device=device), True
     elif writer == "endpoint":
         from hfcomp.factory.writers.endpoint import EndpointWriter
@@ -269,6 +271,7 @@ class LlmNegatives:
         return f"{','.join(self._parts)}: {caption}"
 
     def _part(self, caption: str, turn: int, seed: int) -> Part:
+        # Captions begin with different parts, so that a set with one negative per caption has all kinds.
         first = caption_rng(seed, caption, "llm part").randrange(len(self._parts))
         return self._parts[(first + turn) % len(self._parts)]
 

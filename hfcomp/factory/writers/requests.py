@@ -264,6 +264,7 @@ def _text(reply: Reply) -> tuple[str, bool]:
     if reply.problem:
         raise Unreadable(reply.problem)
     text = reply.text
+    # Models that write channels put their reasoning there too; only the final one is an answer.
     if _CHANNEL in text:
         name, _, message = text.rpartition(_CHANNEL)[2].partition(_MESSAGE)
         text = _MESSAGE_END.split(message, 1)[0]
@@ -271,6 +272,7 @@ def _text(reply: Reply) -> tuple[str, bool]:
             return text, True
     elif text.startswith(_BARE_CHANNELS[0]) and _BARE_CHANNELS[1] in text:
         text = text.rpartition(_BARE_CHANNELS[1])[2]
+    # Everything up to the last end of reasoning goes: some servers leave out where it began.
     ends = [match.span() for match in _THOUGHTS_END.finditer(text)]
     thoughts, text = (text[: ends[-1][0]], text[ends[-1][1] :]) if ends else ("", text)
     if not text.strip():
@@ -280,6 +282,7 @@ def _text(reply: Reply) -> tuple[str, bool]:
 
 def _read_object(text: str, field: AnswerField, is_thought: bool) -> dict[str, str]:
     """The one object of an answer, also within prose; within reasoning only where it ends it."""
+    # Models put the object into prose or a fence, or repeat it. Two different objects are no answer.
     answers = [_read_json(part, field) for part in (text, *_objects(text))]
     valid = [answer for answer in answers if answer is not None]
     is_one = bool(valid) and all(answer == valid[0] for answer in valid)
