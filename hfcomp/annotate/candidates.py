@@ -1,4 +1,4 @@
-"""What annotators are given: images with captions that hold a keyword of a concept, of a licence that allows it."""
+"""Candidates for annotators: images with a caption that holds a keyword, of a license that allows adaptation."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from hfcomp.parsing.captions import caption_problem
 from hfcomp.parsing.noun_phrases import NounPhrase, noun_phrases
 from hfcomp.parsing.parsers import cached_parser
 
-# Of the published set (section 4).
+# Concepts of the published set (section 4).
 CONCEPTS = ("object", "color", "size")
 _CATEGORY = {name: category for category, names in SUPER_CATEGORIES.items() for name in names}
 # Before an adjective that is parsed as a noun: "the wall is orange", but not "it is an orange".

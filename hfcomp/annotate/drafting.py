@@ -86,7 +86,7 @@ MOST_FAILURES = 3
 
 @dataclass
 class Drafts:
-    """What a run has made.
+    """Result of a run.
 
     Attributes:
         submitted: items that wait for a review now.

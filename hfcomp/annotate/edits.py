@@ -174,7 +174,7 @@ ORIGINAL_MISREAD = "original image does not prefer the original caption"
 EDIT_MISREAD = "no edited image prefers the new caption"
 
 
-# From n images to `[n]`, differences of two cosines.
+# Maps n images to `[n]`, differences of two cosines.
 Preference = Callable[[Sequence[Image.Image]], NDArray[np.float32]]
 
 
@@ -187,9 +187,7 @@ class Draft:
     """An edited image that passed every test.
 
     Attributes:
-        image: the edited image.
         mask: `[H, W]`, enlarged.
-        seed: of the candidate.
         margins: cosines of the dual encoder: `original_margin` and `edited_margin`; empty without one.
     """
 

@@ -21,7 +21,7 @@ MAP_BYTES = 256 * 2**20
 
 
 class Segments(Protocol):
-    """As `hfcomp.annotate.models.Segmenter`."""
+    """What `hfcomp.annotate.models.Segmenter` does."""
 
     def probability_map(self, image: Image.Image, prompt: str) -> Heat:
         """`[H, W]`, the probability of each pixel."""
@@ -29,7 +29,7 @@ class Segments(Protocol):
 
 
 class Paints(Protocol):
-    """As `hfcomp.annotate.models.Inpainter`."""
+    """What `hfcomp.annotate.models.Inpainter` does."""
 
     def paint(self, image: Image.Image, mask: Mask, prompt: str, seeds: Sequence[int]) -> list[Painted]:
         """An image for each seed."""

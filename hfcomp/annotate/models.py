@@ -97,10 +97,8 @@ class Inpainter:
 
     Args:
         pipeline: Hub id or folder of an inpainting pipeline, or of one that diffusers makes one of.
-        steps: of the noise schedule.
         guidance: classifier-free guidance.
         size: longer side of the image that the pipeline sees, in pixels.
-        dtype: of the weights.
         device: where it runs.
     """
 

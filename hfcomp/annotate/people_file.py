@@ -27,7 +27,7 @@ class Passwords(Protocol):
     """What lets people in.
 
     Attributes:
-        what: that a person enters, in words.
+        what: What a person enters, in words.
     """
 
     what: str

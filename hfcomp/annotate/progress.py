@@ -1,4 +1,4 @@
-"""How far a project is and how its people agree, for the terminal and the page."""
+"""Progress of a project and agreement of its people, for the terminal and the page."""
 
 from __future__ import annotations
 

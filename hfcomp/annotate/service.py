@@ -45,9 +45,7 @@ class AnnotationService:
     """The work on items, for any number of annotators at once.
 
     Attributes:
-        project: of the items.
-        concept: to which the items are limited.
-        queue: of the models.
+        concept: Concept that items are limited to; None for all.
     """
 
     def __init__(

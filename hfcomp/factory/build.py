@@ -27,7 +27,7 @@ from hfcomp.reporting.report import Lines, Report, Section, Table
 
 @dataclass(frozen=True)
 class BuiltSet:
-    """What was built.
+    """A built dataset.
 
     Attributes:
         folder: Folder of the dataset.

@@ -66,7 +66,7 @@ FLAGGED = Counts("flagged: ", "negatives flagged, not dropped", "reason")
 CAPTIONS = Counts("captions: ", "captions", "captions")
 IMAGES = Counts("images: ", "images", "images")
 DROPPED = Counts("dropped: ", "texts dropped", "reason")
-# Of questions that are asked again for a larger number.
+# Each question that is asked again counts again.
 ANSWERS = Counts("answers refused: ", "answers of a language model refused, counted each time", "reason")
 # Counts that a builder names no table for.
 OTHERS = Counts("", "other counts", "count")

@@ -36,11 +36,11 @@ _MARKUP = re.compile(
 
 @dataclass(frozen=True)
 class Source:
-    """Where a built set's rows come from.
+    """Source of a built set's rows.
 
     Attributes:
         name: Hub id, folder or file.
-        license: as the source states it, or None.
+        license: License that the source states, or None.
         row_licenses: whether a column `license` states it row by row.
     """
 
@@ -55,7 +55,7 @@ def chained_manifest(chain: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def count_tables(manifest: Mapping[str, Any], text: CardText) -> list[Table]:
-    """What was made and not made, by kind and reason, and rows that were set aside."""
+    """Tables of what was made and not made, by kind and reason, and of rows that were set aside."""
     aside = [[name.replace("_", " "), f"{number:,}"] for name, number in manifest["set_aside"].items()]
     counts = manifest["counts"]
     parts = [(one.title, one.column, one.rows(counts)) for one in text.counts]
@@ -76,12 +76,11 @@ def write_card(
     """Writes `README.md`, the same bytes for the same builds.
 
     Args:
-        folder: of the data set.
         sets: the manifests by configuration, the first of which is the default: those of a chain of builds, of which
             the last made the set. The only one, `default`, is in the folder itself, others in folders of their names.
         source: what they were made of.
         kind: What the card says of the kind of dataset.
-        command: that made it, without what is of this machine; several are a line each.
+        command: Command that built it, without places on this machine; several are a line each.
         facts: tables about what is in it.
     """
     made = {name: _Made.of(_place(folder, name), chain, kind) for name, chain in sets.items()}

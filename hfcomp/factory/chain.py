@@ -125,8 +125,8 @@ def join_texts(source: Dataset, folder: Path | str) -> Dataset:
     notices when the texts change, see `hfcomp.factory.runner.fingerprint`.
 
     Args:
-        source: of the build, or of the first one of a chain; memory-mapped, so that its images stay on disk.
-        folder: of the build. Its features named the column `source_row`; a row of the source is in it once or never.
+        source: Source of the build, or of the first one of a chain; memory-mapped, so that its images stay on disk.
+        folder: Folder of the build. It has the column `source_row`, with each row of the source at most once.
 
     Returns:
         The rows of the build in their order. Where both have a column, it is the build's; `source_row` is there too,
@@ -149,7 +149,7 @@ def place_beside(source: Dataset, made: Dataset, numbers: NDArray[np.int64]) -> 
     Args:
         source: memory-mapped, so that its images stay on disk.
         made: the texts; where both have a column, theirs counts.
-        numbers: for each of their rows its row in the source, each at most once.
+        numbers: Row in the source of each of their rows, each at most once.
     """
     # A mapping of rows that the source has, as after a filter, would make `datasets` copy the images.
     base, mapping = Dataset(source.data, info=source.info.copy(), split=source.split), source._indices

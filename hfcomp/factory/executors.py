@@ -1,4 +1,4 @@
-"""Where the shards of a build are made: in this process, in several that are spawned, or on a Ray cluster."""
+"""Executors of the shards of a build: in this process, in several that are spawned, or on a Ray cluster."""
 
 from __future__ import annotations
 

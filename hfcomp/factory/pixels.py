@@ -33,7 +33,7 @@ SHOWN = 20
 
 @dataclass
 class BuiltPixels:
-    """What a build did.
+    """Result of a build.
 
     Attributes:
         cells: images of rows that were looked at; those that are null are not counted.

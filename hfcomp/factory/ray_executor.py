@@ -70,10 +70,10 @@ class ShardActor:
     """An actor that makes shards: Ray Data calls it with one index at a time.
 
     Args:
-        reference: of the job in Ray's object store.
+        reference: Reference to the job in Ray's object store.
         plan: the bytes of the build's plan, which are on the disk that all share.
         files: image files of the source, one of each column, that have to be there too.
-        working_folder: of the process that builds, from which relative paths of settings start.
+        working_folder: Working folder of the process that builds, which relative paths in settings start from.
     """
 
     def __init__(self, reference: Any, plan: bytes, files: Sequence[str], working_folder: str) -> None:

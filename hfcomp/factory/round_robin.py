@@ -46,9 +46,9 @@ class Row:
     """A caption on its way to its negatives.
 
     Attributes:
-        proposals: by generator; another row of the same caption may share them.
+        proposals: Proposals of each generator; other rows with the same caption share them.
         verdicts: text to the reason for dropping it, or None, for all texts that filters have seen.
-        chosen: as `choose` left it.
+        chosen: Result of the last `choose`.
         duplicates: texts that are there already, passed over by `choose`.
     """
 

@@ -34,7 +34,7 @@ class Build:
     """The outcome of a build.
 
     Attributes:
-        manifest: as `manifest.json` holds it: `plan`, `rows`, `counts`, `set_aside`, `shards`.
+        manifest: Content of `manifest.json`: `plan`, `rows`, `counts`, `set_aside`, `shards`.
         kept: shards that were there already.
         made: shards that were made now.
         counts: Counts of this run, which are not in the manifest.
@@ -75,20 +75,17 @@ def run_stages(
     as is one whose file is a URL, unless `hfcomp.data.urls.set_url_access` allowed them.
 
     Args:
-        dataset: the source.
-        stages: in their order.
         folder: a new one, an empty one, or one of the same build.
-        features: of the columns that are written, in order: those that stages return, others from the source.
+        features: Columns that are written, in order: those that stages return, others from the source.
         reads: the source's columns that stages see. A changed source is found by their content and that of the columns
             that are written, see `fingerprint`.
-        rows_per_shard: of the source; shards of fewer rows are safer, of more faster.
+        rows_per_shard: Rows of the source per shard; smaller shards are safer, larger ones faster.
         executor: `local`, or `ray`: actors of a Ray cluster, see `hfcomp.factory.ray_executor`. Neither this nor
             the number of workers changes the result.
         num_workers: processes, or actors; local ones are spawned, so a script has to have its
             `if __name__ == "__main__":`.
-        gpus_per_worker: of each actor on Ray; by default one where the cluster has any.
+        gpus_per_worker: GPUs of each actor on Ray; defaults to one if the cluster has any.
         progress: whether to show a bar.
-        split: that the rows are.
         skip_damaged: decode each image once; rows with one that cannot be decoded are set aside, or, if False, the
             first ends the build. By default no image is decoded. Finished shards are the same either way.
         check: called before the build is closed, with its `rows`, `counts` and `set_aside`; what it raises leaves the
@@ -150,7 +147,7 @@ def fingerprint(dataset: Dataset, columns: Sequence[str]) -> str:
 
     Args:
         dataset: its images undecoded.
-        columns: whose content counts; names that the source lacks are made by stages.
+        columns: Columns whose content counts; stages make those that the source lacks.
     """
     digest = hashlib.sha256(json.dumps(dataset.features.to_dict(), sort_keys=True).encode())
     images = {name for name, feature in dataset.features.items() if isinstance(feature, Image)}

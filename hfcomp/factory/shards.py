@@ -69,10 +69,9 @@ class Stage:
     A row's output may depend on that row only, so that neither shards nor processes change it.
 
     Attributes:
-        name: for messages and the manifest.
+        name: Name in messages and in the manifest.
         make: called with `settings` in each process that runs the stage; returns the function. It has to be at the top
             level of a module, so that other processes find it.
-        settings: for `make`.
         identity: what is written into the manifest, and must be equal to resume a build: JSON values, without
             paths of this machine. By default the settings.
     """
@@ -93,7 +92,7 @@ class Job:
     Attributes:
         dataset: the source, its images undecoded.
         reads: the source's columns that stages see.
-        urls: that images named by URLs are fetched; None sets their rows aside.
+        urls: URLs that images may be fetched from; None sets their rows aside.
         skip_damaged: whether rows with an image that cannot be decoded are set aside, or end the build; `None` decodes
             no image.
     """
@@ -209,7 +208,7 @@ class ShardMaker:
     def _find_damaged(
         self, images: pa.ChunkedArray, name: str, rows: range, failed: Mapping[int, str], tally: _Tally
     ) -> dict[int, str]:
-        """By place why an image cannot be decoded; each of the shard is decoded once.
+        """Finds out why images cannot be decoded, by place; each of the shard is decoded once.
 
         Raises:
             DamagedSource: for the first, unless such rows are to be set aside.
@@ -342,7 +341,7 @@ def with_bytes(images: pa.ChunkedArray, urls: UrlAccess | None = None) -> tuple[
 
     Args:
         images: structures of `bytes` and `path`, as `datasets` stores undecoded images.
-        urls: that images named by URLs are fetched.
+        urls: URLs that images may be fetched from.
 
     Returns:
         The same with file names instead of paths, and why a file could not be read, by place.

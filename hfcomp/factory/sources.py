@@ -47,12 +47,8 @@ class BuildInputs(NamedTuple):
 
     Attributes:
         dataset: the source's rows.
-        stages: in their order.
-        features: of the columns that are written.
         reads: columns of the source that stages see.
-        split: that the rows are.
         facts: tables for the card.
-        check: as for `run_stages`.
     """
 
     dataset: Dataset
@@ -247,7 +243,6 @@ def check_local_files(
     user can read. Symbolic links are followed.
 
     Args:
-        dataset: the source.
         columns: those that are written.
         source: its name: a file, a folder or a Hub id, with its own folders in the caches of the Hub and
             `datasets`.

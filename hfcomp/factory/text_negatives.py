@@ -38,7 +38,7 @@ def make_captions(*, which: CaptionChoice) -> Callable[[Batch], Batch]:
     """The stage that brings the column `caption` to one text per row; rows without any, or too long, are set aside.
 
     Args:
-        which: of the captions of a row, see `choose_texts`; those that are passed over are counted.
+        which: Choice among the captions of a row, see `choose_texts`; those that are passed over are counted.
     """
     if which not in get_args(CaptionChoice):
         raise ValueError(f"captions is {which!r}; expected one of {', '.join(get_args(CaptionChoice))}.")
@@ -92,7 +92,7 @@ class TextNegatives:
         kinds: `keyword`, `swap`, `mask` and `llm`, or a part of one: `keyword:color`, `swap:nouns`, `mask:verb`.
         num_negatives: entries per row.
         seed: any integer.
-        parser: of `swap` and `mask`: `spacy:NAME` or `rules`; by default `spacy:en_core_web_sm`.
+        parser: Parser of `swap` and `mask`: `spacy:NAME` or `rules`; by default `spacy:en_core_web_sm`.
         fill_model: Hub id or folder of the masked language model of `mask`; by default that of `MaskFiller`.
         keyword_table: a YAML file; by default Table 6 of Rösch et al. 2024.
         keyword_matching: `paper` or `extended`.
@@ -100,9 +100,9 @@ class TextNegatives:
             leaves little of `swap`.
         grammar_model: Hub id or folder of a causal language model; texts that it finds broken where it does not the
             caption are dropped. By default nothing is.
-        grammar_tolerance: in nats per token; by default that of `GrammarFilter`.
-        device: of these models; by default a GPU where there is one.
-        writer: of the kinds `llm`, settings of `hfcomp.factory.writers.llm_client.build_llm_client`.
+        grammar_tolerance: Nats per token; defaults to that of `GrammarFilter`.
+        device: Device of these models; defaults to a GPU if available.
+        writer: Settings of `hfcomp.factory.writers.llm_client.build_llm_client`, for the kinds `llm`.
         attempts: Questions in a row about a caption to the writer without a negative that is kept, after which the
             writer is asked no more: at most this number of questions per negative.
         checks: further filters, for texts that passed these.

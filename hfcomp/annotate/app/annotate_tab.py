@@ -24,7 +24,7 @@ OUTDATED = "The mask or the prompt was changed after these candidates were paint
 
 
 class AnnotateTab(Tab):
-    """What happens in the tab."""
+    """Handlers of the tab."""
 
     noun = "item"
 
@@ -277,7 +277,7 @@ class AnnotateTab(Tab):
         return person, self.service.project.decisions.item(name)
 
     def _texts(self, session: Session, item: Item, draft: PageDraft) -> Updates:
-        """What is shown of the texts, besides their fields."""
+        """Updates of what depends on the texts, besides their fields."""
         return {
             self.at.session: session,
             self.at.message: markup.message(OUTDATED, "note") if is_outdated(draft) else "",

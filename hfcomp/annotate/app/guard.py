@@ -116,7 +116,6 @@ class Guard:
 
     Args:
         app: Gradio.
-        names: that the page answers to.
         uploads: what browsers sent, which never reaches Gradio's own route.
         door: where people sign in; None where the page is open to this machine.
     """

@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parent
 CSS, SCRIPT = FOLDER / "page.css", FOLDER / "shortcuts.js"
 # Where a browser keeps the name. It is no secret: the name only says who goes on after a reload.
 STORAGE = "hfcomp-annotate"
-# Between two renewals of a lease, at most.
+# Longest time between two renewals of a lease.
 TICK_SECONDS = 60.0
 
 
@@ -262,5 +262,5 @@ def _components(layout: Any) -> list[Any]:
 
 
 def _quiet(show_progress: str = "hidden") -> dict[str, Any]:
-    """Of every event: any number at once, for the models have queues of their own, and none that others could call."""
+    """Settings of every event: any number run at once, since models have queues; other programs cannot call it."""
     return {"show_progress": show_progress, "concurrency_limit": None, "api_visibility": "private"}

@@ -65,7 +65,7 @@ def layout(session: gr.State) -> SimpleNamespace:
 
 
 class ReviewTab(Tab):
-    """What happens in the tab."""
+    """Handlers of the tab."""
 
     noun = "edit"
 

@@ -146,13 +146,10 @@ def serving(
     """Serves the page while the context is open.
 
     Args:
-        service: does the work.
-        title: of the page.
         host: address of this machine to listen at.
-        port: by default the first free one from 7860.
-        passwords: that people sign in with; None on loopback only.
+        port: Defaults to the first free one from 7860.
+        passwords: What people sign in with; None on loopback only.
         public_names: names that the page answers to besides its host, such as the one of a reverse proxy.
-        lease_seconds: of the project.
         log: takes a line about each attempt to sign in.
 
     Yields:

@@ -33,8 +33,6 @@ class SignedIn:
     """A session.
 
     Attributes:
-        person: who signed in.
-        token: of the cookie.
         until: when it ends, by the door's clock.
     """
 

@@ -1,4 +1,4 @@
-"""What a page sends: strokes of the brush, which are received here and not by Gradio."""
+"""Uploads of pages: strokes of the brush, which are received here and not by Gradio."""
 
 from __future__ import annotations
 
@@ -53,7 +53,6 @@ class Uploads:
     """The uploads of all pages.
 
     Attributes:
-        folder: for the files.
         slots: those of the uploads under way.
     """
 
@@ -70,7 +69,6 @@ class Uploads:
         """An upload, for which there is room: what it announces counts before it arrives.
 
         Args:
-            session: that sends it.
             length: bytes that are announced; None counts as the most there may be.
         """
         upload, size = Upload(self, session), MOST_BYTES if length is None else length
@@ -176,7 +174,7 @@ def strokes(value: Any, size: tuple[int, int]) -> Mask:
     """The strokes that a page sent, drawn on any of its layers.
 
     Args:
-        value: of a `gradio.ImageEditor` of type filepath: its layers are files.
+        value: Value of a `gradio.ImageEditor` of type filepath: its layers are files.
         size: width and height of the image that was drawn on, in pixels.
 
     Returns:

@@ -66,7 +66,7 @@ class _Proposer(Protocol):
 
 
 class _Prompted:
-    """By a language model and the paper's prompt."""
+    """Asks a language model, with the paper's prompt."""
 
     def __init__(self, client: LlmClient, mode: Mode, seed: int) -> None:
         self._client, self._mode, self._seed = client, mode, seed
@@ -87,7 +87,7 @@ class _Prompted:
 
 
 class _Substituted:
-    """By the lexicon, without a model."""
+    """Looks up the lexicon, without a model."""
 
     counts: ClassVar[Mapping[str, int]] = {}
 
@@ -133,12 +133,10 @@ def make_negative_captions(
 
     Args:
         mode: how keywords were selected; `random` has the paper's fourth set of examples.
-        seed: of all draws.
-        attempts: at a caption, each with a seed of its own.
+        attempts: Most attempts at a caption, each with a seed of its own.
         writer: Settings of `build_llm_client`, of which `writer` may also be `substitute`.
         grammar_model: causal language model that judges texts beside their captions.
-        grammar_tolerance: in nats per token; by default that of `GrammarFilter`.
-        device: of models in this process.
+        grammar_tolerance: Nats per token; defaults to that of `GrammarFilter`.
     """
     proposer: _Proposer
     if writer["writer"] == "substitute":

@@ -128,11 +128,7 @@ def make_targets(
         parser: `spacy:NAME` or `rules`; by default `spacy:en_core_web_sm`.
         ratings: their file, or read already; None for `random` only.
         mode: see `hfcomp.factory.targets.Choice`.
-        order: likewise.
-        k: likewise.
-        temperature: likewise.
         lookup: see `hfcomp.factory.targets.find_candidates`.
-        prepositions: likewise.
         seed: any integer.
     """
     choice = Choice.of(mode, order=order, k=k, temperature=temperature)
@@ -225,7 +221,7 @@ def balance_targets(targets: Dataset, *, attribute_share: float = 0.5) -> tuple[
 
     Args:
         targets: what was built by `make_targets`, whole.
-        attribute_share: of the rows without a relation.
+        attribute_share: Share of attributes among the rows without a relation.
 
     Returns:
         The rows with the column `category`, for `keyword_stage`; and what was decided.

@@ -93,7 +93,7 @@ class ImageEditor:
         Args:
             images: RGB, as `fit` returns them.
             prompts: what each shall show.
-            seeds: of each one's noise, which is made on the CPU: another GPU begins with the same.
+            seeds: Seed of the noise of each image.
         """
         found: list[Edit] = []
         for start in range(0, len(images), self.batch_size):
@@ -153,8 +153,7 @@ def resolve_dtype(dtype: DType, device: str | None) -> str:
     """The precision of a pipeline's weights, the same for all workers.
 
     Args:
-        dtype: that was asked for; `auto` is float16 on a GPU, as the paper's model is published, else float32.
-        device: that was asked for.
+        dtype: `auto` is float16 on a GPU, as the paper's model is published, else float32.
     """
     if dtype != "auto":
         return dtype

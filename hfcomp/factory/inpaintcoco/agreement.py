@@ -30,7 +30,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Of two people, or of all.
+    """Agreement of two people, or of all.
 
     Attributes:
         annotator: who made the edits; None for all people.
@@ -39,7 +39,7 @@ class Agreement:
         sent_back: number of edits that were sent back; they have no rating of the reviewer.
         equal: share of accepted edits with two equal ratings, 0 to 1.
         kappa: Cohen's kappa of the ratings, -1 to 1; undefined where all ratings are the same.
-        reasons: for sending back, with how often each was given.
+        reasons: Number of times that each reason for sending back was given.
     """
 
     annotator: str | None
@@ -52,14 +52,14 @@ class Agreement:
 
     @property
     def sent_back_share(self) -> float | None:
-        """Of the reviews; None without one."""
+        """Share of the reviews, 0 to 1; None without one."""
         reviews = self.accepted + self.sent_back
         return self.sent_back / reviews if reviews else None
 
 
 @dataclass(frozen=True)
 class Work:
-    """Of a person.
+    """Decisions of a person.
 
     Attributes:
         decisions: standing ones by action.
@@ -81,7 +81,7 @@ class AnnotationStatistics:
         overall: agreement over the edits of people; automatic edits have no person's rating to agree with.
         pairs: agreement of each annotator with each reviewer, by name; automatic edits, too.
         people: work of each person, by name.
-        skip_reasons: for skipping, with how often each was given.
+        skip_reasons: Number of times that each reason for skipping was given.
     """
 
     overall: Agreement

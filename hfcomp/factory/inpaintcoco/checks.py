@@ -1,4 +1,4 @@
-"""What can be wrong with a pair of images, their mask and their captions."""
+"""Checks of a pair of images, their mask and their captions."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def pseudonyms(names: Iterable[str | None]) -> dict[str, str]:
     """`annotator 1` and so on for each person, in the order in which they come first; `automatic` stays.
 
     Args:
-        names: of people, with repetitions; None and empty ones have no pseudonym.
+        names: Names of people, with repetitions; None and empty ones have no pseudonym.
     """
     spellings = first_spellings(name for name in names if name and name != AUTOMATIC)
     people = {name: f"annotator {number}" for number, name in enumerate(dict.fromkeys(spellings.values()), start=1)}

@@ -74,8 +74,8 @@ class Parents:
     """Parents of concepts.
 
     Attributes:
-        of: by level, 1 to 3, of each name its parents.
-        ends: of each name of level 1, the lowest level that none of its ways up reaches; 5 if one is complete.
+        of: Parents of each name, by level, 1 to 3.
+        ends: Lowest level that no way up from a name of level 1 reaches; 5 if a way is complete.
         cuts: parents that were not taken.
         refused: answers that the source did not use, by reason.
     """

@@ -166,7 +166,7 @@ class MagicChain(Chain):
         return CaptionsEncoder(lambda name: (text for row in images[name] for text in captions[row]))
 
     def _captions(self, concepts: Path, hierarchy: Hierarchy) -> Build:
-        """Of the images whose concept is in the hierarchy; the reason of each other is counted."""
+        """Captions of the images whose concept is in the hierarchy; the others are counted by reason."""
         found = load_training_set(str(concepts))
         names = found[CONCEPT][:]
         places = {name: hierarchy.place(name) for name in dict.fromkeys(names)}

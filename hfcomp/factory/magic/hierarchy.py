@@ -27,7 +27,7 @@ class Concept:
 
     Attributes:
         chain: its name and those above it, the first parent at each level.
-        images: that are in it, those of merged concepts too.
+        images: Number of its images, those of merged concepts included.
         merged: names of concepts that were merged into it.
         hard_negatives: names of other concepts, the most similar first.
         similarities: the cosine of each.
@@ -48,7 +48,6 @@ class Node:
     """A concept of level 2, 3 or 4.
 
     Attributes:
-        level: of the node.
         name: unique on its level.
         parents: names on the next level; the first one is in chains. None on level 4.
     """
@@ -94,12 +93,12 @@ class Hierarchy:
     """The graph of concepts.
 
     Attributes:
-        concepts: of level 1, by name.
-        parents: of each of them, its parents on level 2, the first one in its chain.
-        nodes: of level 2 to 4, by level and name.
-        merges: in their order.
-        removed: by name.
-        cuts: by level, name and parent.
+        concepts: Concepts of level 1, sorted by name.
+        parents: Parents of each on level 2; the first one is in its chain.
+        nodes: Concepts of level 2 to 4, sorted by level and name.
+        merges: In the order in which they were made.
+        removed: Sorted by name.
+        cuts: Sorted by level, name and parent.
         refused: answers of the source about parents that were not used, by reason.
         facts: what it was made of: settings, encoder, source.
     """
@@ -182,7 +181,6 @@ def hierarchy_tables(hierarchy: Hierarchy, pairs: int) -> list[Table]:
     """The paper's Table 1 beside ours, and what became of concepts.
 
     Args:
-        hierarchy: of a set.
         pairs: images with each of their captions in the set; 0 where it is not built yet.
     """
     return [_numbers(hierarchy, pairs), *_outcomes(hierarchy)]

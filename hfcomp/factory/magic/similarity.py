@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hfcomp.factory.magic.options import BY_CAPTIONS
 from hfcomp.factory.sources import model_facts
 
-# Of `CaptionsEncoder`. Our choice.
+# Size of the vectors of `CaptionsEncoder`. Our choice.
 DIMENSIONS = 32
 
 
@@ -143,12 +143,10 @@ def similar_pairs(
 
 
 def most_similar(pairs: Pairs, order: NDArray[np.int64], most: int) -> Pairs:
-    """Of each first member the second ones with the highest cosines, at most `most`, the highest first.
+    """Second members with the highest cosines for each first one, at most `most`, the highest first.
 
     Args:
-        pairs: of `similar_pairs`.
         order: `[n]`, the place of each row among equal cosines.
-        most: that are kept.
     """
     first, second, cosines = pairs
     # The last key counts first: by first member, from the highest cosine down, equal ones by name.
@@ -178,7 +176,6 @@ def nearest(
 
     Args:
         vectors: `[n, D]`, see `similar_pairs`.
-        rows: of which the nearest is found.
         gone: `[n]`, when each row left; one is compared with those that left later.
         block: rows at a time.
     """

@@ -54,7 +54,7 @@ class ConceptSource(Protocol):
         """The more abstract concepts of each concept.
 
         Args:
-            level: of the names, 1 to 3.
+            level: Level of the names, 1 to 3.
             names: canonical.
             known: names of the next level that other concepts have as parents, the most frequent first.
         """
@@ -64,7 +64,7 @@ class ConceptSource(Protocol):
         """A caption of each image that says what it has in common with others of its concept.
 
         Args:
-            captions: of each image, those that `read` names.
+            captions: Captions of each image that `read` names.
             chains: the names of its concepts, level 1 to 4.
         """
         ...
@@ -74,7 +74,7 @@ class ConceptSource(Protocol):
         ...
 
 
-# Of a name. Our choice: "people waiting at a bus stop" has six and is a caption.
+# Most words of a name. Our choice: "people waiting at a bus stop" has six and is a caption.
 MAX_WORDS = 5
 EMPTY, LONG, LIST, MARKUP = "empty name", "longer than a name", "a list of names", "markup in a name"
 NO_LETTERS, CONTROL, NO_NAME = "no letters in a name", "control characters in a name", "no concept"
@@ -155,13 +155,14 @@ def _singular(word: str) -> str:
     return lemma(lemma(word, "NNS"), "NNS")
 
 
-# Of an image's captions those in a prompt, the first ones. Our choice; COCO has five of about 50 characters.
+# Most captions of an image in a prompt, the first ones, and their characters. Our choice; COCO has five captions of
+# about 50 characters.
 MOST_CAPTIONS, MOST_CHARACTERS = 10, 2_000
 # Names that are offered as parents. Our choice.
 MOST_KNOWN = 100
 ITSELF, IS_A_NAME = "the concept itself", "the name of a concept"
 
-# From a place and a text in an answer to what is used of it; raises `Refused`.
+# Maps a place and the text of an answer to what is used of it; raises `Refused`.
 Check = Callable[[int, str], str]
 
 
@@ -170,7 +171,7 @@ class LanguageModelSource:
 
     Args:
         model: settings of `hfcomp.factory.writers.llm_client.build_llm_client`.
-        attempts: at a question whose answer is refused, each with a seed of its own and warmer.
+        attempts: Most attempts at a question, each with a seed of its own and warmer.
     """
 
     grows = True

@@ -132,7 +132,7 @@ def _lemmas(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=65536)
 def _lemma(word: str) -> str:
-    """Of a noun or a verb, whichever changes the word: no tagger decides between them."""
+    """Lemma as a noun or as a verb, whichever changes the word: no tagger decides between them."""
     found = lemma(word, "NNS")
     return found if found != word else lemma(word, "VBZ")
 

@@ -84,7 +84,7 @@ class _Keyword:
 
     @property
     def after(self) -> str:
-        """What follows, in small letters."""
+        """The text that follows, in small letters."""
         return self.caption[self.span[1] : self.span[1] + 100].lower()
 
 

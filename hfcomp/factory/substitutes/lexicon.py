@@ -78,7 +78,7 @@ DEFAULT_LEXICON = Path(__file__).with_name("lexicon.yaml")
 FRAMES = ("transitive", "intransitive", "participles")
 Frame = Literal["transitive", "intransitive", "participles"]
 NOUN_TAGS = ("NN", "NNS")
-# Behind a word of the file: it also goes without an article.
+# Mark behind a word of the file that also goes without an article.
 FREE = "~"
 
 _Text = Annotated[str, Field(min_length=1)]
@@ -219,7 +219,7 @@ def default_lexicon() -> Lexicon:
 def read_lexicon(path: str | PathLike[str]) -> Lexicon:
     """Reads a lexicon of the form of `lexicon.yaml`, which says what it holds.
 
-    A word of several groups is of the first.
+    A word listed in several groups belongs to the first one.
     """
     file: _File = parse(_File, read_yaml(path), str(path))
     inflection = Inflection(file.irregular.plurals, file.irregular.verbs)

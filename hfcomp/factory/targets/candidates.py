@@ -52,7 +52,7 @@ class Candidate(NamedTuple):
     """A part of a caption that a negative may change.
 
     Attributes:
-        keyword: as it stands in the caption: a word, or a few ("fire hydrant", "in front of", "holding up").
+        keyword: Text in the caption: a word, or a few ("fire hydrant", "in front of", "holding up").
         span: `[start, end)` of it in characters of the caption.
         category: `attribute`, `object` or `relation`.
         rated_word: the entry of the ratings table that was found; empty if none was.

@@ -46,7 +46,7 @@ class Choice:
             chosen among those of all candidates, then the k candidates of it. `sample`: the first that is drawn of the
             k, whatever its category.
         k: candidates that take part. The paper gives none.
-        temperature: of the softmax of ratings: 1 is the paper's softmax(C); less prefers the first more.
+        temperature: Temperature of the softmax of ratings: 1 is the paper's softmax(C); less prefers the first more.
     """
 
     mode: Mode
@@ -73,11 +73,9 @@ class Choice:
         candidates, which is nearly all.
 
         Args:
-            mode: as in the class.
-            order: likewise; by default `top_k` for `high` and else `sample`.
-            k: likewise; by default 3 for `high` and 8 for `low`. That of `random` is 3, on which
+            order: Defaults to `top_k` for `high` and else `sample`.
+            k: Defaults to 3 for `high` and 8 for `low`. That of `random` is 3, on which
                 `sample` does not depend.
-            temperature: likewise.
         """
         usual, number = _DEFAULTS.get(mode, ("top_k", 3))
         return cls(mode, order or usual, number if k is None else k, temperature)
@@ -86,9 +84,9 @@ class Choice:
         """The possible targets of a caption: at most one of each category, the first that was drawn first.
 
         Args:
-            candidates: of the caption. Without a rating they take part in `random` only.
-            rng: of the caption, see `hfcomp.negatives.negative.caption_rng`. It gives a number for each candidate, so
-                that another k or temperature draws from the same numbers.
+            candidates: Candidates of the caption. Without a rating they take part in `random` only.
+            rng: Random numbers of the caption, see `hfcomp.negatives.negative.caption_rng`. Each candidate takes one,
+                so that another k or temperature draws from the same numbers.
         """
         # The order of ratings / temperature + Gumbel noise is one of draws from the softmax without replacement.
         noise = [-math.log(max(rng.expovariate(1.0), 1e-300)) for _ in candidates]
@@ -135,7 +133,7 @@ def balanced_categories(rows: Iterable[Sequence[str]], *, attribute_share: float
 
     Args:
         rows: The categories that each row can have, the preferred one first.
-        attribute_share: Of the rows without a relation; our choice is half.
+        attribute_share: Share of attributes among the rows without a relation; our choice is half.
 
     Returns:
         The category of each row; empty for a row without any.
@@ -168,8 +166,8 @@ class TargetSummary:
 
     Attributes:
         rated: how many have a rating.
-        mean: of these ratings, 1 to 5; NaN without any.
-        shares: of each category among the targets.
+        mean: Mean of these ratings, 1 to 5; NaN without any.
+        shares: Share of each category among the targets.
         expressions: share of targets that were found as an expression of two words.
     """
 

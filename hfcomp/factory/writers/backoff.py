@@ -162,7 +162,7 @@ def retry_after(error: Exception) -> float | None:
 
 
 def redirect_target(error: Exception) -> str | None:
-    """Where a redirect leads, without a query; None for other errors."""
+    """Target of a redirect, without a query; None for other errors."""
     if not 300 <= (status_of(error) or 0) < 400:
         return None
     try:

@@ -32,7 +32,7 @@ UNCHANGED, OTHER_WORDS, DELETED = "the caption itself", "other words changed", "
 SAME_WORD, SAME_THING, KEEPS = "same word", "may be the same thing", "keeps the keyword"
 TOO_MANY_WORDS, REPEATED, NUMBER = "replaced by too many words", "a word twice", "singular and plural"
 NOT_THE_CHANGE = "not the change that was asked for"
-# Of what replaces a keyword or is added. Our choice: longer ones describe more than what they replace.
+# Longest text that replaces a keyword or is added. Our choice: longer ones describe more than what they replace.
 MOST_WORDS = 6
 KIND_OF_CATEGORY = {"attribute": "replace_att", "object": "replace_obj", "relation": "replace_rel"}
 CATEGORIES = {"att": "attribute", "obj": "object", "rel": "relation"}
@@ -88,11 +88,9 @@ def replaced_keyword(caption: str, span: Span, tag: str, category: str, answer: 
     "front", "in front of" to "behind".
 
     Args:
-        caption: the caption.
         span: `[start, end)` in characters of the keyword.
         tag: the Penn tag of the keyword's last word.
         category: `attribute`, `object` or `relation`.
-        answer: from `answered_text`.
 
     Raises:
         Refused: with the reason.

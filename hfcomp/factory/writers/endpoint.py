@@ -80,7 +80,7 @@ class EndpointWriter:
         base_url: such as `http://127.0.0.1:8000/v1`, without a key or password in it.
         model: the name under which the endpoint serves it.
         concurrency: requests at a time, less while the endpoint does not take them.
-        retries: of one request, before a small one shows whether the endpoint works.
+        retries: Retries of one request, before a small one shows whether the endpoint works.
         timeout: seconds for one reply.
         thinking: `off` sends vLLM's `chat_template_kwargs`; `as_served` sends nothing of the kind.
         plain_answers: ask for text and not for JSON of a schema.
@@ -150,7 +150,7 @@ class EndpointWriter:
         return body
 
     def _body(self, request: Request) -> dict[str, Any]:
-        """What is sent: as the options and the server's earlier refusals want it."""
+        """The body that is sent: with the options, and without what the server has refused."""
         body = self._usual_body(request) | self._options
         for name, other in self._learned.items():
             value = body.pop(name, None)

@@ -43,7 +43,7 @@ class InProcessWriter:
             yield from zip(batch, replies, strict=True)
 
     def _encode(self, prompt: str) -> list[int]:
-        """By the model's chat template, with thinking off; of a model without one the prompt as it is."""
+        """Applies the model's chat template, with thinking off; without a template the prompt stays as it is."""
         if not self._tokenizer.chat_template:
             return list(self._tokenizer(prompt)["input_ids"])
         text = self._tokenizer.apply_chat_template(

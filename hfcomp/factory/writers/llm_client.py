@@ -32,7 +32,7 @@ from hfcomp.negatives.negative import Negative, caption_rng
 
 Answer = TypeVar("Answer")
 
-# By which each further attempt at the same caption is warmer. Our choice: at 0 it would else repeat itself.
+# Each further attempt at the same caption is warmer by this. Our choice: at 0 it would repeat itself.
 RISE = 0.2
 
 
@@ -58,7 +58,7 @@ class LlmClient:
 
     Args:
         plain: whether its answers are text and not JSON.
-        temperature: of the first attempt; each further one is `RISE` warmer.
+        temperature: Temperature of the first attempt; each further one is `RISE` warmer.
     """
 
     def __init__(self, writer: CachedWriter, *, plain: bool, temperature: float) -> None:
@@ -221,7 +221,7 @@ class LlmNegatives:
     """Proposes negatives of one or all of `PARTS`.
 
     Args:
-        parts: in turn; which is the first depends on the caption and the seed.
+        parts: Parts to ask for in turn; which is the first depends on the caption and the seed.
 
     Attributes:
         rejected: answers that were refused, by reason.

@@ -70,8 +70,7 @@ def parent_prompt(name: str, level: int, known: Sequence[str]) -> str:
     """Our prompt for the parent of a concept.
 
     Args:
-        name: of the concept.
-        level: of the concept, 1 to 3.
+        level: Level of the concept, 1 to 3.
         known: names on the next level, offered first.
     """
     prompts = _read_concept_prompts()

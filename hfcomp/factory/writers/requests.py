@@ -64,9 +64,9 @@ class Request:
     """One question.
 
     Attributes:
-        seed: of the sampling, where the server has one.
-        temperature: of the sampling; 0 takes the likeliest token.
-        field: of an answer in JSON; a writer of plain texts does not see it.
+        seed: Random seed of the sampling, if the server has one.
+        temperature: Temperature of the sampling; 0 takes the likeliest token.
+        field: Field of an answer in JSON; a writer of plain texts does not see it.
     """
 
     prompt: str
@@ -78,7 +78,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back: a text, or why there is none.
+    """A text, or why there is none.
 
     Attributes:
         is_final: whether the same request would be answered the same; False for a server that failed.
@@ -111,7 +111,7 @@ def token_budget(text: str) -> int:
     return _TOKENS_BESIDES + len(text)
 
 
-# Of the body of a reply; our choice, a hundred times what the longest caption needs.
+# Largest body of a reply; our choice, a hundred times what the longest caption needs.
 MOST_BYTES = 1_000_000
 REFUSED, CUT, TOO_LARGE = "model refused", "answer cut off", "answer too long"
 # Stands before reasoning that came instead of an answer.
@@ -227,9 +227,7 @@ def answered_text(reply: Reply, *, plain: bool, field: AnswerField = "caption") 
     """The caption, or the name of a concept, in a reply.
 
     Args:
-        reply: of a writer.
         plain: whether the answer is the text itself and not JSON of one of `ANSWERS`.
-        field: of that JSON.
 
     Raises:
         Refused: with the reason.
@@ -246,7 +244,6 @@ def answered_edit(reply: Reply, *, plain: bool) -> EditAnswer:
     """The edit in a reply.
 
     Args:
-        reply: of a writer.
         plain: whether the answer has a line `name: text` for each field, in any order, and not JSON.
 
     Raises:
