@@ -6,34 +6,21 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from PIL import Image
 
 from hfcomp.data.annotations.masks import Heat, Mask
 from hfcomp.factory.images.editor import Edit as Painted
 
+if TYPE_CHECKING:
+    from hfcomp.annotate.models import Inpainter, Segmenter
+
 T = TypeVar("T")
 # At a model's work, before its error is shown.
 ATTEMPTS = 2
 # Memory for segmentations, of which the oldest go first.
 MAP_BYTES = 256 * 2**20
-
-
-class Segments(Protocol):
-    """What `hfcomp.annotate.models.Segmenter` does."""
-
-    def probability_map(self, image: Image.Image, prompt: str) -> Heat:
-        """`[H, W]`, the probability of each pixel."""
-        ...
-
-
-class Paints(Protocol):
-    """What `hfcomp.annotate.models.Inpainter` does."""
-
-    def paint(self, image: Image.Image, mask: Mask, prompt: str, seeds: Sequence[int]) -> list[Painted]:
-        """An image for each seed."""
-        ...
 
 
 class ModelError(RuntimeError):
@@ -47,7 +34,7 @@ class ModelQueue:
     Models are loaded with their first job. A failed one is tried again, and loaded again where it failed to load.
     """
 
-    def __init__(self, segmenter: Callable[[], Segments], inpainter: Callable[[], Paints]) -> None:
+    def __init__(self, segmenter: Callable[[], Segmenter], inpainter: Callable[[], Inpainter]) -> None:
         self._make: dict[str, Callable[[], Any]] = {"segmentation": segmenter, "inpainting": inpainter}
         self._models: dict[str, Any] = {}
         # One thread per model: it runs one job at a time, and a segmentation never waits for an inpainting.

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import lru_cache
 from threading import Lock
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from PIL import Image
 
 from hfcomp.annotate.captions import check_caption
-from hfcomp.annotate.model_queue import ModelQueue, Paints, Segments
+from hfcomp.annotate.model_queue import ModelQueue
 from hfcomp.annotate.page_draft import Candidate, PageDraft, Painting, Segmentation, draft_of, first_draft
 from hfcomp.data.annotations.entries import QUALITIES, Edit, Item, decode, encode, is_same_person, person_key
 from hfcomp.data.annotations.masks import (
@@ -30,6 +30,9 @@ from hfcomp.data.annotations.masks import (
 )
 from hfcomp.data.annotations.project import Project
 
+if TYPE_CHECKING:
+    from hfcomp.annotate.models import Inpainter, Segmenter
+
 # Images to choose from (section A.3).
 CANDIDATES = 3
 # Pixels.
@@ -38,7 +41,7 @@ IMAGES_IN_MEMORY = 32
 # Requests for candidates that wait or are painted: of a person, who may have gone on to another item, and in all.
 MOST_OF_A_PERSON, MOST_IN_ALL = 3, 64
 
-Model = TypeVar("Model", Segments, Paints)
+Model = TypeVar("Model")
 
 
 class AnnotationService:
@@ -51,8 +54,8 @@ class AnnotationService:
     def __init__(
         self,
         project: Project,
-        segmenter: Callable[[], Segments],
-        inpainter: Callable[[], Paints],
+        segmenter: Callable[[], Segmenter],
+        inpainter: Callable[[], Inpainter],
         *,
         concept: str | None = None,
     ) -> None:

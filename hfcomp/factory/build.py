@@ -52,17 +52,13 @@ class BuiltSet:
         return [folder for end in ends for folder in configurations(end.folder)]
 
     def report(self) -> Report:
-        sections = [
-            Section(
-                "" if config == DEFAULT else config, [*self._counts(chain), Lines(_rows(chain), "Rows", whole=True)]
-            )
-            for config, chain in self.chains.items()
-        ]
+        sections = []
+        for config, chain in self.chains.items():
+            counts = count_tables(chained_manifest([one.manifest for one in chain]), self.text)
+            parts = [*counts, Lines(_rows(chain), "Rows", whole=True)]
+            sections.append(Section("" if config == DEFAULT else config, parts))
         sections += [Section("", [table]) for table in self.facts]
         return Report("Counts" if any(len(one.parts) > 1 for one in sections) else "", sections=sections)
-
-    def _counts(self, chain: Sequence[Build]) -> list[Table]:
-        return count_tables(chained_manifest([one.manifest for one in chain]), self.text)
 
 
 def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False) -> BuiltSet:

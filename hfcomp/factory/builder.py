@@ -134,6 +134,7 @@ class Builder:
 def builders() -> dict[str, Builder]:
     """All builders by the kind that they make: ours, then those of installed packages."""
     found = {name: resolve_name(place) for name, place in KINDS.items()}
+    # Sorted, so that of two wrong ones each machine names the same.
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name):
         place = f"the entry point {point.name} = {point.value} of the group {ENTRY_POINTS}"
         builder = point.load()

@@ -59,6 +59,7 @@ def count_tables(manifest: Mapping[str, Any], text: CardText) -> list[Table]:
     aside = [[name.replace("_", " "), f"{number:,}"] for name, number in manifest["set_aside"].items()]
     counts = manifest["counts"]
     parts = [(one.title, one.column, one.rows(counts)) for one in text.counts]
+    # Counts that the builder names no table for are shown too.
     others = {name: number for name, number in counts.items() if not any(one.has(name) for one in text.counts)}
     parts.append((OTHERS.title, OTHERS.column, OTHERS.rows(others)))
     parts.append((f"rows set aside, in {SET_ASIDE_FILE}", "reason", aside))
@@ -83,7 +84,7 @@ def write_card(
         command: Command that built it, without places on this machine; several are a line each.
         facts: tables about what is in it.
     """
-    made = {name: _Made.of(_place(folder, name), chain, kind) for name, chain in sets.items()}
+    made = {name: _Made.of(folder if name == DEFAULT else folder / name, chain, kind) for name, chain in sets.items()}
     rows = sum(one.manifest["rows"] for one in made.values())
     views = read_views(folder)
     data = DatasetCardData(
@@ -118,10 +119,6 @@ def write_card(
         *(part for name, one in made.items() for part in one.settings(name)),
     ]
     write_text(folder / CARD, with_text_checksum("\n\n".join(text) + "\n"))
-
-
-def _place(folder: Path, name: str) -> Path:
-    return folder if name == DEFAULT else folder / name
 
 
 @dataclass(frozen=True)
@@ -180,6 +177,7 @@ def _license_data(source: Source) -> dict[str, str]:
     if source.row_licenses:
         return {"license": "other", "license_name": PER_ROW}
     stated = source.license or UNKNOWN
+    # The Hub takes identifiers only. Any other wording stands in the text of the card.
     return {"license": stated if re.fullmatch(r"[a-z0-9.-]+", stated) else "other"}
 
 

@@ -59,6 +59,7 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
         raise
     if manifest is not None and (not isinstance(manifest, dict) or manifest.get("schema_version") != SCHEMA_VERSION):
         raise ValueError(f"{folder / MANIFEST} was not written by this version of hfcomp. Choose another folder.")
+    # A finished build has its plan in the manifest, an unfinished one beside its records.
     before = manifest["plan"] if manifest else _read(folder / UNFINISHED / PLAN)
     if before is None:
         _check_free(folder)

@@ -140,6 +140,7 @@ class _Chunks(torch.utils.data.Dataset):
                 keys.append((found, -1 if image is None else len(pixels), image is not None and image[1]))
                 if image is not None:
                     pixels.append(image[0])
+        # One tensor for the chunk: a worker hands it over in shared memory.
         stacked = torch.cat(pixels) if pixels else torch.empty((0, 3, *self.transform.size), dtype=torch.uint8)
         return _Chunk(keys, stacked, unreadable)
 
@@ -157,6 +158,7 @@ class _Chunks(torch.utils.data.Dataset):
         if content is None or not self._is_known(content):
             decoded = decode_image(keys.value, where=where, max_pixels=self.max_pixels, urls=self.urls)
             image = self.transform([decoded], where=[where]), is_tiny(decoded)
+        # Also what is not in the store yet: a set may have an image in many rows.
         self.seen.update(found)
         return found, image
 

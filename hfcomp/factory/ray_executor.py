@@ -79,6 +79,7 @@ class ShardActor:
     def __init__(self, reference: Any, plan: bytes, files: Sequence[str], working_folder: str) -> None:
         self._reference, self._plan, self._files = reference, plan, files
         self._maker: ShardMaker | None = None
+        # If this machine lacks the folder, only relative paths in settings fail, each with an error of its own.
         with suppress(OSError):
             os.chdir(working_folder)
 
@@ -159,6 +160,7 @@ def _rows(ray: Any, job: Job, missing: Sequence[int], num_workers: int, gpus_per
             f"the build cannot be sent to Ray: {error}. A stage's `make` must be a top-level function of a module and "
             "its settings plain values; or use executor local."
         ) from error
+    # A copy, so that the caller's own settings of Ray Data stay as they are.
     context = ray.data.DataContext.get_current().copy()
     context.enable_progress_bars = context.print_on_execution_start = False
     context.execution_no_progress_timeout_s = -1  # a shard may take hours

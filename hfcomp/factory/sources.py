@@ -280,6 +280,7 @@ def check_local_files(
         )
     if urls:
         log(f"{urls:,} images that {source} references by URL are copied into the set if fetching is allowed")
+    # The source has no folder of its own here, so the advice is to move it into one.
     if outside and not allow_outside and everything:
         raise ValueError(
             f"{source} references {len(outside):,} image files, such as {', '.join(outside[:_SHOWN])}, and is in "

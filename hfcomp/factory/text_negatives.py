@@ -232,6 +232,7 @@ class TextNegatives:
         docs: Mapping[str, Any],
     ) -> None:
         """A longer answer begins with the shorter one, which it replaces or, of a language model, adds to."""
+        # Captions that are equally far go into one batch.
         by_number: dict[tuple[int, int], list[str]] = {}
         for caption in captions:
             before = shared[caption][kind]

@@ -166,6 +166,7 @@ class ConcreteBatchChain(Chain):
         """The manifests of all configurations in the folder that are finished and have rows."""
         finished: dict[str, list[dict[str, Any]]] = {}
         for config in CONFIGS:
+            # Also configurations of earlier commands: the card describes the whole folder.
             folders = [NAMES.folder(self.options.output, config, step) for step in STEPS]
             manifests = [read_manifest(folder) if folder.is_dir() else None for folder in folders]
             if all(manifests) and manifests[-1]["rows"]:

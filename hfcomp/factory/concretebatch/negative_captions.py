@@ -100,6 +100,7 @@ class _Substituted:
     def _proposal(self, target: Target, attempt: int) -> Proposal:
         caption, span = target.caption, target.span
         found = substitutes(caption, span, target.tag, seed=self._seed)
+        # The n-th attempt takes the n-th substitute.
         if isinstance(found, str) or attempt >= len(found):
             return Refused(found if isinstance(found, str) else NO_MORE)
         chosen = found[attempt]
@@ -222,6 +223,7 @@ def _target(caption: Any, keyword: Any, span: Any, category: Any, tag: Any) -> T
         return "no caption"
     if not keyword or not span or len(span) != 2:
         return NO_TARGET
+    # A row that somebody edited by hand may have a span that cuts into another word.
     if category not in KIND_OF_CATEGORY or caption[span[0] : span[1]] != keyword:
         return f"{BAD_TARGET}: {keyword!r}, {category!r}, {list(span)}"
     return Target(caption, (span[0], span[1]), tag or "", category)

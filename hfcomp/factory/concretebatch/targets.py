@@ -145,6 +145,8 @@ def make_targets(
             if reason is None:
                 candidates = find_candidates(doc, table, lookup=lookup, prepositions=prepositions)
                 chosen = draw_targets(choice, caption, candidates, seed)
+                # Words without a rating are no target by concreteness; the reason tells them from captions without
+                # any word.
                 reason = None if chosen else _why_none(candidates)
             unrated = [one.keyword.lower() for one in candidates if one.rating is None and table is not None]
             for name, values in _as_columns(chosen).items():

@@ -125,10 +125,12 @@ class NegativeImages:
         images: list[Any] = [None] * len(prompts)
         reasons: list[str | None] = [None if prompt.strip() else NO_NEGATIVE_CAPTION for prompt in prompts]
         left = [place for place, reason in enumerate(reasons) if reason is None]
+        # Rows without a negative caption take no place in a batch.
         for start in range(0, len(left), self._editor.batch_size):
             places = left[start : start + self._editor.batch_size]
             for place, found in zip(places, self._edit(batch, places, prompts), strict=True):
                 if isinstance(found, bytes):
+                    # Bytes as datasets stores them, so that nothing encodes the JPEG again.
                     images[place] = {"bytes": found, "path": None}
                 else:
                     reasons[place] = found

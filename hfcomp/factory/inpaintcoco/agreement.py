@@ -97,6 +97,7 @@ def annotation_statistics(log: Iterable[Entry], *, resamples: int = 2000, seed: 
     resample items.
     """
     entries = standing_decisions(log)
+    # Spellings of one person, such as "anna" and "Anna", count together.
     names = first_spellings(entry.person for entry in entries)
     pairs: dict[tuple[str, str], _Reviews] = {}
     people: dict[str, _Decided] = {}

@@ -86,6 +86,7 @@ def image_problems(original: Image.Image, edited: Image.Image, mask: Mask) -> li
     """What is wrong with an edited image and its mask; pixels outside the mask are the matter of `share_outside`."""
     found = [IMAGE_SIZES] if edited.size != original.size else []
     if mask.shape != (original.height, original.width):
+        # Nothing else can be checked with a mask of another size.
         return [*found, MASK_SIZE]
     if not mask.any():
         return [*found, EMPTY_MASK]
@@ -103,6 +104,7 @@ def share_outside(original: Image.Image, edited: Image.Image, mask: Mask) -> flo
     """
     if edited.size != original.size or mask.shape != (original.height, original.width):
         return None
+    # The border is blended on purpose: its pixels may differ.
     pixels = int((~enlarge(mask, FEATHER, FEATHER)).sum())
     return changed_outside(original, edited, mask) / pixels if pixels else None
 

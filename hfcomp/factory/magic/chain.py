@@ -41,7 +41,7 @@ from hfcomp.factory.magic.hierarchy import Concept, Hierarchy, hierarchy_tables,
 from hfcomp.factory.magic.image_rows import CAPTION, ImageRows, image_rows
 from hfcomp.factory.magic.options import BY_CAPTIONS, MagicOptions
 from hfcomp.factory.magic.similarity import CaptionsEncoder, ConceptEncoder, SentenceEncoder
-from hfcomp.factory.magic.stages import CONCEPT, GENERALISED, concept_stage, generalized_caption_stage, make_source
+from hfcomp.factory.magic.stages import CONCEPT, GENERALISED, make_concepts, make_generalised, make_source
 from hfcomp.factory.manifest import sums
 from hfcomp.factory.options import command_line
 from hfcomp.factory.runner import Build
@@ -121,7 +121,7 @@ class MagicChain(Chain):
         return with_license_check(self.source, self.stated_license, stages, reads)
 
     def _concepts(self) -> Build:
-        stage = concept_stage(self.options.source_settings(), self._answers)
+        stage = Stage("concepts", make_concepts, self.options.source_settings(), self._answers.facts())
         features = Features({SOURCE_ROW: Value("int64"), IMAGE_ID: Value("string"), CONCEPT: Value("string")})
         return self._step("concepts", self._rows.images, [stage], features, [CAPTION])
 
@@ -136,6 +136,7 @@ class MagicChain(Chain):
         found, settings = load_training_set(str(concepts.folder)), self.options
         encoder = self._encoder(found)
         parts = {"settings": settings.facts(), "encoder": encoder.facts(), "source": self._answers.facts()}
+        # Whatever decides the hierarchy: another setting, model, prompt or concept makes it again.
         facts = {**parts, "concepts": f"sha256:{file_hash(concepts.folder / MANIFEST)}"}
         if (self.options.output / HIERARCHY).is_file():
             before = read_hierarchy(self.options.output)
@@ -181,7 +182,8 @@ class MagicChain(Chain):
         images = self._rows.images.select(rows).flatten_indices()
         columns = Dataset.from_dict({SOURCE_ROW: rows, **columns}, features=named)
         images = concatenate_datasets([images, columns], axis=1)
-        stage = generalized_caption_stage(self.options.source_settings(), self._answers)
+        settings, facts = self.options.source_settings(), self._answers.facts()
+        stage = Stage("generalised captions", make_generalised, settings, facts)
         features = Features({SOURCE_ROW: Value("int64"), **TEXTS})
         return self._step("captions", images, [stage], features, [CAPTION, *LEVELS])
 
@@ -193,12 +195,14 @@ class MagicChain(Chain):
         rows = np.flatnonzero(caption_of >= 0)
         texts = made.remove_columns(SOURCE_ROW).select(caption_of[rows]).add_column(SOURCE_ROW, rows)
         whole = place_beside(self.source, texts, rows)
+        # Both splits are made of images and concepts; a row of the source takes those of its image.
         in_test = self._test_flags(made, hierarchy)[:, caption_of[rows]]
         stages, reads = self._part_inputs
         features, parts = output_features(self.source, TEXTS), {}
         for (image, concept), name in PARTS.items():
             is_image, is_concept = in_test == np.array([[image == "test"], [concept == "test"]])
             chosen = np.flatnonzero(is_image & is_concept)
+            # A part without rows is not built, and no view names it.
             if len(chosen):
                 parts[name] = self.run_step(name, f"{name}:", whole.select(chosen), stages, features, reads)
         # Last, since a view names only parts that have rows.
@@ -241,6 +245,7 @@ def magic_views(parts: Mapping[str, Build]) -> dict[str, View]:
     """The configurations of a set: captions and levels, each split by image and by concept."""
     built = {name: one for name, one in parts.items() if one.manifest["rows"]}
     names = list(next(iter(parts.values())).manifest["plan"]["columns"])
+    # Names of levels are for evaluation: in training they would give the answer away.
     without = tuple(name for name in names if name not in LEVELS)
     views = {}
     for by, suffix in ((0, ""), (1, "_by_concept")):

@@ -114,6 +114,7 @@ class Hierarchy:
 
     def place(self, name: str) -> Concept | str:
         """The concept that a first-level name belongs to, merges followed; or the reason why it has none."""
+        # A concept that took in others may have been merged itself.
         while name in self._merged_into:
             name = self._merged_into[name]
         return self._concept_by_name.get(name) or self._removal_reasons.get(name, "not a concept of this hierarchy")

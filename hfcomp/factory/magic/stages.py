@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from hfcomp.data.concepts.level_names import LEVELS
 from hfcomp.factory.builder import ANSWERS
 from hfcomp.factory.magic.source import ConceptSource, Found
-from hfcomp.factory.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, Stage, this_run
+from hfcomp.factory.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, this_run
 from hfcomp.factory.text_negatives import NO_CAPTION, PASSED_OVER
 from hfcomp.parsing.captions import caption_problem
 
@@ -44,14 +44,6 @@ def make_generalised(**settings: Any) -> Callable[[Batch], Batch]:
     return generalize
 
 
-def concept_stage(settings: Mapping[str, Any], source: ConceptSource) -> Stage:
-    return Stage("concepts", make_concepts, settings, source.facts())
-
-
-def generalized_caption_stage(settings: Mapping[str, Any], source: ConceptSource) -> Stage:
-    return Stage("generalised captions", make_generalised, settings, source.facts())
-
-
 def _answer_columns(
     source: ConceptSource,
     captions: Sequence[Sequence[str]],
@@ -66,6 +58,7 @@ def _answer_columns(
         counts.append(Counter(f"{PASSED_OVER}{problem.partition(':')[0]}" for problem in problems if problem))
         good = [text for text, problem in zip(texts, problems, strict=True) if problem is None]
         if good:
+            # A prompt has room for some captions only; the others are counted.
             usable[place] = list(source.read(good))
             counts[place] += Counter({UNREAD: len(good) - len(usable[place])})  # without zeros
     places, before = list(usable), source.counts

@@ -108,10 +108,12 @@ def substitutes(
     keyword = _Keyword(caption, span, tag, lexicon or default_lexicon())
     if not _ENGLISH.fullmatch(keyword.word):
         return NOT_ENGLISH
+    # Random numbers of this keyword alone: no other keyword or caption moves them.
     rng = caption_rng(seed, caption, "substitute", tag, f"{span[0]}-{span[1]}")
     found = _spatial_phrase(keyword)
     if not found and _is_auxiliary(keyword):
         return AUXILIARY
+    # A spatial phrase is replaced as a whole; only other words may be half of a compound.
     keyword = keyword if found else _whole_compound(keyword)
     grouped = found or [Substitute(text, keyword.span) for text in _from_groups(keyword, rng)]
     rest = [Substitute(text, keyword.span, is_fallback=True) for text in _fallback(keyword)] if not found else []
@@ -173,6 +175,7 @@ def _from_groups(keyword: _Keyword, rng: random.Random) -> list[str]:
     by_class = {"N": _noun, "J": _adjective, "V": _verb, "C": _number, "I": _preposition}
     by_class |= {"T": _preposition, "R": _preposition}
     own = by_class.get(keyword.tag[:1], _noun)
+    # Taggers err on captions, so a word that its own class does not have is looked up in the others.
     others = [one for one in (_noun, _adjective, _verb, _preposition, _number) if one is not own]
     if own is _noun and _is_counted(keyword) is not None:
         others.remove(_verb)  # behind an article a noun is one: "a different color" is nothing to "break"
@@ -182,6 +185,7 @@ def _from_groups(keyword: _Keyword, rng: random.Random) -> list[str]:
             return found
     if keyword.tag.startswith("CD") and any(sign.isdigit() for sign in keyword.word):
         return [_other_digits(keyword.word, rng)]
+    # The last word of a compound names the thing: a "school bus" is a bus.
     head = keyword.word.rpartition(" ")[2].rpartition("-")[2]
     if head != keyword.word and keyword.tag.startswith("N"):
         return _noun(keyword, head)
@@ -200,6 +204,7 @@ def _noun(keyword: _Keyword, form: str = "") -> list[str]:
     for other in _different(keyword, place.base, place.others()):
         plural = keyword.lexicon.inflection.plural(other)
         plurals.append(plural)
+        # "scissors" and the like have no form that could stand behind "a".
         has_no_singular = group.mass or (other == plural and other.endswith("s"))
         if is_counted and has_no_singular:
             continue
@@ -230,6 +235,7 @@ def _adjective(keyword: _Keyword) -> list[str]:
 def _verb(keyword: _Keyword) -> list[str]:
     """In the frame that stands in the caption before the others; a participle behind a noun is one of its own."""
     frame = _frame(keyword)
+    # The form of the tag first. If the tag is wrong, the form that the lexicon has corrects it.
     tags = [keyword.tag] if keyword.tag in VERB_TAGS else []
     for name in dict.fromkeys((frame, "intransitive", "transitive", "participles")):
         place = keyword.lexicon.verb(keyword.word, name, [*tags, *(tag for tag in VERB_TAGS if tag not in tags)])
@@ -290,6 +296,7 @@ def _fallback(keyword: _Keyword) -> list[str]:
 
 def _different(keyword: _Keyword, base: str, words: Iterable[str]) -> list[str]:
     """Words that the caption does not name already and that are not another name for the keyword's thing."""
+    # What the caption names already is in the image, so the negative might be true.
     named = keyword.caption.lower()
     return [
         word

@@ -232,6 +232,7 @@ def read_lexicon(path: str | PathLike[str]) -> Lexicon:
     verbs: dict[str, dict[tuple[str, str], Place]] = {frame: {} for frame in FRAMES}
     for frame, groups in file.verbs.items():
         for place in _places(groups):
+            # All forms are entered, so that a form is found without being taken apart.
             for tag in VERB_TAGS:
                 form = inflection.verb(place.base, tag)
                 verbs[frame].setdefault((form, tag), Place(place.group, place.entry, place.base, tag))
@@ -265,6 +266,7 @@ def _group(name: str, words: _Words) -> Group:
     entries = [tuple(word.strip() for word in entry.split("/")) for entry in (*own, *to, *also)]
     free = frozenset(word.removesuffix(FREE) for entry in entries for word in entry if word.endswith(FREE))
     plain = tuple(tuple(word.removesuffix(FREE) for word in entry) for entry in entries)
+    # Words of `to` may be written but belong to another group; those of `also` are only replaced.
     written = len(own) + len(to)
     return Group(name, plain, written, range(len(own), written), words.mass, free)
 

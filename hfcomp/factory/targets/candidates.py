@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from hfcomp.factory.targets.relations import Phrase, is_interaction, is_perfect, is_spatial, spatial_phrases
+from hfcomp.factory.targets.relations import is_interaction, is_perfect, is_spatial, spatial_phrases
 from hfcomp.negatives.concreteness import ConcretenessRatings, RatingMatch
 from hfcomp.parsing.captions import Span
 from hfcomp.parsing.phrases import (
@@ -125,6 +125,7 @@ def find_candidates(
         if unit.start < behind:
             continue  # the second word of an expression
         match = matches[at]
+        # If each of the two words has a rating of its own, only a compound is taken as one, see `lookup`.
         for first, second in _pairs(tokens, units[at : at + 2], behind):
             has_unrated = match is None or (second is not unit and matches[at + 1] is None)
             joins = has_unrated or (lookup == "expression_first" and _is_compound(tokens[first]))
@@ -193,17 +194,13 @@ def _units(doc: Doc, tokens: list[Token], left_out: frozenset[str]) -> Iterator[
     phrases = list(spatial_phrases(doc))
     # Phrases come first: "front" of "in front of" is no object of its own.
     taken = {place for phrase in phrases for place in range(phrase.start, phrase.end)}
-    yield from (_relation(phrase) for phrase in phrases)
+    yield from (_Unit(one.start, one.end, one.start, RELATION, one.rated, "IN") for one in phrases)
     others = _objects(tokens), _attributes(doc, tokens), _verb_units(doc, tokens), _prepositions(tokens, left_out)
     for unit in chain.from_iterable(others):
         places = range(unit.start, unit.end)
         if taken.isdisjoint(places):
             taken.update(places)
             yield unit
-
-
-def _relation(phrase: Phrase) -> _Unit:
-    return _Unit(phrase.start, phrase.end, phrase.start, RELATION, phrase.rated, "IN")
 
 
 def _objects(tokens: list[Token]) -> Iterator[_Unit]:

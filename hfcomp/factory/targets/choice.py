@@ -99,6 +99,7 @@ class Choice:
             pools = [[place for place in keys if candidates[place].category == category] for category in CATEGORIES]
         else:
             pools = [list(keys)]
+        # First who takes part, then in which order they are drawn.
         left = [place for pool in pools for place in self._top(pool, candidates, keys)]
         first: dict[str, Candidate] = {}
         for place in sorted(left, key=lambda place: -keys[place]):

@@ -100,6 +100,7 @@ def replaced_keyword(caption: str, span: Span, tag: str, category: str, answer: 
     phrase = spatial_phrase(caption, span)
     found = _middle(caption, span, answer)
     if found is None and phrase is not None:
+        # The model may have exchanged the phrase around the keyword, as in the paper's own example.
         found = _middle(caption, phrase, answer)
     if found is None:
         raise Refused(OTHER_WORDS)
@@ -129,6 +130,7 @@ def _middle(caption: str, span: Span, answer: str) -> tuple[Span, list[Token], l
     if len(theirs) < len(before) + len(behind):
         return None
     end = len(theirs) - len(behind)
+    # All words around the place have to be the same, except for those that follow it in number.
     pairs = [*zip(before, theirs, strict=False), *zip(behind, theirs[end:], strict=True)]
     if not all(_agree(one, other) for one, other in pairs):
         return None
@@ -274,6 +276,7 @@ def _read_swap(caption: str, ours: Sequence[Token], theirs: Sequence[Token], par
         raise Refused(UNCHANGED)
     if Counter(old) != Counter(new):
         raise Refused(OTHER_WORDS)
+    # The same words in another order may also be a shuffle, which is no exchange of two runs.
     places = _swapped_runs(old, new)
     if places is None:
         raise Refused(NOT_THE_CHANGE)

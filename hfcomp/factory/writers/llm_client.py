@@ -108,6 +108,8 @@ class LlmClient:
         self, questions: Sequence[Question], seed: int, field: AnswerField, read: Callable[[int, Reply], Answer]
     ) -> list[Answer | Refused]:
         requests = [self._request(question, seed, field) for question in questions]
+        # The last argument names what attempts have in common, by which the cache keeps refusals that led to an
+        # answer.
         return self._writer.answers(requests, read, [question.shared or question.prompt for question in questions])
 
     def _request(self, question: Question, seed: int, field: AnswerField) -> Request:
@@ -211,6 +213,7 @@ def writer_facts(settings: Mapping[str, Any], prompts: Path) -> dict[str, Any]:
         facts["llm"] = model_facts(settings["llm"])
     else:
         facts["llm"] = without_local_paths(settings["llm"])
+        # These change requests to an endpoint only.
         facts |= {name: settings[name] for name in ("thinking", "plain_answers")}
         if settings["request_options"]:  # plans of builds without it still resume
             facts["request_options"] = settings["request_options"]
@@ -248,9 +251,9 @@ class LlmNegatives:
             For each caption and question a negative, or None for an answer that was refused.
         """
         turns = [(caption, turn) for caption in captions for turn in range(start, end)]
-        parts = [self._part(caption, turn, seed) for caption, turn in turns]
+        parts, all_parts = [self._part(caption, turn, seed) for caption, turn in turns], ",".join(self._parts)
         questions = [
-            Question(part_prompt(caption, part), caption, (part,), turn // len(self._parts), self._shared(caption))
+            Question(part_prompt(caption, part), caption, (part,), turn // len(self._parts), f"{all_parts}: {caption}")
             for (caption, turn), part in zip(turns, parts, strict=True)
         ]
 
@@ -266,9 +269,6 @@ class LlmNegatives:
                 answers.append(answer)
         number = end - start
         return [answers[place : place + number] for place in range(0, len(answers), number)]
-
-    def _shared(self, caption: str) -> str:
-        return f"{','.join(self._parts)}: {caption}"
 
     def _part(self, caption: str, turn: int, seed: int) -> Part:
         # Captions begin with different parts, so that a set with one negative per caption has all kinds.

@@ -86,6 +86,7 @@ def _may_be_one_number(first: str, second: str) -> bool:
         return numbers[0] == numbers[1]
     if None not in sizes:
         return "any" in sizes or sizes[0] == sizes[1]
+    # A number from two on may be what a quantity means: "three dogs" are "some dogs".
     return any(number is not None and number >= 2 and size for number, size in zip(numbers, sizes[::-1], strict=True))
 
 
