@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
@@ -99,22 +99,21 @@ def annotation_statistics(log: Iterable[Entry], *, resamples: int = 2000, seed: 
     entries = standing_decisions(log)
     # Spellings of one person, such as "anna" and "Anna", count together.
     names = first_spellings(entry.person for entry in entries)
-    pairs: dict[tuple[str, str], _Reviews] = {}
-    people: dict[str, _Decided] = {}
-    everybody, skipped = _Reviews(), Counter[str]()
+    pairs: dict[tuple[str, str], list[tuple[Entry, Entry]]] = {}
+    people: dict[str, list[Entry]] = {}
     for entry, edit in _with_edits(entries):
-        people.setdefault(names[entry.person], _Decided()).add(entry)
-        if entry.action == "skip":
-            skipped[entry.content["reason"]] += 1
-        elif edit is not None:
-            pairs.setdefault((names[edit.person], names[entry.person]), _Reviews()).add(entry, edit)
-            # The automatic mode rates all its edits the same, which is no opinion that a reviewer could share.
-            if edit.person != AUTOMATIC:
-                everybody.add(entry, edit)
+        people.setdefault(names[entry.person], []).append(entry)
+        if edit is not None:
+            pairs.setdefault((names[edit.person], names[entry.person]), []).append((entry, edit))
+    # The automatic mode rates all its edits the same, which is no opinion that a reviewer could share.
+    everybody = [
+        (entry, edit) for entry, edit in _with_edits(entries) if edit is not None and edit.person != AUTOMATIC
+    ]
+    skipped = Counter(entry.content["reason"] for entry in entries if entry.action == "skip")
     return AnnotationStatistics(
-        everybody.agreement(None, None, resamples, seed),
-        [pairs[names].agreement(*names, resamples, seed) for names in sorted(pairs)],
-        [people[name].work(name) for name in sorted(people)],
+        _agreement(None, None, everybody, resamples, seed),
+        [_agreement(*pair, pairs[pair], resamples, seed) for pair in sorted(pairs)],
+        [_work(name, people[name]) for name in sorted(people)],
         dict(skipped.most_common()),
     )
 
@@ -137,46 +136,29 @@ def _with_edits(entries: list[Entry]) -> Iterator[tuple[Entry, Entry | None]]:
         yield entry, submissions[entry.item] if entry.action in ("accept", "send back") else None
 
 
-@dataclass
-class _Reviews:
-    """Reviews, with the ratings of accepted edits."""
-
-    first: list[Quality] = field(default_factory=list)
-    second: list[Quality] = field(default_factory=list)
-    reasons: Counter[str] = field(default_factory=Counter)
-
-    def add(self, review: Entry, edit: Entry) -> None:
-        if review.action == "send back":
-            self.reasons[review.content["reason"]] += 1
-        else:
-            self.first.append(edit.content["quality"])
-            self.second.append(review.content["quality"])
-
-    def agreement(self, annotator: str | None, reviewer: str | None, resamples: int, seed: int) -> Agreement:
-        number = len(self.first)
-        equal, kappa = Estimate(), Estimate()
-        if number:
-            equal, kappa = rating_agreement(self.first, self.second, resamples=resamples, seed=seed)
-        reasons = dict(self.reasons.most_common())
-        return Agreement(annotator, reviewer, number, self.reasons.total(), equal, kappa, reasons)
+def _agreement(
+    annotator: str | None, reviewer: str | None, reviews: Sequence[tuple[Entry, Entry]], resamples: int, seed: int
+) -> Agreement:
+    """The agreement over reviews, each with the edit that it is about."""
+    reasons = Counter(review.content["reason"] for review, _ in reviews if review.action == "send back")
+    ratings = [
+        (edit.content["quality"], review.content["quality"]) for review, edit in reviews if review.action == "accept"
+    ]
+    equal, kappa = Estimate(), Estimate()
+    if ratings:
+        equal, kappa = rating_agreement(*zip(*ratings, strict=True), resamples=resamples, seed=seed)
+    found = dict(reasons.most_common())
+    return Agreement(annotator, reviewer, len(ratings), reasons.total(), equal, kappa, found)
 
 
-@dataclass
-class _Decided:
-    """Decisions of a person."""
+def _work(person: str, entries: Sequence[Entry]) -> Work:
+    def seconds(*actions: Action) -> float | None:
+        times = [one.time - one.taken for one in entries if one.action in actions and one.taken is not None]
+        return median(times) if times else None
 
-    decisions: Counter[Action] = field(default_factory=Counter)
-    annotating: list[float] = field(default_factory=list)
-    reviewing: list[float] = field(default_factory=list)
-
-    def add(self, entry: Entry) -> None:
-        self.decisions[entry.action] += 1
-        if entry.taken is not None and entry.action != "skip":
-            (self.annotating if entry.action == "submit" else self.reviewing).append(entry.time - entry.taken)
-
-    def work(self, person: str) -> Work:
-        seconds = [median(times) if times else None for times in (self.annotating, self.reviewing)]
-        return Work(person, {action: self.decisions[action] for action in DECISIONS}, *seconds)
+    decisions = Counter(one.action for one in entries)
+    counts = {action: decisions[action] for action in DECISIONS}
+    return Work(person, counts, seconds("submit"), seconds("accept", "send back"))
 
 
 def rating_agreement(
