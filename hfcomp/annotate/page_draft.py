@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -83,9 +83,6 @@ class PageDraft:
     quality: Quality | None = None
     next_seed: int = 0
     note: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: str) -> PageDraft:

@@ -113,7 +113,7 @@ class AnnotationService:
             before = self.draft(person, item)
             draft = change(before)
             if draft != before:
-                self.project.decisions.save_draft(person, item.id, draft.to_json())
+                self.project.decisions.save_draft(person, item.id, asdict(draft))
         return draft
 
     def mask(self, item: Item, made: Segmentation) -> Mask:

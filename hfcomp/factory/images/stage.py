@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
@@ -68,31 +68,18 @@ NO_NEGATIVE_CAPTION = "no negative caption"
 
 def image_stages(options: ImageOptions) -> list[Stage]:
     """The check of the source's images, and the edit of each by its first negative caption, into `negative_image`."""
-    settings = {
-        "pipeline": options.image_pipeline,
-        "steps": options.image_steps,
-        "strength": options.image_strength,
-        "guidance": options.image_guidance,
-        "size": options.image_size,
-        "batch_size": options.image_batch_size,
-        "dtype": resolve_dtype(options.image_dtype, options.device),
-        "quality": options.image_quality,
-        "blank_below": options.blank_below,
-        "unchanged_below": options.unchanged_below,
-        "pair_model": options.pair_model,
-        "seed": options.seed,
-    }
+    names = ("pipeline", "steps", "strength", "guidance", "size", "batch_size", "dtype", "quality")
+    settings = {name: getattr(options, f"image_{name}") for name in names}
+    settings |= {name: getattr(options, name) for name in ("blank_below", "unchanged_below", "pair_model", "seed")}
+    # All workers of a build, on any machine, use one precision, so it is chosen here.
+    settings["dtype"] = resolve_dtype(options.image_dtype, options.device)
     facts: dict[str, Any] = {"versions": versions(), "pipeline": pipeline_facts(options.image_pipeline)}
     if options.pair_model:
         facts["pair_model"] = model_facts(options.pair_model)
     return [
         Stage("images", make_image_check),
-        Stage("negative images", make_negative_images, settings | {"device": options.device}, settings | facts),
+        Stage("negative images", NegativeImages, settings | {"device": options.device}, settings | facts),
     ]
-
-
-def make_negative_images(**settings: Any) -> Callable[[Batch], Batch]:
-    return NegativeImages(**settings)
 
 
 class NegativeImages:

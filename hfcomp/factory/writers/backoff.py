@@ -35,18 +35,16 @@ class Pace:
 
     The number is halved by a failure, once for all requests that ran at the same moment, and grows by one with each
     round of successes, as TCP does. A server that sets a limit of requests makes all threads wait.
+
+    Attributes:
+        succeeded: Time of the last success, on the monotonic clock.
     """
 
     def __init__(self, most: int) -> None:
         self._most, self._limit, self._running = most, float(most), 0
         self._changed = threading.Condition()
-        self._slowed = self._opens = self._succeeded = float("-inf")
+        self._slowed = self._opens = self.succeeded = float("-inf")
         self._rounds, self._halted = 0, threading.Event()
-
-    @property
-    def succeeded(self) -> float:
-        """When the last success was, on the monotonic clock."""
-        return self._succeeded
 
     @property
     def concurrency(self) -> int:
@@ -97,7 +95,7 @@ class Pace:
         with self._changed:
             # Each success of a round adds its share, so that a whole round adds one.
             self._limit = min(self._most, self._limit + 1 / self._limit)
-            self._rounds, self._succeeded = 0, time.monotonic()
+            self._rounds, self.succeeded = 0, time.monotonic()
 
     def slow_down(self, started: float, hold: bool = False, seconds: float | None = None) -> None:
         """After a failure that may pass.
