@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hfcomp.annotate.models import Inpainter, Segmenter
 
 T = TypeVar("T")
-# At a model's work, before its error is shown.
+# Attempts at a job of a model before its error is shown.
 ATTEMPTS = 2
 # Memory for segmentations, of which the oldest go first.
 MAP_BYTES = 256 * 2**20

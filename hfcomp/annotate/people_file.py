@@ -15,7 +15,7 @@ from hfcomp.data.annotations.entries import LONGEST_NAME, person_key, person_nam
 from hfcomp.reading import parse_json
 from hfcomp.writing import replacing
 
-# Characters.
+# Lengths in characters.
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 8, 1024
 # scrypt's n, r and p: 32 MB and about 0.1 s for a guess (RFC 7914; OWASP's third choice).
 COST, BLOCK, PARALLEL = 2**15, 8, 1

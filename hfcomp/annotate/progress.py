@@ -20,9 +20,9 @@ from hfcomp.metrics.units import PERCENT, Unit
 from hfcomp.reporting.format import UNKNOWN, decimal, with_interval
 from hfcomp.reporting.report import Report, Section, Table
 
-# Decisions that are listed.
+# Number of decisions that are listed.
 NEWEST = 20
-# Characters of a reason.
+# Longest text of a decision, in characters.
 LONGEST_TEXT = 60
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # Images to choose from (section A.3).
 CANDIDATES = 3
-# Pixels.
+# Largest enlargement of a mask, in pixels.
 MOST_ENLARGEMENT = 200
 IMAGES_IN_MEMORY = 32
 # Requests for candidates that wait or are painted: of a person, who may have gone on to another item, and in all.

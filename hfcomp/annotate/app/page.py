@@ -20,7 +20,7 @@ from hfcomp.data.annotations.entries import person_name
 
 FOLDER = Path(__file__).parent
 CSS, SCRIPT = FOLDER / "page.css", FOLDER / "shortcuts.js"
-# Where a browser keeps the name. It is no secret: the name only says who goes on after a reload.
+# Key under which a browser keeps the name. It is no secret: the name only says who goes on after a reload.
 STORAGE = "hfcomp-annotate"
 # Longest time between two renewals of a lease.
 TICK_SECONDS = 60.0

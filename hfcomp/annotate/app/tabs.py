@@ -22,7 +22,7 @@ from hfcomp.data.annotations.entries import is_same_person, person_name
 from hfcomp.writing import write_bytes
 
 Updates = dict[Any, Any]
-# What a page shows; other errors are ours.
+# Errors that a page shows; any other is a mistake of ours.
 ERRORS = (ValueError, OSError, ModelError)
 
 

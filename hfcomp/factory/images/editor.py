@@ -21,7 +21,7 @@ from hfcomp.reading import may_be_hub_id
 from hfcomp.workers import worker_number
 
 INSTALL = "negative images need diffusers: pip install 'hfcomp[generate]'."
-# What the call of a pipeline has to take.
+# Parameters that the call of a pipeline must have.
 PARAMETERS = ("prompt", "image", "strength", "num_inference_steps", "guidance_scale", "generator")
 
 

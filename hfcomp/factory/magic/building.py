@@ -62,7 +62,7 @@ def _concept(name: str, chain: Chain, merged: Merged, negatives: HardNegatives, 
     return Concept(name, chain, merged.images[name], merged.members.get(name, ()), names, cosines, unseen)
 
 
-# Concepts whose parents are asked for before the known ones are offered anew. Our choice, as many as requests at a
+# Concepts whose parents are asked for before the known ones are offered again. Our choice, as many as requests at a
 # time.
 AT_A_TIME = 64
 TOP = 4

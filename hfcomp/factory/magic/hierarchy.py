@@ -174,7 +174,7 @@ def _tuples(record: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in record.items()}
 
 
-# CLEAR GLASS, Table 1. Its pairs by its concepts would be 76.2 a concept.
+# CLEAR GLASS, Table 1. Its pairs by its concepts would be 76.2 per concept.
 PAPER_PAIRS, PAPER_NODES, PAPER_IMAGES = 81_602, (1_071, 281, 113, 87), 32.48
 
 

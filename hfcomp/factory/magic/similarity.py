@@ -98,7 +98,7 @@ class CaptionsEncoder:
 
 # Rows of a block: with 30,000 concepts a block of cosines has 31 MB, and 250 MB once all of them are similar.
 BLOCK = 256
-# Above the rounding of a product of two unit vectors in float32 (about 6e-8 a summand).
+# Above the rounding of a product of two unit vectors in float32 (about 6e-8 per summand).
 SLACK = 1e-4
 DIGITS = 6
 _PAIRS_AT_A_TIME = 1 << 16

@@ -32,7 +32,7 @@ UNCHANGED, OTHER_WORDS, DELETED = "the caption itself", "other words changed", "
 SAME_WORD, SAME_THING, KEEPS = "same word", "may be the same thing", "keeps the keyword"
 TOO_MANY_WORDS, REPEATED, NUMBER = "replaced by too many words", "a word twice", "singular and plural"
 NOT_THE_CHANGE = "not the change that was asked for"
-# Longest text that replaces a keyword or is added. Our choice: longer ones describe more than what they replace.
+# Most words that replace a keyword or are added. Our choice: longer ones describe more than what they replace.
 MOST_WORDS = 6
 KIND_OF_CATEGORY = {"attribute": "replace_att", "object": "replace_obj", "relation": "replace_rel"}
 CATEGORIES = {"att": "attribute", "obj": "object", "rel": "relation"}

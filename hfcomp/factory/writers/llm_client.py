@@ -213,7 +213,7 @@ def writer_facts(settings: Mapping[str, Any], prompts: Path) -> dict[str, Any]:
         facts["llm"] = model_facts(settings["llm"])
     else:
         facts["llm"] = without_local_paths(settings["llm"])
-        # These change requests to an endpoint only.
+        # These change only requests to an endpoint.
         facts |= {name: settings[name] for name in ("thinking", "plain_answers")}
         if settings["request_options"]:  # plans of builds without it still resume
             facts["request_options"] = settings["request_options"]

@@ -21,7 +21,7 @@ from hfcomp.schemas import Strict
 _TOKENS_BESIDES = 64
 
 
-# What is asked for: the name of an answer in JSON, and of its field where it has one.
+# Kinds of answers: the name of an answer in JSON, and of its only field if it has one.
 AnswerField = Literal["caption", "concept", "edit"]
 
 
@@ -198,7 +198,7 @@ _THOUGHTS_START = re.compile(
     r"<(?:\w+:)?(?:think(?:ing)?|thought|reasoning)>|\[THINK\]|<\|(?:START_THINKING|begin_of_thought)\|>|◁think▷"
 )
 _CHANNEL, _MESSAGE, _MESSAGE_END = "<|channel|>", "<|message|>", re.compile(r"<\|(?:return|end|call)\|>")
-# Where channels begin and end in the text of a server that leaves out their special tokens.
+# Beginning and end of channels in the text of a server that leaves out their special tokens.
 _BARE_CHANNELS = "analysis", "assistantfinal"
 _OBJECT = re.compile(r"\{[^{}]*\}")
 _MOST_OBJECTS = 100
