@@ -238,7 +238,7 @@ def test_a_run_without_a_usable_answer_stops_after_fifty_with_examples(build, wr
     assert len(found) == 60 and all(found)
 
 
-@pytest.mark.follows("hfcomp/factory/writers/client.py", "Check what the model answers, or choose another --llm.")
+@pytest.mark.follows("hfcomp/factory/writers/llm_client.py", "Check what the model answers, or choose another --llm.")
 def test_another_model_of_the_server_helps(build):
     def answer(body) -> Answer:
         return right(body) if body["model"] == "good" else Answer(completion(json.dumps({"caption": "A dog."})))
@@ -272,8 +272,8 @@ def prose(body) -> Answer:
     return Answer(completion(caption))
 
 
-@pytest.mark.follows("hfcomp/factory/writers/client.py", "If the model reasons before it answers, pass")
-@pytest.mark.follows("hfcomp/factory/writers/client.py", "pass --plain_answers")
+@pytest.mark.follows("hfcomp/factory/writers/llm_client.py", "If the model reasons before it answers, pass")
+@pytest.mark.follows("hfcomp/factory/writers/llm_client.py", "pass --plain_answers")
 @pytest.mark.parametrize(
     ("answer", "advice"),
     [
