@@ -44,8 +44,6 @@ class Proposal:
 
     Attributes:
         original: the caption of the item that is changed.
-        mask_prompt: what to segment.
-        inpaint_prompt: what to paint there.
         caption: true of the edited image.
     """
 

@@ -97,9 +97,7 @@ class Inpainter:
 
     Args:
         pipeline: Hub id or folder of an inpainting pipeline, or of one that diffusers makes one of.
-        guidance: classifier-free guidance.
         size: longer side of the image that the pipeline sees, in pixels.
-        device: where it runs.
     """
 
     def __init__(
@@ -140,7 +138,6 @@ class Inpainter:
         Args:
             image: RGB.
             mask: `[H, W]`, of the image's size.
-            prompt: what to paint.
             seeds: one for each candidate; of its noise, which is made on the CPU.
         """
         if not prompt.strip():

@@ -30,10 +30,8 @@ class BuiltSet:
     """A built dataset.
 
     Attributes:
-        folder: Folder of the dataset.
         text: What its card says of its kind.
         chains: the builds of each configuration, of which the last made its files; `default` for the only one.
-        facts: tables about what is in it.
     """
 
     folder: Path

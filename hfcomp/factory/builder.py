@@ -83,8 +83,6 @@ class CardText:
     """What the card of a dataset says of its kind.
 
     Attributes:
-        title: Title of the card.
-        about: First paragraph.
         columns: What each column holds.
         others: Sentences about the other columns.
         header: Header of the examples; empty for a kind without.

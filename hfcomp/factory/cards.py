@@ -79,10 +79,7 @@ def write_card(
     Args:
         sets: the manifests by configuration, the first of which is the default: those of a chain of builds, of which
             the last made the set. The only one, `default`, is in the folder itself, others in folders of their names.
-        source: what they were made of.
-        kind: What the card says of the kind of dataset.
         command: Command that built it, without places on this machine; several are a line each.
-        facts: tables about what is in it.
     """
     made = {name: _Made.of(folder if name == DEFAULT else folder / name, chain, kind) for name, chain in sets.items()}
     rows = sum(one.manifest["rows"] for one in made.values())

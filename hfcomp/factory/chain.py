@@ -84,11 +84,6 @@ class Chain(DatasetBuild):
 
         Args:
             place: Its folder, relative to the dataset's.
-            title: What the log calls it.
-            rows: Its source.
-            stages: Its stages.
-            features: Columns that are written.
-            reads: Columns that the stages read.
             uses_gpu: Whether a model runs in its workers; on Ray, other steps reserve no GPU.
         """
         self.log(f"{title} {len(rows):,} rows")

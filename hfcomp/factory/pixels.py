@@ -38,7 +38,6 @@ class BuiltPixels:
     Attributes:
         cells: images of rows that were looked at; those that are null are not counted.
         made: images decoded and added.
-        images: images in the store now.
         size: its bytes of pixels.
         unreadable: column, row and reason of each image that is left out; training refuses its row.
     """

@@ -85,7 +85,6 @@ def run_stages(
         num_workers: processes, or actors; local ones are spawned, so a script has to have its
             `if __name__ == "__main__":`.
         gpus_per_worker: GPUs of each actor on Ray; defaults to one if the cluster has any.
-        progress: whether to show a bar.
         skip_damaged: decode each image once; rows with one that cannot be decoded are set aside, or, if False, the
             first ends the build. By default no image is decoded. Finished shards are the same either way.
         check: called before the build is closed, with its `rows`, `counts` and `set_aside`; what it raises leaves the

@@ -46,7 +46,6 @@ class BuildInputs(NamedTuple):
     """What `run_stages` needs of a build.
 
     Attributes:
-        dataset: the source's rows.
         reads: columns of the source that stages see.
         facts: tables for the card.
     """
@@ -206,7 +205,6 @@ def license_stages(dataset: Dataset, stated: str | None) -> Sequence[Stage]:
     """The stage that keeps rows whose licence allows adaptation; none where the source allows it for all of them.
 
     Args:
-        dataset: the source's rows.
         stated: the licence on the source's card, for a source without a column `license`.
     """
     if LICENSE not in dataset.column_names:
@@ -243,11 +241,9 @@ def check_local_files(
     user can read. Symbolic links are followed.
 
     Args:
-        columns: those that are written.
         source: its name: a file, a folder or a Hub id, with its own folders in the caches of the Hub and
             `datasets`.
         allow_outside: whether files elsewhere are copied too.
-        log: receives a line about the files.
     """
     # A hostile set may name any picture that this user can read. Below its own folder it may; elsewhere the user has
     # to allow it.

@@ -115,7 +115,6 @@ class Guard:
     """An ASGI application that passes on what the page needs.
 
     Args:
-        app: Gradio.
         uploads: what browsers sent, which never reaches Gradio's own route.
         door: where people sign in; None where the page is open to this machine.
     """

@@ -32,8 +32,6 @@ class Session:
 
     Attributes:
         person: who signed in; empty before.
-        item: id of the item that is annotated.
-        review: id of the item that is reviewed.
         failed: what the retry button repeats: a mask, candidates, or the next item.
     """
 

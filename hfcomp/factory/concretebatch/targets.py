@@ -120,7 +120,6 @@ def make_targets(
         ratings: their file, or read already; None for `random` only.
         mode: see `hfcomp.factory.targets.Choice`.
         lookup: see `hfcomp.factory.targets.find_candidates`.
-        seed: any integer.
     """
     choice = Choice.of(mode, order=order, k=k, temperature=temperature)
     if ratings is None and mode != "random":

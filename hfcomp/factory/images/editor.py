@@ -92,7 +92,6 @@ class ImageEditor:
 
         Args:
             images: RGB, as `fit` returns them.
-            prompts: what each shall show.
             seeds: Seed of the noise of each image.
         """
         found: list[Edit] = []

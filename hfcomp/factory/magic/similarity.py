@@ -125,9 +125,7 @@ def similar_pairs(
 
     Args:
         vectors: `[n, D]`, each of length 1, or 0 for a concept that is similar to none.
-        threshold: a cosine.
         rows: first members of the pairs; by default all.
-        block: rows at a time.
 
     Returns:
         In the order of first and second members.
@@ -177,7 +175,6 @@ def nearest(
     Args:
         vectors: `[n, D]`, see `similar_pairs`.
         gone: `[n]`, when each row left; one is compared with those that left later.
-        block: rows at a time.
     """
     found: list[tuple[int, float] | None] = []
     for part in blocks(rows, block):

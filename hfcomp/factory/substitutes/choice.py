@@ -96,11 +96,8 @@ def substitutes(
     The same caption, span, tag, seed and lexicon give the same.
 
     Args:
-        caption: The caption.
         span: `[start, end)` in characters of the keyword.
         tag: The Penn tag of the keyword's last word.
-        seed: Any integer.
-        lexicon: By default that of the package.
 
     Returns:
         At least one substitute, the words of groups before those of the fallback; or one of `MISSES`.

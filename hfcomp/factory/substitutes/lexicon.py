@@ -132,7 +132,6 @@ class Group:
     """Words of which one excludes the others.
 
     Attributes:
-        name: As the file has it.
         entries: Each with its synonyms; the first of them is written.
         written: How many of `entries` may be written; those behind are only replaced.
         foreign: Entries that are written and replaced by another group.

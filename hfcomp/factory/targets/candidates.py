@@ -97,9 +97,7 @@ def find_candidates(
     A fixed pair ("hot dog"), a shade with its colour and a verb with its particle are one candidate in either order.
 
     Args:
-        doc: A caption as parsers of `hfcomp.parsing` return it.
         ratings: None for candidates without ratings.
-        lookup: See above.
         prepositions: Which single ones are relations: `specific` leaves out "at", "by", "in" and "on", which say
             little. With them nine of ten captions of COCO have a relation, against the paper's "relative sparseness of
             relational descriptions"; without them six do, and the mean ratings are the paper's: our choice. `all` has

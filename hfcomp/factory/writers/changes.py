@@ -171,8 +171,6 @@ def check_replacement(keyword: str, new: str, tag: str = "") -> None:
     """Raises `Refused` for words that may say the same, or are too many.
 
     Args:
-        keyword: what is replaced.
-        new: what stands there now.
         tag: Penn tag of the keyword's last word; by default its number is not checked.
     """
     old_words, new_words = keyword.casefold().split(), new.casefold().split()

@@ -81,7 +81,6 @@ class EndpointWriter:
         model: the name under which the endpoint serves it.
         concurrency: requests at a time, less while the endpoint does not take them.
         retries: Retries of one request, before a small one shows whether the endpoint works.
-        timeout: seconds for one reply.
         thinking: `off` sends vLLM's `chat_template_kwargs`; `as_served` sends nothing of the kind.
         plain_answers: ask for text and not for JSON of a schema.
         request_options: Fields to add to each request or to replace in it; None removes a field.

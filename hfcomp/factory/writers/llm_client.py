@@ -78,11 +78,8 @@ class LlmClient:
         """Asks for texts; an answer depends on its question and the seed only.
 
         Args:
-            questions: What to ask.
-            seed: Random seed of the sampling.
             check: From the place of a question and the text in its answer to what is made of it; raises `Refused` if
                 the answer cannot be used.
-            field: The name of what is asked for.
 
         Returns:
             For each question what `check` returned, or why there is no usable answer.
@@ -127,8 +124,6 @@ def retry_refused(
     """Asks again for what was refused.
 
     Args:
-        number: Number of questions.
-        attempts: Most attempts at each.
         ask: From the places of the questions that are left, and the number of the attempt, to an answer for each.
 
     Returns:
@@ -245,7 +240,6 @@ class LlmNegatives:
             captions: The captions, all different.
             start: Number of the first question.
             end: Number of the question after the last one.
-            seed: Random seed.
 
         Returns:
             For each caption and question a negative, or None for an answer that was refused.
