@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hfcomp.annotate.model_queue import ModelError, ModelQueue
 from hfcomp.annotate.page_draft import PageDraft, Segmentation
+from hfcomp.annotate.service import ModelError, ModelQueue
 from hfcomp.data.annotations.entries import Item
 from hfcomp.data.annotations.masks import read_mask
 from hfcomp.data.annotations.project import Project

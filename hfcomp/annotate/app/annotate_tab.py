@@ -14,9 +14,8 @@ from hfcomp.annotate.app import markup
 from hfcomp.annotate.app.tabs import Session, Tab, Updates, acting_person, image_file, shows_errors
 from hfcomp.annotate.app.uploads import Uploads, strokes
 from hfcomp.annotate.captions import proposed_caption
-from hfcomp.annotate.model_queue import ModelError
 from hfcomp.annotate.page_draft import PageDraft, Segmentation, following, offer
-from hfcomp.annotate.service import CANDIDATES, AnnotationService, is_outdated
+from hfcomp.annotate.service import CANDIDATES, AnnotationService, ModelError, is_outdated
 from hfcomp.data.annotations.entries import Item, Quality
 from hfcomp.data.annotations.masks import overlay
 

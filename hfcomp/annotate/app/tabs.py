@@ -16,8 +16,7 @@ from gradio.utils import get_upload_folder
 from PIL import Image
 
 from hfcomp.annotate.app import markup
-from hfcomp.annotate.model_queue import ModelError
-from hfcomp.annotate.service import AnnotationService
+from hfcomp.annotate.service import AnnotationService, ModelError
 from hfcomp.data.annotations.entries import is_same_person, person_name
 from hfcomp.writing import write_bytes
 
