@@ -130,7 +130,7 @@ class LanguageModelProposer:
 def read_proposal(item: Item, answer: EditAnswer) -> Proposal:
     """The edit in an answer, once it is one of those that were offered.
 
-    Its caption has to be one of the item's with one keyword replaced, but for case and the final full stop, in which
+    Its caption has to be one of the item's with one keyword replaced, except for case and the final full stop, in which
     the item's is followed. The prompts have to fit it.
 
     Raises:
@@ -244,7 +244,7 @@ class DraftMaker:
     def _candidates(
         self, original: Image.Image, mask: Mask, prompt: str, seeds: Sequence[int]
     ) -> list[tuple[int, Image.Image]]:
-        """Seeds and composed images that the pipeline has painted anew."""
+        """Seeds and composed images that the pipeline has painted again."""
         found, reasons = [], Counter[str]()
         for seed, painted in zip(seeds, self._inpainter.paint(original, mask, prompt, seeds), strict=True):
             image = compose(original, painted.image, mask)

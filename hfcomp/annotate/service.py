@@ -262,7 +262,7 @@ class AnnotationService:
     def paint(self, item: Item, draft: PageDraft) -> Painting:
         """Candidates, with seeds from the draft's next one.
 
-        The prompt is painted in the mask; beyond its border each pixel is the original's, to the bit.
+        The prompt is painted in the mask; beyond its border each pixel is exactly the original's.
 
         Raises:
             ValueError: for an empty prompt, a mask that cannot be used, or where no candidate can be: all of them were

@@ -1,4 +1,4 @@
-"""The card of a built data set: what is in it, how it was made, what was dropped, and some of its rows."""
+"""The card of a built dataset: what is in it, how it was made, what was dropped, and some of its rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pixel stores: the images of a data set, decoded and resized for a model once, for every later epoch and run."""
+"""Pixel stores: the images of a dataset, decoded and resized for a model once, for every later epoch and run."""
 
 from __future__ import annotations
 

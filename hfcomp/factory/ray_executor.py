@@ -147,7 +147,7 @@ def _forget_tries(folder: Path) -> None:
 
 
 def _rows(ray: Any, job: Job, missing: Sequence[int], num_workers: int, gpus_per_worker: float | None) -> Any:
-    """The lazy data set of Ray: a row of `index`, `record`, `error` and `trace` for each shard."""
+    """The lazy Ray dataset: a row of `index`, `record`, `error` and `trace` for each shard."""
     gpus = ray.cluster_resources().get("GPU", 0)
     wanted = min(1, gpus) if gpus_per_worker is None else gpus_per_worker
     if wanted > gpus:
@@ -166,7 +166,7 @@ def _rows(ray: Any, job: Job, missing: Sequence[int], num_workers: int, gpus_per
     context.execution_no_progress_timeout_s = -1  # a shard may take hours
     # One task per actor: a second one would wait there for hours while other actors are idle.
     pool = ray.data.ActorPoolStrategy(size=min(num_workers, len(missing)), max_tasks_in_flight_per_actor=1)
-    with ray.data.DataContext.current(context):  # a data set keeps the one that it was made with
+    with ray.data.DataContext.current(context):  # a dataset keeps the one that it was made with
         indices = ray.data.from_items([{"index": index} for index in missing], override_num_blocks=len(missing))
     return indices.map_batches(
         ShardActor, batch_size=1, compute=pool, fn_constructor_args=arguments, num_gpus=wanted or None

@@ -1,4 +1,4 @@
-"""Runs stages over a data set, shard by shard, so that an interrupted build resumes and gives the same bytes."""
+"""Runs stages over a dataset, shard by shard, so that an interrupted build resumes and gives the same bytes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def run_stages(
     skip_damaged: bool | None = None,
     check: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Build:
-    """Runs stages over all rows of a data set and writes Parquet files that `datasets.load_dataset` reads.
+    """Runs stages over all rows of a dataset and writes Parquet files that `datasets.load_dataset` reads.
 
     A shard is `rows_per_shard` rows of the source. Its file is put in its place whole, then recorded. After a kill at
     any moment, the same call keeps the finished shards that match their record, removes partial files and

@@ -202,10 +202,10 @@ def _image_problem(image: Any) -> str | None:
 
 
 def license_stages(dataset: Dataset, stated: str | None) -> Sequence[Stage]:
-    """The stage that keeps rows whose licence allows adaptation; none where the source allows it for all of them.
+    """The stage that keeps rows whose license allows adaptation; none if the source allows it for all of them.
 
     Args:
-        stated: the licence on the source's card, for a source without a column `license`.
+        stated: License on the source's card, for a source without a column `license`.
     """
     if LICENSE not in dataset.column_names:
         if allows_adaptation(stated):
@@ -215,7 +215,7 @@ def license_stages(dataset: Dataset, stated: str | None) -> Sequence[Stage]:
 
 
 def make_license_check() -> Callable[[Batch], Batch]:
-    """The stage: a row without a licence, or with an unknown one, is set aside too."""
+    """The stage: a row without a license, or with an unknown one, is set aside too."""
 
     def check(batch: Batch) -> Batch:
         licenses = batch[LICENSE]

@@ -254,7 +254,7 @@ class Page:
 
 
 def _components(layout: Any) -> list[Any]:
-    """The components of a layout, but for the editor: it uploads all it holds whenever an event may change it."""
+    """The components of a layout, except for the editor: it uploads all it holds whenever an event may change it."""
     found: list[Any] = []
     for value in vars(layout).values():
         found += value if isinstance(value, list) else [value]

@@ -208,7 +208,7 @@ def _is_half(target: Target | str, change: Change) -> bool:
 def _reject_ungrammatical(
     targets: Sequence[Target], found: Sequence[Proposal], judge: GrammarFilter | None
 ) -> list[Proposal]:
-    """Proposals, but for those that a language model finds broken where it does not the caption."""
+    """Rejects proposals that a language model finds broken although it accepts their captions."""
     if judge is None:
         return list(found)
     good = [place for place, one in enumerate(found) if isinstance(one, Change)]

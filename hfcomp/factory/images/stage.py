@@ -26,7 +26,7 @@ WRONG_CAPTION = "negative image nearer to the original caption"
 
 
 def is_blank(image: Image.Image, *, below: float) -> bool:
-    """Whether an image is of one colour, as the black ones that overflows in half precision leave.
+    """Whether an image has a single color, as the black ones that overflows in half precision leave.
 
     Args:
         image: RGB.

@@ -25,7 +25,7 @@ ADDED = {FLAGS: List(Value("string")), OUTSIDE: Value("float64")}
 
 
 def published_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
-    """The rows of a data set in the layout of phiyodr/InpaintCOCO."""
+    """The rows of a dataset in the layout of phiyodr/InpaintCOCO."""
     dataset = undecoded(load_training_set(options.source, split=options.split, config=options.config))
     log(f"{len(dataset):,} rows from {options.source}")
     require_columns(dataset, REQUIRED, needed_by="inpaintcoco", rename="dataset.rename_column(..., {0!r})")
@@ -55,7 +55,7 @@ def _select_rows(dataset: Dataset, options: InpaintCocoOptions) -> Dataset:
 
 
 def _add_facts(dataset: Dataset, name: str) -> Dataset:
-    """Rows with the licence of the image and the source as columns, and workers by number."""
+    """Rows with the license of the image and the source as columns, and workers by number."""
     added: dict[str, list[str | None]] = {}
     if WORKER in dataset.column_names:
         workers = [None if one is None else str(one) for one in dataset[WORKER]]

@@ -94,7 +94,7 @@ def find_candidates(
     entry whole before its words: "fire hydrant" is one. The paper names "fire hydrant" and "coffee mug" as
     concrete keywords and has "coffee cup" in its prompt, none of which `word_first` can find as their words are rated;
     and another word for one of them is seldom English ("a coffee dog"). The keyword of an expression is its two words.
-    A fixed pair ("hot dog"), a shade with its colour and a verb with its particle are one candidate in either order.
+    A fixed pair ("hot dog"), a shade with its color and a verb with its particle are one candidate in either order.
 
     Args:
         ratings: None for candidates without ratings.
@@ -112,7 +112,7 @@ def find_candidates(
             f"{', '.join(PREPOSITIONS)}."
         )
     left_out = GENERAL_PREPOSITIONS if prepositions == "specific" else frozenset()
-    tokens, text = list(doc), doc.text  # spaCy makes both anew at every access
+    tokens, text = list(doc), doc.text  # spaCy makes both again at every access
     units = sorted(_units(doc, tokens, left_out), key=lambda unit: unit.start)
     matches = [_match(tokens, unit, ratings) for unit in units]
     if ratings is None:

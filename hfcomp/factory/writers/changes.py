@@ -268,7 +268,7 @@ def _add_space(caption: str, span: Span, new: str) -> str:
 
 
 def _read_swap(caption: str, ours: Sequence[Token], theirs: Sequence[Token], part: str, category: str) -> Negative:
-    """Two runs that changed places: the same words in another order, but for articles."""
+    """Two runs that changed places: the same words in another order, except for articles."""
     old, new = _fold(ours), _fold(theirs)
     if old == new:
         raise Refused(UNCHANGED)
