@@ -130,8 +130,8 @@ class LanguageModelProposer:
 def read_proposal(item: Item, answer: EditAnswer) -> Proposal:
     """The edit in an answer, once it is one of those that were offered.
 
-    Its caption has to be one of the item's with one keyword replaced, except for case and the final full stop, in which
-    the item's is followed. The prompts have to fit it.
+    Its caption must be one of the item's with one keyword replaced. Case and the final full stop may differ; the
+    item's are kept. The prompts must fit it.
 
     Raises:
         Refused: with the reason.
