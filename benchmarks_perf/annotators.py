@@ -41,7 +41,7 @@ class StandIn:
     def __init__(self, seconds):
         self.seconds = seconds
 
-    def heat(self, image, prompt):
+    def probability_map(self, image, prompt):
         time.sleep(self.seconds)
         y, x = np.mgrid[: image.height, : image.width]
         away = np.hypot(y / image.height - 0.5, x / image.width - 0.5)
@@ -72,16 +72,16 @@ def fill(project, number):
 def serve(folder, number, seconds):
     """Prints the address of the page, and serves it until the standard input ends."""
     from hfcomp.annotate.app.server import serving
-    from hfcomp.annotate.studio import Studio
+    from hfcomp.annotate.service import AnnotationService
     from hfcomp.data.annotations.project import Project
 
     project = Project(folder)
     fill(project, number)
-    studio = Studio(project, lambda: StandIn(seconds), lambda: StandIn(seconds))
-    with serving(studio, title="load") as address:
+    service = AnnotationService(project, lambda: StandIn(seconds), lambda: StandIn(seconds))
+    with serving(service, title="load") as address:
         print(address, flush=True)
         sys.stdin.read()
-    studio.close()
+    service.close()
 
 
 class Browser:

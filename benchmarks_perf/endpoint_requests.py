@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from hfcomp.factory.writers.answer_cache import AnswerCache, CachedWriter
-from hfcomp.factory.writers.asker import Asker, Question
 from hfcomp.factory.writers.endpoint import EndpointWriter
+from hfcomp.factory.writers.llm_client import LlmClient, Question
 from hfcomp.factory.writers.prompts import keyword_prompt
 
 RATIO_TARGET = 20
@@ -26,11 +26,11 @@ ROOT = Path(__file__).resolve().parents[1]
 def rate(base_url, number, concurrency, folder):
     """Captions per second, and how many came back right."""
     writer = EndpointWriter(base_url, model="m", concurrency=concurrency)
-    asker = Asker(CachedWriter(writer, AnswerCache(folder)), plain=False, temperature=0.7)
+    client = LlmClient(CachedWriter(writer, AnswerCache(folder)), plain=False, temperature=0.7)
     captions = [f"a dog runs in street {place}" for place in range(number)]
     questions = [Question(keyword_prompt(caption, "dog", "object"), caption, ("dog",)) for caption in captions]
     start = time.perf_counter()
-    found = asker.answers(questions, 0, lambda _, text: text)
+    found = client.answers(questions, 0, lambda _, text: text)
     seconds = time.perf_counter() - start
     return number / seconds, sum(isinstance(one, str) for one in found)
 

@@ -66,7 +66,7 @@ def graph(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray)
 
 
 def captions(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray) -> int:
-    from hfcomp.factory.magic.encoders import CaptionsEncoder
+    from hfcomp.factory.magic.similarity import CaptionsEncoder
 
     words = np.array([f"{chr(97 + n // 676)}{chr(97 + n // 26 % 26)}{chr(97 + n % 26)}" for n in range(17_576)])
     rng = np.random.default_rng(0)

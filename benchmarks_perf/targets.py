@@ -20,7 +20,8 @@ from pathlib import Path
 
 from datasets import Dataset, Features, Value
 
-from hfcomp.factory.concretebatch.chain import CONFIGS, ConcreteBatchOptions, selection_table
+from dataset_builders.concretebatch.selection import selection_table
+from hfcomp.factory.concretebatch.chain import CONFIGS, ConcreteBatchOptions
 from hfcomp.factory.concretebatch.targets import TARGET_FEATURES, make_targets
 from hfcomp.factory.runner import run_stages
 from hfcomp.factory.shards import Stage

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dataset_builders.serving import check_transformers_serve
 from hfcomp.cli.options import add_fields
 from hfcomp.factory.command import quiet_logs
-from hfcomp.factory.writers.serving import check_transformers_serve
 from hfcomp.reporting.report import Report
 from hfcomp.reporting.terminal import render_terminal
 from hfcomp.writing import replacing_folder

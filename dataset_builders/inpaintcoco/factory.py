@@ -23,6 +23,7 @@ import pandas as pd
 
 import hfcomp
 from dataset_builders.factories import Steps, Written, random_model, run_steps, say, train
+from dataset_builders.inpaintcoco.sandbox_project import annotate_sandbox
 from hfcomp.annotate.candidates import CandidateOptions, add_candidates
 from hfcomp.annotate.captions import (
     check_caption,
@@ -35,7 +36,6 @@ from hfcomp.annotate.captions import (
 from hfcomp.annotate.drafting import draft
 from hfcomp.annotate.models import Inpainter, Segmenter
 from hfcomp.annotate.options import DraftOptions
-from hfcomp.annotate.sandbox_project import annotate_sandbox
 from hfcomp.data.annotations.entries import AUTOMATIC, QUALITIES, Edit, Item
 from hfcomp.data.annotations.masks import above, compose, mask_image
 from hfcomp.data.annotations.project import Project
@@ -234,7 +234,7 @@ def edit(project: Project, item: Item, segmenter: Segmenter, inpainter: Inpainte
     match = editable_keywords(caption, item.concept)[0]
     prompt = inpaint_prompt(caption, match, replacements(item.concept, match.keyword)[0])
     wanted = mask_prompt(caption, match)
-    heat = segmenter.heat(original, wanted)
+    heat = segmenter.probability_map(original, wanted)
     threshold = float(np.median(heat))  # of random weights no fixed one finds something
     mask = above(heat, threshold)
     image = compose(original, inpainter.paint(original, mask, prompt, [seed])[0].image, mask)

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.factories import ASKED, LLM, Steps, Written, check_refused, random_model, run_steps, say, train
+from dataset_builders.serving import transformers_serve
 from hfcomp.data.verification import verify_set
 from hfcomp.errors import one_line_errors
 from hfcomp.factory.build import build_set
 from hfcomp.factory.command import build_and_report
 from hfcomp.factory.magic.options import BY_CAPTIONS, TAXONOMY, MagicOptions
-from hfcomp.factory.writers.serving import transformers_serve
 from hfcomp.reading import read_json
 from hfcomp.reporting.terminal import render_terminal
 from hfcomp.testing import write_tiny_llama

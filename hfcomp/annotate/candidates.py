@@ -1,4 +1,4 @@
-"""What annotators are given: images with captions that hold a keyword of a concept, of a licence that allows it."""
+"""Candidates for annotators: images with a caption that holds a keyword, of a license that allows adaptation."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ NO_KEYWORD, UNREADABLE = "no caption with a keyword that can be replaced", "an i
 FORBIDDEN, UNKNOWN = "a licence that forbids adaptation", "an unknown licence"
 OTHER_ITEM = "the id of an earlier candidate, but another image or other captions"
 _IMAGE = "image"
+# First bytes of files that are copied as they are, as every browser shows them, with their endings.
 _STARTS = {b"\xff\xd8\xff": "jpg", b"\x89PNG": "png"}
-"""First bytes of files that are copied as they are, as every browser shows them, with their endings."""
 
 
 def add_candidates(
@@ -42,16 +42,6 @@ def add_candidates(
     may be in several. The order depends on the seed and the image's id, or its captions where it has none, and not on
     the order of the rows. Candidates of a further source come behind those that are there. Images are copied to the
     bit. What is left out is logged by its reason.
-
-    Args:
-        project: where they go.
-        options: the source, and what of it.
-        log: receives lines about the source.
-        progress: whether to show a bar.
-
-    Raises:
-        ValueError: for a source without images or captions, or a project that would remain without items.
-        OSError: for a full disk; call it again when there is space.
     """
     with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
         source = _Source(project, options, log)
@@ -98,6 +88,7 @@ class _Source:
 
     def _items_of(self, name: str | None, row: int, captions: Sequence[str]) -> Iterator[Item]:
         found = {concept: _with_keywords(captions, concept) for concept in self._options.concepts}
+        # Before the image is read, which costs most.
         if not any(found.values()):
             raise _LeftOut(NO_KEYWORD)
         content = self._rows[row]
@@ -113,6 +104,7 @@ class _Source:
                 texts, keywords = zip(*pairs, strict=True)
                 items.append(Item(f"{name}/{concept}", file, concept, texts, keywords, facts))
         for item in items:
+            # An earlier item of this id may have been annotated, so it stays and the new one is left out.
             known = self._known.get(item.id)
             if known and (known.image, known.captions) != (item.image, item.captions):
                 raise _LeftOut(OTHER_ITEM)
@@ -128,6 +120,7 @@ class _Source:
             picture = decode_image(content, where=where)
         except (OSError, ValueError, TypeError) as error:
             raise _LeftOut(UNREADABLE) from error
+        # Files that browsers show are copied byte for byte: encoding a JPEG again would change its pixels.
         ending = next((ending for start, ending in _STARTS.items() if content.startswith(start)), None)
         return self._project.save_bytes(content, ending) if ending else self._project.save(picture)
 

@@ -12,11 +12,11 @@ from hfcomp.parsing.captions import caption_problem
 from hfcomp.parsing.noun_phrases import NounPhrase, noun_phrases
 from hfcomp.parsing.parsers import cached_parser
 
+# Concepts of the published set (section 4).
 CONCEPTS = ("object", "color", "size")
-"""Of the published set (section 4)."""
 _CATEGORY = {name: category for category, names in SUPER_CATEGORIES.items() for name in names}
+# Before an adjective that is parsed as a noun: "the wall is orange", but not "it is an orange".
 _PREDICATE = re.compile(r"\b(?:is|are|was|were|painted|colored) (?:\w+ly )?$", re.IGNORECASE)
-"""Before an adjective that is parsed as a noun: "the wall is orange", but not "it is an orange"."""
 _ARTICLES = ("a ", "an ", "the ")
 
 
@@ -106,12 +106,7 @@ def proposed_caption(caption: str, concept: str, prompt: str) -> str:
 
 
 def check_caption(caption: str, original: str, concept: str) -> None:
-    """Checks a new caption.
-
-    Raises:
-        ValueError: for one that is empty, no caption, the same as the original, or that names an object of another
-            super-category in place of one.
-    """
+    """Checks a new caption."""
     if not caption.strip():
         raise ValueError("The new caption is empty. Describe the edited image, in the words of the original caption.")
     problem = caption_problem(caption)
@@ -122,6 +117,7 @@ def check_caption(caption: str, original: str, concept: str) -> None:
     if concept != "object":
         return
     before, after = ({one.keyword for one in keywords_of(text, concept)} for text in (original, caption))
+    # Objects that came are compared with those that went. A caption that only adds an object replaces none.
     categories = {_CATEGORY[word] for word in before - after}
     for word in sorted(after - before):
         if categories and _CATEGORY[word] not in categories:
@@ -148,6 +144,7 @@ def _has_its_sense(caption: str, match: KeywordMatch) -> bool:
     if phrase is None:
         return True
     is_last = phrase.spans[-1][1] == match.end
+    # "orange" as a whole phrase may be the fruit or the color: the verb before it decides.
     may_be_color = match.keyword in COLORS and phrase.spans == ((match.start, match.end),)
     is_noun = is_last and not (may_be_color and _PREDICATE.search(caption[: match.start]))
     return is_noun == (match.concept == "object")

@@ -85,19 +85,19 @@ def _check_items(project: Project, concept: str | None) -> None:
 def _run(project: Project, options: ServeOptions, passwords: Passwords | None) -> None:
     from hfcomp.annotate.app.server import serving
     from hfcomp.annotate.models import load_inpainter, load_segmenter
-    from hfcomp.annotate.studio import Studio
+    from hfcomp.annotate.service import AnnotationService
 
     models = partial(load_segmenter, options), partial(load_inpainter, options)
-    studio = Studio(project, *models, concept=options.concept)
+    service = AnnotationService(project, *models, concept=options.concept)
     settings = {"host": options.host, "port": options.port, "public_names": options.public_names}
     settings |= {"title": project.folder.resolve().name, "lease_seconds": 60 * options.lease_minutes, "log": _timed}
-    with closing(studio), stopped() as stop:
-        with serving(studio, passwords=passwords, **settings) as address:
+    with closing(service), stopped() as stop:
+        with serving(service, passwords=passwords, **settings) as address:
             counts = project.decisions.counts(concept=options.concept)
             _log(f"{counts['open']:,} items are open, {counts['annotated']:,} wait for a review")
             _log(f"page: {address} (Ctrl-C ends it)")
             stop.wait()
-        if studio.queue.waiting():
+        if service.queue.waiting():
             _log("ends when the inpainting under way is done; Ctrl-C again ends it now")
 
 

@@ -54,17 +54,14 @@ class DraftLog:
         self._path.parent.mkdir(exist_ok=True)
         self._settings = content_hash(settings)[:12]
         write_json(self._path.with_name(f"settings-{self._settings}.json"), settings)
+        # A kill may have cut the last line off. It gets an end before the next line is written, and is not read.
         lines = self._path.read_bytes().splitlines(keepends=True) if self._path.is_file() else []
         self._is_cut = bool(lines) and not lines[-1].endswith(b"\n")
         found = [_read(line) for line in lines]
         self.tried = {line["item"] for line in found if line and line["settings"] == self._settings}
 
     def append(self, item: str, outcome: Outcome, **facts: Any) -> None:
-        """Writes a line.
-
-        Raises:
-            OSError: for a full disk.
-        """
+        """Writes a line."""
         line = {"item": item, "outcome": outcome, "settings": self._settings, **facts}
         start = "\n" if self._is_cut else ""
         append_text(self._path, f"{start}{json.dumps(line, ensure_ascii=False)}\n")
@@ -81,15 +78,15 @@ def _read(line: bytes) -> Mapping[str, Any] | None:
 
 
 UNREADABLE = "image cannot be read"
+# Items for which a language model is asked together.
 BATCH = 32
-"""Items for which a language model is asked together."""
+# Items in a row at which a model raises, before the run ends with its error. Our choice.
 MOST_FAILURES = 3
-"""Items in a row at which a model raises, before the run ends with its error. Our choice."""
 
 
 @dataclass
 class Drafts:
-    """What a run has made.
+    """Result of a run.
 
     Attributes:
         submitted: items that wait for a review now.
@@ -114,18 +111,13 @@ def draft(project: Project, options: DraftOptions, *, log: Callable[[str], None]
     moment. What is drafted of an item depends on the item and the settings, not on the others or their order. Items
     that somebody works on and those that a reviewer sent back are left to people.
 
-    Args:
-        project: with items.
-        options: settings.
-        log: receives lines about the run.
-        progress: whether to show a bar.
-
     Raises:
         ValueError: for a model that is not as expected, or a project that another run drafts.
         ImportError: for a missing package.
         OSError: for a model that is out of reach, or a full disk. What is done is kept.
         RuntimeError: where a model fails at `MOST_FAILURES` items in a row.
     """
+    # Two runs at once would draft the same items twice.
     with locked(project.folder / "drafts"):
         drafter = _Drafter(project, options, log)
         try:
@@ -161,6 +153,8 @@ class _Drafter:
         names = self._open_items()[: self._options.number]
         self._log(f"{len(names):,} open items are tried")
         with tqdm(total=len(names), desc="drafts", unit="items", disable=not progress) as bar:
+            # A language model is asked for many items at once, but only for first attempts: later ones depend on what
+            # came of these.
             for chunk in _chunks(names):
                 items = [self._project.decisions.item(name) for name in chunk]
                 for item, first in zip(items, self._proposer.propose(items, 0), strict=True):
@@ -172,6 +166,7 @@ class _Drafter:
     def _open_items(self) -> list[str]:
         decisions = self._project.decisions
         returned = {entry.item for entry in decisions.log() if entry.action == "send back"}
+        # What a reviewer sent back waits for the work of a person.
         left = returned | self._tried.tried
         found = (item.id for item in decisions.items(state="open", concept=self._options.concept))
         return [name for name in found if name not in left]
@@ -183,6 +178,7 @@ class _Drafter:
         try:
             self._draft(item, first)
             self._failures = 0
+        # A model that fails at one image costs this item; one that fails at each ends the run.
         except RuntimeError as error:
             self.drafts.failed, self._failures = self.drafts.failed + 1, self._failures + 1
             self._log(f"{item.id}: {error}")
@@ -201,6 +197,7 @@ class _Drafter:
         edits = refused = 0
         while edits < self._options.edits and refused < self._options.attempts:
             self._project.decisions.renew(AUTOMATIC, item.id)
+            # Refused answers count too, so that no attempt draws the seeds of an earlier one.
             attempt = edits + refused
             proposal = self._proposer.propose([item], attempt)[0] if attempt else first
             if isinstance(proposal, Refused):

@@ -27,7 +27,7 @@ from hfcomp.data.annotations.masks import Mask, above, check_mask, compose, enla
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.factory.images.options import ImageOptions
 from hfcomp.factory.images.stage import BLANK, SAFETY_CHECKER, is_blank
-from hfcomp.factory.writers.asker import Asker, Question, make_asker, writer_facts
+from hfcomp.factory.writers.llm_client import LlmClient, Question, build_llm_client, writer_facts
 from hfcomp.factory.writers.prompts import EDITS_FILE, edit_prompt
 from hfcomp.factory.writers.requests import EditAnswer, Refused
 from hfcomp.negatives.keywords.matching import EXTENDED, KeywordMatch, replace_keyword
@@ -44,8 +44,6 @@ class Proposal:
 
     Attributes:
         original: the caption of the item that is changed.
-        mask_prompt: what to segment.
-        inpaint_prompt: what to paint there.
         caption: true of the edited image.
     """
 
@@ -79,17 +77,16 @@ class RuleProposer:
         self._seed = seed
 
     def propose(self, items: Sequence[Item], attempt: int) -> list[Proposal | Refused]:
-        """See `Proposer`."""
         return [self._propose(item, attempt) for item in items]
 
     def facts(self) -> Mapping[str, Any]:
-        """See `Proposer`."""
         return {"writer": "rules"}
 
     def _propose(self, item: Item, attempt: int) -> Proposal | Refused:
         choices = _choices(item)
         if attempt >= len(choices):
             return Refused(NO_MORE)
+        # The same order at each attempt, so that attempts are different edits.
         caption_rng(self._seed, item.id, "proposal").shuffle(choices)
         caption, match, word = choices[attempt]
         return Proposal(
@@ -101,49 +98,40 @@ class RuleProposer:
 
 
 class LanguageModelProposer:
-    """Asks a language model to choose among the replacements, and for prompts and a caption.
-
-    Args:
-        model: settings of `hfcomp.factory.writers.asker.make_asker`.
-        seed: of the sampling.
-        device: of a model in this process.
-    """
+    """Asks a language model to choose among the replacements, and for prompts and a caption."""
 
     def __init__(self, model: Mapping[str, Any], *, seed: int, device: str | None = None) -> None:
         self._model, self._seed, self._device = model, seed, device
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """See `Proposer`."""
-        return self._asker.counts if "_asker" in vars(self) else {}
+        return self._client.counts if "_client" in vars(self) else {}
 
     def propose(self, items: Sequence[Item], attempt: int) -> list[Proposal | Refused]:
-        """See `Proposer`."""
         questions = [
             Question(
-                edit_prompt(item.captions, item.concept, _offered(item)),
+                edit_prompt(item.captions, item.concept, _offered_words(item)),
                 "\n".join(item.captions),
                 ("edit", item.concept),
                 attempt,
             )
             for item in items
         ]
-        return self._asker.edits(questions, self._seed, lambda place, answer: read_proposal(items[place], answer))
+        return self._client.edits(questions, self._seed, lambda place, answer: read_proposal(items[place], answer))
 
     def facts(self) -> Mapping[str, Any]:
-        """See `Proposer`."""
         return writer_facts(self._model, EDITS_FILE)
 
     @cached_property
-    def _asker(self) -> Asker:
-        return make_asker(**self._model, device=self._device)
+    def _client(self) -> LlmClient:
+        return build_llm_client(**self._model, device=self._device)
 
 
 def read_proposal(item: Item, answer: EditAnswer) -> Proposal:
     """The edit in an answer, once it is one of those that were offered.
 
-    Its caption has to be one of the item's with one keyword replaced, but for case and the final full stop, in which
-    the item's is followed. The prompts have to fit it.
+    Its caption must be one of the item's with one keyword replaced. Case and the final full stop may differ; the
+    item's are kept. The prompts must fit it.
 
     Raises:
         Refused: with the reason.
@@ -151,6 +139,7 @@ def read_proposal(item: Item, answer: EditAnswer) -> Proposal:
     edits = (
         (caption, word, replace_keyword(caption, match, word, EXTENDED)) for caption, match, word in _choices(item)
     )
+    # The answer only chooses among our own edits: what is kept is their caption, whatever else a model wrote.
     found = next((edit for edit in edits if is_same_caption(edit[2], answer.caption)), None)
     if found is None:
         is_old = any(is_same_caption(caption, answer.caption) for caption in item.captions)
@@ -173,7 +162,7 @@ def _choices(item: Item) -> list[tuple[str, KeywordMatch, str]]:
     ]
 
 
-def _offered(item: Item) -> dict[str, tuple[str, ...]]:
+def _offered_words(item: Item) -> dict[str, tuple[str, ...]]:
     return {match.keyword: replacements(item.concept, match.keyword) for _, match, _ in _choices(item)}
 
 
@@ -183,8 +172,8 @@ ORIGINAL_MISREAD = "original image does not prefer the original caption"
 EDIT_MISREAD = "no edited image prefers the new caption"
 
 
+# Maps n images to `[n]`, differences of two cosines.
 Preference = Callable[[Sequence[Image.Image]], NDArray[np.float32]]
-"""From n images to `[n]`, differences of two cosines."""
 
 
 class SetAside(Exception):
@@ -196,9 +185,7 @@ class Draft:
     """An edited image that passed every test.
 
     Attributes:
-        image: the edited image.
         mask: `[H, W]`, enlarged.
-        seed: of the candidate.
         margins: cosines of the dual encoder: `original_margin` and `edited_margin`; empty without one.
     """
 
@@ -242,7 +229,7 @@ class DraftMaker:
 
     def _mask(self, original: Image.Image, prompt: str) -> Mask:
         options = self._options
-        found = above(self._segmenter.heat(original, prompt), options.threshold)
+        found = above(self._segmenter.probability_map(original, prompt), options.threshold)
         mask = enlarge(found, options.enlarge_x, options.enlarge_y)
         try:
             check_mask(mask, original)
@@ -257,7 +244,7 @@ class DraftMaker:
     def _candidates(
         self, original: Image.Image, mask: Mask, prompt: str, seeds: Sequence[int]
     ) -> list[tuple[int, Image.Image]]:
-        """Seeds and composed images that the pipeline has painted anew."""
+        """Seeds and composed images that the pipeline has painted again."""
         found, reasons = [], Counter[str]()
         for seed, painted in zip(seeds, self._inpainter.paint(original, mask, prompt, seeds), strict=True):
             image = compose(original, painted.image, mask)
@@ -278,5 +265,6 @@ class DraftMaker:
         embedder = self._embedder
         if embedder is None:
             return None
+        # Cosines are linear in the text: one product gives the difference of both.
         before, after = embedder.texts([proposal.original, proposal.caption]).vectors
         return lambda images: embedder.images(images) @ (after - before)

@@ -30,11 +30,7 @@ MODEL_TYPE = "clipseg"
 
 
 class Segmenter:
-    """CLIPSeg: where in an image is what a text names.
-
-    Raises:
-        ValueError: for what is not such a model, or has no safetensors or not all of its weights.
-    """
+    """CLIPSeg: where in an image is what a text names."""
 
     def __init__(self, model: str = DEFAULT_SEGMENTER, *, device: str = "cpu") -> None:
         network, self._processor = _load(model)
@@ -42,14 +38,11 @@ class Segmenter:
         self._model = network.to(device).eval()
         self.identity = model_facts(model)
 
-    def heat(self, image: Image.Image, prompt: str) -> Heat:
+    def probability_map(self, image: Image.Image, prompt: str) -> Heat:
         """The probability of each pixel to be of what the prompt names.
 
         The processor scales the whole image to the model's square (352 x 352 pixels), whatever its aspect ratio. The
         probabilities of that square are scaled back, bilinearly, so that each one lies where its pixels came from.
-
-        Raises:
-            ValueError: for an empty prompt.
         """
         if not prompt.strip():
             raise ValueError("The mask prompt is empty. Name what is to be replaced, such as: fire hydrant.")
@@ -59,14 +52,13 @@ class Segmenter:
         with torch.inference_mode():
             logits = self._model(**inputs.to(self.device)).logits  # [1, side, side]
         size = (image.height, image.width)
-        heat = torch.nn.functional.interpolate(
+        scaled = torch.nn.functional.interpolate(
             logits.float().sigmoid()[None], size, mode="bilinear", align_corners=False
         )
-        return heat[0, 0].cpu().numpy()
+        return scaled[0, 0].cpu().numpy()
 
 
 def load_segmenter(options: ModelOptions) -> Segmenter:
-    """Loads the segmentation model of `options`, see `Segmenter`."""
     return Segmenter(options.segmenter, device=worker_device(options.device))
 
 
@@ -105,15 +97,7 @@ class Inpainter:
 
     Args:
         pipeline: Hub id or folder of an inpainting pipeline, or of one that diffusers makes one of.
-        steps: of the noise schedule.
-        guidance: classifier-free guidance.
         size: longer side of the image that the pipeline sees, in pixels.
-        dtype: of the weights.
-        device: where it runs.
-
-    Raises:
-        ImportError: without diffusers.
-        ValueError: for what is not such a pipeline.
     """
 
     def __init__(
@@ -154,11 +138,7 @@ class Inpainter:
         Args:
             image: RGB.
             mask: `[H, W]`, of the image's size.
-            prompt: what to paint.
             seeds: one for each candidate; of its noise, which is made on the CPU.
-
-        Raises:
-            ValueError: for an empty prompt, or where the device has too little memory.
         """
         if not prompt.strip():
             raise ValueError(
@@ -168,6 +148,7 @@ class Inpainter:
 
         width, height = self._fit(image)
         small = image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
+        # A small pixel belongs to the mask if any of its pixels does: thin masks would vanish otherwise.
         where = mask_image(mask).resize((width, height), Image.Resampling.BOX).point(lambda value: 255 * (value > 0))
         found: list[Edit] = []
         for seed in seeds:  # one at a time: no candidate depends on how many there are
@@ -198,7 +179,6 @@ class Inpainter:
 
 
 def load_inpainter(options: ModelOptions) -> Inpainter:
-    """Loads the inpainting pipeline of `options`, see `Inpainter`."""
     return Inpainter(
         options.inpainter,
         steps=options.inpaint_steps,

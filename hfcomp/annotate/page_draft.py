@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,7 @@ from hfcomp.data.annotations.masks import THRESHOLD
 
 @dataclass(frozen=True)
 class Segmentation:
-    """How a mask is made.
+    """Settings of a mask.
 
     Attributes:
         prompt: what is segmented; empty for a mask drawn by hand.
@@ -40,12 +40,7 @@ class Segmentation:
 
 @dataclass(frozen=True)
 class Candidate:
-    """An image to choose.
-
-    Attributes:
-        file: of the project.
-        seed: of its noise.
-    """
+    """An image to choose."""
 
     file: str
     seed: int
@@ -56,10 +51,8 @@ class Painting:
     """Candidates, with the mask and prompt that they were made with.
 
     Attributes:
-        segmentation: of the mask.
         mask: its file.
-        prompt: for the inpainting.
-        candidates: in the order of their seeds.
+        candidates: Sorted by their seeds.
     """
 
     segmentation: Segmentation
@@ -74,14 +67,11 @@ class PageDraft:
 
     Attributes:
         original: caption of the item that the new one is based on.
-        segmentation: of the mask.
-        prompt: for the inpainting.
         caption: the new one.
         painting: the last candidates.
         chosen: index of one of them.
-        quality: of the chosen one.
-        next_seed: of the next candidates.
-        note: for the person, such as why a reviewer sent the item back.
+        next_seed: First seed of the next candidates.
+        note: Message to the person, such as why a reviewer sent the item back.
     """
 
     original: str
@@ -94,17 +84,8 @@ class PageDraft:
     next_seed: int = 0
     note: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """As `from_json` reads it."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: str) -> PageDraft:
-        """Reads a draft.
-
-        Raises:
-            ValueError: for one of another version.
-        """
         try:
             return _adapter().validate_python(dict(content))
         except ValidationError as error:
@@ -116,9 +97,8 @@ class Offer:
     """What a caption offers to replace.
 
     Attributes:
-        keyword: in the caption.
-        mask_prompt: of its phrase.
-        prompts: for the inpainting, by the word that replaces the keyword.
+        mask_prompt: Phrase that the keyword is part of.
+        prompts: Inpainting prompts by the word that replaces the keyword.
     """
 
     keyword: str
@@ -155,6 +135,7 @@ def first_draft(item: Item) -> PageDraft:
 
 def following(item: Item, before: PageDraft, draft: PageDraft) -> PageDraft:
     """A draft whose caption follows the inpainting prompt and the base, unless somebody has changed it by hand."""
+    # A caption that is neither our proposal nor the original was typed by a person, and stays.
     proposed = proposed_caption(before.original, item.concept, before.prompt)
     if draft.caption != before.caption or before.caption not in (proposed, before.original):
         return draft
@@ -165,9 +146,7 @@ def draft_of(edit: Edit, inverse: str | None, note: str = "") -> PageDraft:
     """The draft that would be submitted as an edit.
 
     Args:
-        edit: that was submitted.
         inverse: file of the pixels outside its mask, for a mask that was corrected by hand.
-        note: for the person.
     """
     strokes = {"added": edit.mask, "erased": inverse} if edit.is_corrected else {}
     made = Segmentation(edit.mask_prompt, edit.threshold, edit.enlarge, **strokes)

@@ -15,10 +15,10 @@ from hfcomp.data.annotations.entries import LONGEST_NAME, person_key, person_nam
 from hfcomp.reading import parse_json
 from hfcomp.writing import replacing
 
+# Lengths in characters.
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 8, 1024
-"""Characters."""
+# scrypt's n, r and p: 32 MB and about 0.1 s for a guess (RFC 7914; OWASP's third choice).
 COST, BLOCK, PARALLEL = 2**15, 8, 1
-"""scrypt's n, r and p: 32 MB and about 0.1 s for a guess (RFC 7914; OWASP's third choice)."""
 _MEMORY = 128 * COST * BLOCK + 2**20
 _VERSION = 1
 
@@ -27,7 +27,7 @@ class Passwords(Protocol):
     """What lets people in.
 
     Attributes:
-        what: that a person enters, in words.
+        what: What a person enters, in words.
     """
 
     what: str
@@ -37,14 +37,7 @@ class Passwords(Protocol):
 
 
 class SharedPassword:
-    """One password for everybody: whoever knows it may use any name.
-
-    Args:
-        password: of 8 characters or more.
-
-    Raises:
-        ValueError: for a shorter one.
-    """
+    """One password for everybody: whoever knows it may use any name."""
 
     what = "the password of this project"
 
@@ -53,7 +46,6 @@ class SharedPassword:
         self._password = password.encode()
 
     def person(self, name: str, password: str) -> str | None:
-        """The person of a name, if the password is right."""
         try:
             found = person_name(name)
         except ValueError:
@@ -62,12 +54,7 @@ class SharedPassword:
 
 
 class PeopleFile:
-    """A password for each person: a JSON file with a salted scrypt hash of each, which `add_person` writes.
-
-    Raises:
-        ValueError: for another file, or one without people.
-        OSError: for a file that cannot be read.
-    """
+    """A password for each person: a JSON file with a salted scrypt hash of each, which `add_person` writes."""
 
     what = "your own password"
 
@@ -79,6 +66,7 @@ class PeopleFile:
 
     def person(self, name: str, password: str) -> str | None:
         """The person as the file spells the name, if the password is theirs."""
+        # Long texts are refused before any work is done for them.
         if len(name) > 4 * LONGEST_NAME or len(password) > LONGEST_PASSWORD:
             return None
         found = next((one for one in self._people if person_key(one) == person_key(name)), None)
@@ -96,12 +84,7 @@ def check_password(password: str) -> None:
 
 
 def add_person(path: Path, name: str, password: str) -> str:
-    """Adds a person to a file, which is made if it is missing, or changes their password; returns the name.
-
-    Raises:
-        ValueError: for a name or password that cannot be used, or another file.
-        OSError: for a file that cannot be read or written.
-    """
+    """Adds a person to a file, which is made if it is missing, or changes their password; returns the name."""
     check_password(password)
     people = read_people(path) if path.exists() else {}
     found = person_name(name)
@@ -116,12 +99,7 @@ def add_person(path: Path, name: str, password: str) -> str:
 
 
 def read_people(path: Path) -> dict[str, str]:
-    """The hash of each person in a file.
-
-    Raises:
-        ValueError: for another file.
-        OSError: for a file that cannot be read.
-    """
+    """The hash of each person in a file."""
     advice = "Write a new file with: hfcomp annotate add_person NAME --people NEW_FILE"
     try:
         content = parse_json(path.read_text(encoding="utf-8"))
@@ -130,6 +108,7 @@ def read_people(path: Path) -> dict[str, str]:
     people = content.get("people") if isinstance(content, Mapping) else None
     if not isinstance(people, Mapping) or content.get("version") != _VERSION:
         raise ValueError(f"{path} is not a file of people. {advice}")
+    # Names that differ in case or in letters that look alike are one person.
     keys: dict[str, str] = {}
     for name, hashed in people.items():
         other = keys.setdefault(person_key(person_name(name)), name)
@@ -147,7 +126,6 @@ def hash_password(password: str) -> str:
 
 
 def is_password(password: str, hashed: str) -> bool:
-    """Whether a hash is of a password."""
     parts = _parts(hashed)
     return parts is not None and hmac.compare_digest(_derive(password, parts[0]), parts[1])
 
@@ -159,6 +137,7 @@ def _derive(password: str, salt: bytes) -> bytes:
 
 def _parts(hashed: str) -> tuple[bytes, bytes] | None:
     """Salt and hash; None for a text of another form, or of other costs."""
+    # A hash of other costs is refused: cheap ones would weaken the sign-in without a word.
     begin = f"scrypt${COST}${BLOCK}${PARALLEL}$"
     if not hashed.startswith(begin):
         return None

@@ -1,4 +1,4 @@
-"""How far a project is and how its people agree, for the terminal and the page."""
+"""Progress of a project and agreement of its people, for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ from hfcomp.metrics.units import PERCENT, Unit
 from hfcomp.reporting.format import UNKNOWN, decimal, with_interval
 from hfcomp.reporting.report import Report, Section, Table
 
+# Number of decisions that are listed.
 NEWEST = 20
-"""Decisions that are listed."""
+# Longest text of a decision, in characters.
 LONGEST_TEXT = 60
-"""Characters of a reason."""
 
 
 def progress_report(decisions: Decisions) -> Report:
-    """Items by concept and state, agreement, people, and the newest decisions."""
     rows = [("all", decisions.counts()), *((one, decisions.counts(concept=one)) for one in decisions.concepts())]
     items = Table(
         "",
@@ -63,7 +62,6 @@ LEGEND = (
 
 
 def agreement_report(statistics: AnnotationStatistics) -> Report:
-    """Tables of agreement, of reasons and of each person's work."""
     agreement = Table(
         "",
         ("Annotator", "Reviewer", "Accepted", "Same rating", "Kappa", "Sent back"),
@@ -97,13 +95,15 @@ def _agreement_row(agreement: Agreement) -> tuple[str, ...]:
         agreement.annotator or "all people",
         agreement.reviewer or "all people",
         f"{agreement.accepted:,}",
-        _shown(agreement.equal, PERCENT),
-        "undefined" if agreement.accepted and agreement.kappa.value is None else _shown(agreement.kappa, KAPPA),
+        _estimate_text(agreement.equal, PERCENT),
+        "undefined"
+        if agreement.accepted and agreement.kappa.value is None
+        else _estimate_text(agreement.kappa, KAPPA),
         f"{agreement.sent_back:,} ({decimal(agreement.sent_back_share)} %)" if agreement.sent_back else "0",
     )
 
 
-def _shown(estimate: Estimate, unit: Unit) -> str:
+def _estimate_text(estimate: Estimate, unit: Unit) -> str:
     return with_interval(asdict(estimate), unit)
 
 

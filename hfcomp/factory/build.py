@@ -27,13 +27,11 @@ from hfcomp.reporting.report import Lines, Report, Section, Table
 
 @dataclass(frozen=True)
 class BuiltSet:
-    """What was built.
+    """A built dataset.
 
     Attributes:
-        folder: Folder of the dataset.
         text: What its card says of its kind.
         chains: the builds of each configuration, of which the last made its files; `default` for the only one.
-        facts: tables about what is in it.
     """
 
     folder: Path
@@ -43,7 +41,6 @@ class BuiltSet:
 
     @property
     def rows(self) -> int:
-        """Number of rows of all configurations."""
         return sum(chain[-1].manifest["rows"] for chain in self.chains.values())
 
     @property
@@ -53,18 +50,13 @@ class BuiltSet:
         return [folder for end in ends for folder in configurations(end.folder)]
 
     def report(self) -> Report:
-        """What was made and left out, by kind and reason."""
-        sections = [
-            Section(
-                "" if config == DEFAULT else config, [*self._counts(chain), Lines(_rows(chain), "Rows", whole=True)]
-            )
-            for config, chain in self.chains.items()
-        ]
+        sections = []
+        for config, chain in self.chains.items():
+            counts = count_tables(chained_manifest([one.manifest for one in chain]), self.text)
+            parts = [*counts, Lines(_rows(chain), "Rows", whole=True)]
+            sections.append(Section("" if config == DEFAULT else config, parts))
         sections += [Section("", [table]) for table in self.facts]
         return Report("Counts" if any(len(one.parts) > 1 for one in sections) else "", sections=sections)
-
-    def _counts(self, chain: Sequence[Build]) -> list[Table]:
-        return count_tables(chained_manifest([one.manifest for one in chain]), self.text)
 
 
 def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False) -> BuiltSet:
@@ -72,15 +64,11 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
 
     After an interruption the same call resumes; see `hfcomp.factory.runner.run_stages`.
 
-    Args:
-        options: Options of one of `hfcomp.factory.builder.builders`.
-        log: Receives lines about the source.
-        progress: whether to show bars.
-
     Raises:
         ValueError: for options that do not fit, a source or folder that is not as expected.
         StageError: when a stage fails; what is done is kept.
     """
+    # A device that does not exist is named before a source is downloaded.
     check_device(getattr(options, "device", None))
     set_url_access(UrlAccess.asked(options.allow_urls, options.url_timeout))
     builder = find_builder(options.what)
@@ -97,21 +85,16 @@ class DatasetBuild:
     progress: bool
 
     def inputs(self) -> BuildInputs:
-        """The rows to build from, the stages that they pass, and the columns that are written.
-
-        Raises:
-            ValueError: for options or a source that do not fit.
-        """
+        """The rows to build from, the stages that they pass, and the columns that are written."""
         raise NotImplementedError(f"{type(self).__name__} gives no inputs.")
 
     @cached_property
     def stated_license(self) -> str | None:
-        """The license on the source's card."""
         return stated_license(self.options.source)
 
     def build(self) -> BuiltSet:
-        """Builds the dataset."""
         options, inputs = self.options, self.inputs()
+        # The check of licenses comes first: no model is asked about a row that is left out anyway.
         stages, reads = inputs.stages, inputs.reads
         if options.only_adaptable:
             stages, reads = with_license_check(inputs.dataset, self.stated_license, stages, reads)
@@ -125,7 +108,6 @@ class DatasetBuild:
     def write_card(
         self, rows: Dataset, sets: Mapping[str, Sequence[Any]], command: str, facts: Sequence[Table] = ()
     ) -> None:
-        """Writes the card; see `hfcomp.factory.cards.write_card`."""
         source = Source(self.options.source, self.stated_license, LICENSE in rows.column_names)
         write_card(self.options.output, sets, source, self.card, command, facts)
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from hfcomp.data.builders import BuiltDataset
     from hfcomp.reporting.report import Table
 
+# Group of entry points under which other packages name their builders, by the kind that they make.
 ENTRY_POINTS = "hfcomp.builders"
-"""Group of entry points under which other packages name their builders, by the kind that they make."""
+# Our own builders. A table and no entry points, which a checkout that is not installed would not have.
 KINDS = {
     "negatives": "hfcomp.factory.kinds:NEGATIVES",
     "concepts": "hfcomp.factory.kinds:CONCEPTS",
@@ -29,7 +30,6 @@ KINDS = {
     "concretebatch": "hfcomp.factory.concretebatch.options:CONCRETEBATCH",
     "magic": "hfcomp.factory.magic.options:MAGIC",
 }
-"""Our own builders. A table and no entry points, which a checkout that is not installed would not have."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,9 @@ class Counts:
     also: tuple[tuple[str, str], ...] = ()
 
     def __call__(self, name: str) -> str:
-        """The name of a count."""
         return f"{self.prefix}{name}"
 
     def has(self, name: str) -> bool:
-        """Whether a count belongs to the table."""
         return name.startswith(self.prefix) or name in dict(self.also)
 
     def rows(self, counts: Mapping[str, int]) -> list[list[str]]:
@@ -68,10 +66,10 @@ FLAGGED = Counts("flagged: ", "negatives flagged, not dropped", "reason")
 CAPTIONS = Counts("captions: ", "captions", "captions")
 IMAGES = Counts("images: ", "images", "images")
 DROPPED = Counts("dropped: ", "texts dropped", "reason")
+# Each question that is asked again counts again.
 ANSWERS = Counts("answers refused: ", "answers of a language model refused, counted each time", "reason")
-"""Of questions that are asked again for a larger number."""
+# Counts that a builder names no table for.
 OTHERS = Counts("", "other counts", "count")
-"""Counts that a builder names no table for."""
 
 OTHER_COLUMNS = (
     "Other columns are the source's; an `image_id` that it lacks is made from its images, equal in rows of one "
@@ -85,8 +83,6 @@ class CardText:
     """What the card of a dataset says of its kind.
 
     Attributes:
-        title: Title of the card.
-        about: First paragraph.
         columns: What each column holds.
         others: Sentences about the other columns.
         header: Header of the examples; empty for a kind without.
@@ -140,11 +136,7 @@ def builders() -> dict[str, Builder]:
 
 
 def find_builder(what: str) -> Builder:
-    """The builder of a kind.
-
-    Raises:
-        ValueError: for a kind that no builder makes.
-    """
+    """The builder of a kind."""
     known = builders()
     if what not in known:
         raise ValueError(f"no builder makes {what!r}.{nearest(what, known)} Known: {', '.join(known)}.")

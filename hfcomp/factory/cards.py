@@ -1,4 +1,4 @@
-"""The card of a built data set: what is in it, how it was made, what was dropped, and some of its rows."""
+"""The card of a built dataset: what is in it, how it was made, what was dropped, and some of its rows."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from hfcomp.data.publishing import fenced, is_on_hub
 from hfcomp.data.set_cards import DEFAULT, UNKNOWN, loading_text, size_category
 from hfcomp.data.views import read_views, view_configs
 from hfcomp.factory.builder import OTHERS, CardText
-from hfcomp.factory.manifest import DATA, MANIFEST, SET_ASIDE_FILE, totals
+from hfcomp.factory.manifest import DATA, MANIFEST, SET_ASIDE_FILE, sums
 from hfcomp.reporting.report import Table
 from hfcomp.reporting.saving import markdown_table
 from hfcomp.writing import write_text
 
+# Name of the license in the metadata if the column `license` states it.
 PER_ROW = "per-row"
-"""Name of the license in the metadata if the column `license` states it."""
 EXAMPLES = 8
 LONGEST_EXAMPLE = 200
 # What may begin markup or a link: names with a hyphen, a slash or an underscore inside, and numbers, stay as they are.
@@ -36,11 +36,11 @@ _MARKUP = re.compile(
 
 @dataclass(frozen=True)
 class Source:
-    """Where a built set's rows come from.
+    """Source of a built set's rows.
 
     Attributes:
         name: Hub id, folder or file.
-        license: as the source states it, or None.
+        license: License that the source states, or None.
         row_licenses: whether a column `license` states it row by row.
     """
 
@@ -51,15 +51,15 @@ class Source:
 
 def chained_manifest(chain: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The manifest of a chain's last build, with the counts of all of them."""
-    counts, aside = (totals(one[name] for one in chain) for name in ("counts", "set_aside"))
-    return {**chain[-1], "counts": counts, "set_aside": aside}
+    return {**chain[-1], **sums(chain), "rows": chain[-1]["rows"]}
 
 
 def count_tables(manifest: Mapping[str, Any], text: CardText) -> list[Table]:
-    """What was made and not made, by kind and reason, and rows that were set aside."""
+    """Tables of what was made and not made, by kind and reason, and of rows that were set aside."""
     aside = [[name.replace("_", " "), f"{number:,}"] for name, number in manifest["set_aside"].items()]
     counts = manifest["counts"]
     parts = [(one.title, one.column, one.rows(counts)) for one in text.counts]
+    # Counts that the builder names no table for are shown too.
     others = {name: number for name, number in counts.items() if not any(one.has(name) for one in text.counts)}
     parts.append((OTHERS.title, OTHERS.column, OTHERS.rows(others)))
     parts.append((f"rows set aside, in {SET_ASIDE_FILE}", "reason", aside))
@@ -77,15 +77,11 @@ def write_card(
     """Writes `README.md`, the same bytes for the same builds.
 
     Args:
-        folder: of the data set.
         sets: the manifests by configuration, the first of which is the default: those of a chain of builds, of which
             the last made the set. The only one, `default`, is in the folder itself, others in folders of their names.
-        source: what they were made of.
-        kind: What the card says of the kind of dataset.
-        command: that made it, without what is of this machine; several are a line each.
-        facts: tables about what is in it.
+        command: Command that built it, without places on this machine; several are a line each.
     """
-    made = {name: _Made.of(_place(folder, name), chain, kind) for name, chain in sets.items()}
+    made = {name: _Made.of(folder if name == DEFAULT else folder / name, chain, kind) for name, chain in sets.items()}
     rows = sum(one.manifest["rows"] for one in made.values())
     views = read_views(folder)
     data = DatasetCardData(
@@ -120,10 +116,6 @@ def write_card(
         *(part for name, one in made.items() for part in one.settings(name)),
     ]
     write_text(folder / CARD, with_text_checksum("\n\n".join(text) + "\n"))
-
-
-def _place(folder: Path, name: str) -> Path:
-    return folder if name == DEFAULT else folder / name
 
 
 @dataclass(frozen=True)
@@ -179,10 +171,10 @@ def _markdown(table: Table) -> str:
 
 
 def _license_data(source: Source) -> dict[str, str]:
-    """The licence as the Hub's metadata state it."""
     if source.row_licenses:
         return {"license": "other", "license_name": PER_ROW}
     stated = source.license or UNKNOWN
+    # The Hub takes identifiers only. Any other wording stands in the text of the card.
     return {"license": stated if re.fullmatch(r"[a-z0-9.-]+", stated) else "other"}
 
 
@@ -209,6 +201,7 @@ def _examples(folder: Path, kind: CardText) -> list[str]:
     files = [path for place in configurations(folder) for path in sorted((place / DATA).glob("*.parquet"))]
     for path in files if kind.cells else ():
         table = pq.read_table(path, columns=list(kind.reads))
+        # A file may have millions of rows. The first ones may show nothing, such as captions without a negative.
         for row in table.slice(0, 100 * EXAMPLES).to_pylist():
             rows += kind.cells(*(row[name] for name in kind.reads))
         if len(rows) >= EXAMPLES:
@@ -219,6 +212,7 @@ def _examples(folder: Path, kind: CardText) -> list[str]:
 
 def _plain(text: str) -> str:
     """A text that Markdown shows literally, in one table cell: without links, pictures or HTML."""
+    # Texts of a set come from strangers: control characters go, and what may open markup becomes an entity.
     line = " ".join("".join(one for one in text if one.isspace() or unicodedata.category(one) != "Cc").split())
     short = line if len(line) <= LONGEST_EXAMPLE else f"{line[: LONGEST_EXAMPLE - 1]}…"
     return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", short)

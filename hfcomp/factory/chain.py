@@ -84,11 +84,6 @@ class Chain(DatasetBuild):
 
         Args:
             place: Its folder, relative to the dataset's.
-            title: What the log calls it.
-            rows: Its source.
-            stages: Its stages.
-            features: Columns that are written.
-            reads: Columns that the stages read.
             uses_gpu: Whether a model runs in its workers; on Ray, other steps reserve no GPU.
         """
         self.log(f"{title} {len(rows):,} rows")
@@ -103,6 +98,7 @@ class Chain(DatasetBuild):
     def _needs_names(self) -> bool:
         """Whether to write the names of the steps: a dataset of an hfcomp that did not is left as it is."""
         output = self.options.output
+        # A dataset that an earlier hfcomp began has no such file, and resuming it must not change its bytes.
         is_begun = any(is_build(output / place) for place in self.folders)
         return (output / STEPS_FOLDER / CHAIN).is_file() or not is_begun or step_names(output) != self.names
 
@@ -117,22 +113,19 @@ class Chain(DatasetBuild):
         refuse_others(output, others)
 
 
-def joined(source: Dataset, folder: Path | str) -> Dataset:
+def join_texts(source: Dataset, folder: Path | str) -> Dataset:
     """The rows of a finished build with the other columns of its source, such as images, which are not copied.
 
     The build's texts are copied once into the cache of `datasets`, in the order of the source. A build from the result
     notices when the texts change, see `hfcomp.factory.runner.fingerprint`.
 
     Args:
-        source: of the build, or of the first one of a chain; memory-mapped, so that its images stay on disk.
-        folder: of the build. Its features named the column `source_row`; a row of the source is in it once or never.
+        source: Source of the build, or of the first one of a chain; memory-mapped, so that its images stay on disk.
+        folder: Folder of the build. It has the column `source_row`, with each row of the source at most once.
 
     Returns:
         The rows of the build in their order. Where both have a column, it is the build's; `source_row` is there too,
         so that the next build of the chain can hand it on.
-
-    Raises:
-        ValueError: for a build without `source_row` or rows, with a row of the source twice, or of another source.
     """
     made = load_training_set(str(folder))
     if SOURCE_ROW not in made.column_names:
@@ -142,19 +135,16 @@ def joined(source: Dataset, folder: Path | str) -> Dataset:
         )
     numbers = made.with_format("numpy")[SOURCE_ROW][:]
     _check_numbers(numbers, len(source), folder)
-    return beside(source, made, numbers)
+    return place_beside(source, made, numbers)
 
 
-def beside(source: Dataset, made: Dataset, numbers: NDArray[np.int64]) -> Dataset:
+def place_beside(source: Dataset, made: Dataset, numbers: NDArray[np.int64]) -> Dataset:
     """Rows of texts with the other columns of a source, such as images, which are not copied.
 
     Args:
         source: memory-mapped, so that its images stay on disk.
         made: the texts; where both have a column, theirs counts.
-        numbers: for each of their rows its row in the source, each at most once.
-
-    Raises:
-        ValueError: for a source that has a row twice.
+        numbers: Row in the source of each of their rows, each at most once.
     """
     # A mapping of rows that the source has, as after a filter, would make `datasets` copy the images.
     base, mapping = Dataset(source.data, info=source.info.copy(), split=source.split), source._indices
@@ -163,6 +153,8 @@ def beside(source: Dataset, made: Dataset, numbers: NDArray[np.int64]) -> Datase
     places[rows] = np.arange(len(rows))
     if (places[rows] != np.arange(len(rows))).any():
         raise ValueError("the source has a row twice. Pass it without a `select` that repeats rows.")
+    # Texts are small and are copied into the order of the source; images stay on disk. Both then have the same rows,
+    # and one selection on top of them serves all columns.
     texts = made.select(places).flatten_indices()
     others = base.select_columns([name for name in base.column_names if name not in made.column_names])
     return concatenate_datasets([others, texts], axis=1).select(rows)

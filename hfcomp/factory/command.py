@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
     """
     from hfcomp.factory.builder import find_builder
     from hfcomp.factory.pixel_options import PixelOptions
-    from hfcomp.factory.publishing import built_and_pushed, take_push
+    from hfcomp.factory.publishing import build_then_push, take_push
 
     given = vars(parser().parse_args(arguments))
     what = given.pop("what")
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> None:
     kind = find_builder(what).options
     push = take_push(given, kind)
     options = kind(**given)
-    built_and_pushed(lambda: build_and_report(options).folder, push)
+    build_then_push(lambda: build_and_report(options).folder, push)
 
 
 def build_and_report(options: BuildOptions) -> BuiltSet:

@@ -29,12 +29,7 @@ class ConceptBuild(DatasetBuild):
     """The building of noun phrases."""
 
     def inputs(self) -> BuildInputs:
-        """Rows without earlier concepts, and the stages, which record the parser's name and version.
-
-        Raises:
-            ValueError: for missing columns, or a `caption` that is not a text.
-            OSError: for a parser that is not installed.
-        """
+        """Rows without earlier concepts, and the stages, which record the parser's name and version."""
         settings = {"parser": self.options.parser, "max_concepts": self.options.max_concepts}
         facts = settings | {"parser": without_local_paths(cached_parser(self.options.parser).name)}
         stages = [
@@ -57,17 +52,18 @@ def make_concepts(*, parser: str | None = None, max_concepts: int | None = None)
 
     def concepts(batch: Batch) -> Batch:
         columns, counts = concept_columns(batch["caption"], extract, max_concepts=max_concepts)
-        return batch | columns | {COUNTS: _on_first_row(counts)}
+        return batch | columns | {COUNTS: _count_column(counts)}
 
     return concepts
 
 
-def _on_first_row(counts: ConceptCounts) -> list[Counter[str]]:
+def _count_column(counts: ConceptCounts) -> list[Counter[str]]:
     """Counts of a batch as a column to be summed."""
     named = Counter({WITHOUT: counts.without_phrase, WRITTEN: counts.concepts, CUT: counts.cut})
     named[UNUSABLE] = counts.unusable
     named.update({LEFT_OUT(reason): number for reason, number in counts.left_out.items()})
     found: list[Counter[str]] = [Counter() for _ in range(counts.captions)]
     if found:
+        # Counts are summed over the set, so one row may carry those of its batch. The plus drops zeros.
         found[0] = +named
     return found

@@ -1,4 +1,4 @@
-"""Where the shards of a build are made: in this process, in several that are spawned, or on a Ray cluster."""
+"""Executors of the shards of a build: in this process, in several that are spawned, or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def _make_locally(job: Job, missing: Sequence[int], num_workers: int) -> Iterato
 def _make_in_workers(job: Job, missing: Sequence[int], num_workers: int) -> Iterator[tuple[int, Record]]:
     _check_picklable(job.stages)
     context = multiprocessing.get_context(START_METHOD)
+    # Workers watch one end of this pipe. It closes when this process ends, however it ends, and then they end too:
+    # none goes on writing into a folder whose lock is free.
     stop, alive = context.Pipe(duplex=False)
+    # Workers number themselves by this counter, and take the GPUs in turn by their numbers.
     started = context.Value("i", 0)
     pool = ProcessPoolExecutor(num_workers, context, initializer=_start_worker, initargs=(job, stop, started))
     try:

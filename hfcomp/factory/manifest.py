@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
@@ -50,10 +50,6 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
     """The records, by number, of the shards that an earlier process of the same build finished and that are intact.
 
     Their rows set aside stay on disk. What it left half-written is removed. The caller holds the folder's lock.
-
-    Raises:
-        ValueError: for a folder that holds a build of another plan or with a damaged or missing manifest or plan, or
-            files of something else.
     """
     try:
         manifest = _read(folder / MANIFEST)
@@ -63,6 +59,7 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
         raise
     if manifest is not None and (not isinstance(manifest, dict) or manifest.get("schema_version") != SCHEMA_VERSION):
         raise ValueError(f"{folder / MANIFEST} was not written by this version of hfcomp. Choose another folder.")
+    # A finished build has its plan in the manifest, an unfinished one beside its records.
     before = manifest["plan"] if manifest else _read(folder / UNFINISHED / PLAN)
     if before is None:
         _check_free(folder)
@@ -71,12 +68,15 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
             f"{folder} holds a build with other settings: {'; '.join(differences(before, plan))}. Choose another "
             "output folder, or delete this one."
         )
+    # Partial files have temporary names. The caller holds the lock, so no living process owns one.
     for place in (folder, folder / DATA, folder / UNFINISHED):
         remove_unfinished(place)
     write_json(folder / UNFINISHED / PLAN, plan, sort_keys=True)  # first, as it identifies the folder's owner
     (folder / DATA).mkdir(exist_ok=True)
     if manifest:
         _restore_records(folder, manifest)
+    # A record is written after its shard. A shard with another hash was changed since, or the disk lost a write: it
+    # is made again.
     whole = {}
     for index in range(shards):
         record = _read_record(record_file(folder, index))
@@ -88,11 +88,7 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
 
 
 def begun_plan(folder: Path) -> Plan | None:
-    """The plan of a finished build, or one with a finished shard; None for any other folder.
-
-    Raises:
-        ValueError: for a damaged manifest or plan.
-    """
+    """The plan of a finished build, or one with a finished shard; None for any other folder."""
     manifest = _read(folder / MANIFEST)
     if manifest:
         return manifest["plan"]
@@ -119,13 +115,7 @@ def without_rows(record: Record) -> Record:
 
 
 def close_build(folder: Path, plan: Plan, records: Sequence[Record]) -> Record:
-    """Writes the rows set aside and the manifest, which it returns, and removes the records of all shards.
-
-    Args:
-        folder: of the build; no worker writes into it any more.
-        plan: of the build.
-        records: of all shards in order, without their rows set aside, which are on disk.
-    """
+    """Writes the rows set aside and the manifest, which it returns, and removes the records of all shards."""
     remove_unfinished(folder / DATA)  # of workers that were lost
     with replacing(folder / SET_ASIDE_FILE) as part, part.open("wb") as file:
         for index in range(len(records)):
@@ -138,18 +128,20 @@ def close_build(folder: Path, plan: Plan, records: Sequence[Record]) -> Record:
         **sums(records),
         "shards": list(records),
     }
+    # The manifest is written before the records go. A kill in between leaves both, and the next start closes the
+    # build again with the same bytes.
     write_json(folder / MANIFEST, manifest, sort_keys=True)
     shutil.rmtree(folder / UNFINISHED)
     return manifest
 
 
-def sums(records: Sequence[Record]) -> dict[str, Any]:
-    """`rows`, `counts` and `set_aside` of all shards together."""
-    counts, aside = (totals(record[name] for record in records) for name in ("counts", "set_aside"))
+def sums(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """`rows`, `counts` and `set_aside` of all shards, or of all builds, together."""
+    counts, aside = (_totals(record[name] for record in records) for name in ("counts", "set_aside"))
     return {"rows": sum(record["rows"] for record in records), "counts": counts, "set_aside": aside}
 
 
-def totals(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+def _totals(counts: Iterable[dict[str, int]]) -> dict[str, int]:
     """Sums by name, in the order of names."""
     total: Counter[str] = Counter()
     for one in counts:
@@ -196,6 +188,8 @@ def refuse_others(folder: Path, names: Sequence[str]) -> None:
 
 def _restore_records(folder: Path, manifest: Record) -> None:
     """Puts the records of a finished build back; a shard with missing rows set aside has none: it is built again."""
+    # A finished build that lost a shard becomes an unfinished one: its records are put back, and only what is missing
+    # is made. Rows set aside are in the order of shards, so each shard takes as many lines as it has counted.
     path = folder / SET_ASIDE_FILE
     whole = path.is_file() and file_hash(path) == manifest["set_aside_sha256"]
     with path.open(encoding="utf-8", newline="\n") if whole else nullcontext(()) as file:
@@ -213,11 +207,7 @@ def _is_whole(folder: Path, record: Record) -> bool:
 
 
 def _read(path: Path) -> Any:
-    """The content of a JSON file, or None if missing.
-
-    Raises:
-        ValueError: where it is damaged.
-    """
+    """The content of a JSON file, or None if missing."""
     return read_checked(path, build_anew(path.parent)) if path.is_file() else None
 
 

@@ -20,7 +20,7 @@ from hfcomp.factory.options import NegativeOptions
 from hfcomp.factory.shards import Batch, Stage
 from hfcomp.factory.sources import BuildInputs, make_image_check, model_facts, output_features, read_captioned_rows
 from hfcomp.factory.text_negatives import TextNegatives, check_kinds, make_captions, needs_parser
-from hfcomp.factory.writers.asker import writer_facts
+from hfcomp.factory.writers.llm_client import writer_facts
 from hfcomp.factory.writers.prompts import NEGATIVES_FILE
 from hfcomp.negatives.filters import FALSE_NEGATIVE, is_false_negative
 from hfcomp.negatives.keywords import PAPER_TABLE, read_keyword_table
@@ -40,12 +40,7 @@ class NegativeBuild(DatasetBuild):
     """The building of hard negative captions."""
 
     def inputs(self) -> BuildInputs:
-        """Rows without earlier negatives, and the stages, which record models and versions and no local places.
-
-        Raises:
-            ValueError: for an unknown kind, missing columns, or a `caption` that is not a text.
-            OSError: for a model that cannot be found.
-        """
+        """Rows without earlier negatives, and the stages, which record models and versions and no local places."""
         options = self.options
         check_kinds(options.kinds, read_keyword_table(options.keyword_table) if options.keyword_table else PAPER_TABLE)
         settings = {name: getattr(options, name) for name in SETTINGS}
@@ -114,6 +109,7 @@ class FalseNegatives:
 
     def __call__(self, batch: Batch, places: list[int], texts: list[str]) -> list[str | None]:
         """The reason for each text of a row that is dropped, or None."""
+        # The texts of a batch come in several calls; its images are embedded once.
         if batch is not self._batch:
             self._batch, self._images = batch, {}
         missing = [place for place in dict.fromkeys(places) if place not in self._images]

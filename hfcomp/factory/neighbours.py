@@ -23,9 +23,6 @@ class NeighbourBuild(DatasetBuild):
 
         All images are compared with all, so the search is not a stage. Embeddings and neighbours are kept in the
         cache of `hfcomp evaluate`, from which an interrupted build resumes.
-
-        Raises:
-            ValueError: for columns that are not there, or an image that cannot be read.
         """
         options, log = self.options, self.log
         facts = {"model": model_facts(options.model), "number": options.number, "by": options.by}

@@ -274,7 +274,7 @@ class LanguageModelOptions:
             )
 
     def writer_settings(self) -> dict[str, Any]:
-        """The settings of `hfcomp.factory.writers.asker.make_asker`."""
+        """The settings of `hfcomp.factory.writers.llm_client.build_llm_client`."""
         names = [field.name for field in fields(LanguageModelOptions) if field.name != "attempts"]
         settings = {name: getattr(self, name) for name in ("writer", *names)}
         return settings | {"request_options": parse_request_options(self.request_options)}

@@ -1,4 +1,4 @@
-"""Pixel stores: the images of a data set, decoded and resized for a model once, for every later epoch and run."""
+"""Pixel stores: the images of a dataset, decoded and resized for a model once, for every later epoch and run."""
 
 from __future__ import annotations
 
@@ -27,18 +27,17 @@ from hfcomp.reporting.report import Lines, Report, Section, Table
 
 COLUMNS = ("image", "negative_image")
 ROWS_PER_CHUNK = 32
+# Unreadable images that a report names.
 SHOWN = 20
-"""Unreadable images that a report names."""
 
 
 @dataclass
 class BuiltPixels:
-    """What a build did.
+    """Result of a build.
 
     Attributes:
         cells: images of rows that were looked at; those that are null are not counted.
         made: images decoded and added.
-        images: images in the store now.
         size: its bytes of pixels.
         unreadable: column, row and reason of each image that is left out; training refuses its row.
     """
@@ -65,17 +64,7 @@ class BuiltPixels:
 
 
 def build_pixels(options: PixelOptions, *, log: Callable[[str], None] = print, progress: bool = False) -> BuiltPixels:
-    """Builds a store, or adds to one: images that it has are not decoded again, so the same call resumes.
-
-    Args:
-        options: what is built.
-        log: receives lines about the source, and about another process that writes to the folder.
-        progress: whether to show a bar.
-
-    Raises:
-        ValueError: for a source or folder that is not as expected.
-        OSError: for a full disk.
-    """
+    """Builds a store, or adds to one: images that it has are not decoded again, so the same call resumes."""
     processor = load_processor(options.model, argument="model")
     transform = PixelTransform.from_processor(processor, max_pixels=options.max_image_pixels)
     names = parse_column_names(options.column_names)
@@ -101,11 +90,7 @@ def build_pixels(options: PixelOptions, *, log: Callable[[str], None] = print, p
 
 
 def verify_pixels(folder: Path, log: Callable[[str], None] = print) -> None:
-    """Reads all images of a store.
-
-    Raises:
-        ValueError: for a file that is missing, or the first image that is damaged.
-    """
+    """Reads all images of a store."""
     store = PixelStore(folder)
     store.verify()
     log(f"{len(store):,} images in {folder} are intact")
@@ -154,12 +139,15 @@ class _Chunks(torch.utils.data.Dataset):
                 keys.append((found, -1 if image is None else len(pixels), image is not None and image[1]))
                 if image is not None:
                     pixels.append(image[0])
+        # One tensor for the chunk: a worker hands it over in shared memory.
         stacked = torch.cat(pixels) if pixels else torch.empty((0, 3, *self.transform.size), dtype=torch.uint8)
         return _Chunk(keys, stacked, unreadable)
 
     def _image(self, value: Any, where: str) -> tuple[list[bytes], tuple[torch.Tensor, bool] | None]:
         """The keys of an image, and unless one of them is known its pixels `[1, 3, H, W]` and whether it is tiny."""
         keys = ImageKeys(value, urls=self.urls)
+        # The key of a place needs no reading of the file. Only an image that it does not find is read, and hashed by
+        # its content.
         place = keys.of_place()
         if place is not None and self._is_known(place):
             return [place], None
@@ -169,6 +157,7 @@ class _Chunks(torch.utils.data.Dataset):
         if content is None or not self._is_known(content):
             decoded = decode_image(keys.value, where=where, max_pixels=self.max_pixels, urls=self.urls)
             image = self.transform([decoded], where=[where]), is_tiny(decoded)
+        # Also what is not in the store yet: a set may have an image in many rows.
         self.seen.update(found)
         return found, image
 
@@ -177,10 +166,11 @@ class _Chunks(torch.utils.data.Dataset):
 
 
 def _read(chunks: _Chunks, num_workers: int) -> Iterator[_Chunk]:
-    return iter(DataLoader(chunks, batch_size=None, num_workers=num_workers, collate_fn=_unchanged))
+    # Without a batch size a chunk is passed on as it is: it is a batch already.
+    return iter(DataLoader(chunks, batch_size=None, num_workers=num_workers, collate_fn=_identity))
 
 
-def _unchanged(chunk: _Chunk) -> _Chunk:
+def _identity(chunk: _Chunk) -> _Chunk:
     return chunk
 
 

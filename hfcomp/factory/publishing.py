@@ -62,7 +62,7 @@ def take_push(given: dict[str, Any], kind: type[BuildOptions], card: Path | None
     return PushOptions(repo=push.pop(TARGET), **{"card": card, **push})
 
 
-def built_and_pushed(build: Callable[[], Folders], push: PushOptions | None) -> None:
+def build_then_push(build: Callable[[], Folders], push: PushOptions | None) -> None:
     """Builds a set and pushes it, if it is to be pushed.
 
     Args:
@@ -112,7 +112,7 @@ def build_and_push(arguments: Sequence[str], kind: type[BuildOptions], build: Bu
     given = vars(parser(kind).parse_args(arguments))
     push = take_push(given, kind, card)
     options = given if _has_any_license(kind) else {"only_adaptable": True, **given}
-    built_and_pushed(lambda: build(options), push)
+    build_then_push(lambda: build(options), push)
 
 
 def parser(kind: type[BuildOptions]) -> argparse.ArgumentParser:

@@ -42,13 +42,11 @@ def make_on_ray(
 
     Uses the cluster that this process is connected to, else the one that Ray finds, by the environment variable
     RAY_ADDRESS or on this machine, else a new one on this machine that ends with the build.
-
-    Raises:
-        ImportError: without Ray.
     """
+    # Absolute, since an actor may start in another working folder.
     job = replace(job, folder=job.folder.resolve())
     _forget_tries(job.folder)
-    with _connected() as ray:
+    with _connect() as ray:
         failed = None
         try:
             rows = _rows(ray, job, missing, num_workers, gpus_per_worker)
@@ -58,6 +56,8 @@ def make_on_ray(
                         failed = failed or row
                         (job.folder / UNFINISHED / _STOP).touch()  # actors finish what is under way
                     elif row["record"]:
+                        # This process writes the records, since it holds the lock. An actor that Ray believes lost
+                        # but that still runs can only write its shard again, with the same bytes.
                         yield row["index"], note_shard(job, row["index"], json.loads(row["record"]))
         except ray.exceptions.RayError as error:
             reason = str(error).strip().splitlines()[-1]
@@ -70,15 +70,16 @@ class ShardActor:
     """An actor that makes shards: Ray Data calls it with one index at a time.
 
     Args:
-        reference: of the job in Ray's object store.
+        reference: Reference to the job in Ray's object store.
         plan: the bytes of the build's plan, which are on the disk that all share.
         files: image files of the source, one of each column, that have to be there too.
-        working_folder: of the process that builds, from which relative paths of settings start.
+        working_folder: Working folder of the process that builds, which relative paths in settings start from.
     """
 
     def __init__(self, reference: Any, plan: bytes, files: Sequence[str], working_folder: str) -> None:
         self._reference, self._plan, self._files = reference, plan, files
         self._maker: ShardMaker | None = None
+        # If this machine lacks the folder, only relative paths in settings fail, each with an error of its own.
         with suppress(OSError):
             os.chdir(working_folder)
 
@@ -87,7 +88,7 @@ class ShardActor:
         index = int(batch["index"][0])
         record, error, trace = "", "", ""
         try:
-            maker = self._opened()
+            maker = self._open_maker()
             if not (maker.job.folder / UNFINISHED / _STOP).exists():
                 _count_try(maker.job, index)
                 record = json.dumps(maker.write(index))
@@ -98,19 +99,19 @@ class ShardActor:
             error = f"{type(raised).__name__}: {raised}" if trace else str(raised)
         return {"index": [index], "record": [record], "error": [error], "trace": [trace]}
 
-    def _opened(self) -> ShardMaker:
+    def _open_maker(self) -> ShardMaker:
         if self._maker is None:
             import ray
 
             try:
                 job = ray.get(self._reference)
             except FileNotFoundError as error:
-                raise StageError(f"{_unseen(str(error.filename or error))}") from error
+                raise StageError(f"{_unseen_message(str(error.filename or error))}") from error
             for path in (job.folder / UNFINISHED / PLAN, *map(Path, self._files)):
                 if not path.is_file():
-                    raise StageError(_unseen(str(path)))
+                    raise StageError(_unseen_message(str(path)))
             if (job.folder / UNFINISHED / PLAN).read_bytes() != self._plan:
-                raise StageError(_unseen(str(job.folder)))
+                raise StageError(_unseen_message(str(job.folder)))
             self._maker = ShardMaker(job)
         return self._maker
 
@@ -120,7 +121,7 @@ def _trace(error: BaseException | None, expected: type | tuple[type, ...]) -> st
     return "" if error is None or isinstance(error, expected) else "".join(traceback.format_exception(error))
 
 
-def _unseen(path: str) -> str:
+def _unseen_message(path: str) -> str:
     return (
         f"a worker on {host()} does not see {path} of this build. All machines of the cluster need the build's folder "
         "and the source's files (HF_HOME) on a shared disk, under the same paths; or use executor local."
@@ -128,11 +129,7 @@ def _unseen(path: str) -> str:
 
 
 def _count_try(job: Job, index: int) -> None:
-    """Marks that a shard is begun; only the marks of actors that were lost are seen again.
-
-    Raises:
-        StageError: where there are too many.
-    """
+    """Marks that a shard is begun; only the marks of actors that were lost are seen again."""
     path = job.folder / UNFINISHED / f"{index:05d}{_TRIES}"
     tries = path.stat().st_size if path.is_file() else 0
     if tries >= MAX_TRIES:
@@ -140,6 +137,7 @@ def _count_try(job: Job, index: int) -> None:
             f"shard {index} of {job.shards}: {MAX_TRIES} workers in turn ended unexpectedly, for example out of "
             "memory. Finished shards are kept: repeat the call with smaller shards or fewer workers to resume."
         )
+    # The size of the file is the count. It is replaced atomically, so an actor lost at this line counts as no try.
     write_bytes(path, b"." * (tries + 1))
 
 
@@ -149,7 +147,7 @@ def _forget_tries(folder: Path) -> None:
 
 
 def _rows(ray: Any, job: Job, missing: Sequence[int], num_workers: int, gpus_per_worker: float | None) -> Any:
-    """The lazy data set of Ray: a row of `index`, `record`, `error` and `trace` for each shard."""
+    """The lazy Ray dataset: a row of `index`, `record`, `error` and `trace` for each shard."""
     gpus = ray.cluster_resources().get("GPU", 0)
     wanted = min(1, gpus) if gpus_per_worker is None else gpus_per_worker
     if wanted > gpus:
@@ -162,11 +160,13 @@ def _rows(ray: Any, job: Job, missing: Sequence[int], num_workers: int, gpus_per
             f"the build cannot be sent to Ray: {error}. A stage's `make` must be a top-level function of a module and "
             "its settings plain values; or use executor local."
         ) from error
+    # A copy, so that the caller's own settings of Ray Data stay as they are.
     context = ray.data.DataContext.get_current().copy()
     context.enable_progress_bars = context.print_on_execution_start = False
     context.execution_no_progress_timeout_s = -1  # a shard may take hours
+    # One task per actor: a second one would wait there for hours while other actors are idle.
     pool = ray.data.ActorPoolStrategy(size=min(num_workers, len(missing)), max_tasks_in_flight_per_actor=1)
-    with ray.data.DataContext.current(context):  # a data set keeps the one that it was made with
+    with ray.data.DataContext.current(context):  # a dataset keeps the one that it was made with
         indices = ray.data.from_items([{"index": index} for index in missing], override_num_blocks=len(missing))
     return indices.map_batches(
         ShardActor, batch_size=1, compute=pool, fn_constructor_args=arguments, num_gpus=wanted or None
@@ -182,7 +182,7 @@ def _first_files(job: Job) -> list[str]:
 
 
 @contextmanager
-def _connected() -> Iterator[Any]:
+def _connect() -> Iterator[Any]:
     """Ray, connected to a cluster and quiet."""
     try:
         import ray

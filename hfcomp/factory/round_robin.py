@@ -34,6 +34,8 @@ class Proposals:
 
     def next_number(self, share: int) -> int:
         """How many to request now: at first a share of what is needed, then twice as many as before, or one more."""
+        # Questions to a language model cost time or money, so one more at a time. Other generators cost next to
+        # nothing, and doubling takes few rounds.
         if self.attempts is not None:
             return self.requested + 1 if self.requested else share
         return min(2 * self.requested, MOST_PROPOSALS) if self.requested else share
@@ -44,9 +46,9 @@ class Row:
     """A caption on its way to its negatives.
 
     Attributes:
-        proposals: by generator; another row of the same caption may share them.
+        proposals: Proposals of each generator; other rows with the same caption share them.
         verdicts: text to the reason for dropping it, or None, for all texts that filters have seen.
-        chosen: as `choose` left it.
+        chosen: Result of the last `choose`.
         duplicates: texts that are there already, passed over by `choose`.
     """
 
@@ -65,6 +67,8 @@ class Row:
         Returns:
             The generator that has to propose more before the choice is final, or None.
         """
+        # From the start each time: a verdict that came since may drop a chosen text, and what was passed over as its
+        # duplicate is then wanted.
         self.chosen, self.duplicates = [], 0
         queues = [iter(one.found) for one in self.proposals]
         left = list(range(len(queues)))
@@ -82,6 +86,8 @@ class Row:
                         left.remove(generator)
                         break
                 else:
+                    # What follows depends on the next proposal of this generator, so nothing behind it may be chosen
+                    # yet.
                     if not source.is_all:
                         return generator
                     left.remove(generator)

@@ -1,4 +1,4 @@
-"""Runs stages over a data set, shard by shard, so that an interrupted build resumes and gives the same bytes."""
+"""Runs stages over a dataset, shard by shard, so that an interrupted build resumes and gives the same bytes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Build:
     """The outcome of a build.
 
     Attributes:
-        manifest: as `manifest.json` holds it: `plan`, `rows`, `counts`, `set_aside`, `shards`.
+        manifest: Content of `manifest.json`: `plan`, `rows`, `counts`, `set_aside`, `shards`.
         kept: shards that were there already.
         made: shards that were made now.
         counts: Counts of this run, which are not in the manifest.
@@ -63,7 +63,7 @@ def run_stages(
     skip_damaged: bool | None = None,
     check: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Build:
-    """Runs stages over all rows of a data set and writes Parquet files that `datasets.load_dataset` reads.
+    """Runs stages over all rows of a dataset and writes Parquet files that `datasets.load_dataset` reads.
 
     A shard is `rows_per_shard` rows of the source. Its file is put in its place whole, then recorded. After a kill at
     any moment, the same call keeps the finished shards that match their record, removes partial files and
@@ -75,20 +75,16 @@ def run_stages(
     as is one whose file is a URL, unless `hfcomp.data.urls.set_url_access` allowed them.
 
     Args:
-        dataset: the source.
-        stages: in their order.
         folder: a new one, an empty one, or one of the same build.
-        features: of the columns that are written, in order: those that stages return, others from the source.
+        features: Columns that are written, in order: those that stages return, others from the source.
         reads: the source's columns that stages see. A changed source is found by their content and that of the columns
             that are written, see `fingerprint`.
-        rows_per_shard: of the source; shards of fewer rows are safer, of more faster.
+        rows_per_shard: Rows of the source per shard; smaller shards are safer, larger ones faster.
         executor: `local`, or `ray`: actors of a Ray cluster, see `hfcomp.factory.ray_executor`. Neither this nor
             the number of workers changes the result.
         num_workers: processes, or actors; local ones are spawned, so a script has to have its
             `if __name__ == "__main__":`.
-        gpus_per_worker: of each actor on Ray; by default one where the cluster has any.
-        progress: whether to show a bar.
-        split: that the rows are.
+        gpus_per_worker: GPUs of each actor on Ray; defaults to one if the cluster has any.
         skip_damaged: decode each image once; rows with one that cannot be decoded are set aside, or, if False, the
             first ends the build. By default no image is decoded. Finished shards are the same either way.
         check: called before the build is closed, with its `rows`, `counts` and `set_aside`; what it raises leaves the
@@ -109,6 +105,7 @@ def run_stages(
     dataset = undecoded(dataset)
     how = (rows_per_shard, current_access(), split, skip_damaged)
     job = Job(dataset, tuple(stages), tuple(reads), features, folder, *how)
+    # The lock is held to the end: a second process would remove the partial files of the first as leftovers.
     with locked(folder):
         plan = _plan(job)
         records = open_build(folder, plan, job.shards)
@@ -122,7 +119,9 @@ def run_stages(
                 rows += record["rows"]
                 bar.set_postfix_str(f"{rows:,} rows", refresh=False)
                 bar.update()
+        # Workers finish in any order, the manifest lists shards in theirs.
         done = [records[index] for index in range(job.shards)]
+        # After a failed check all records stay on disk: the same command with another limit makes no shard again.
         if check is not None:
             check(sums(done))
         try:
@@ -147,7 +146,7 @@ def fingerprint(dataset: Dataset, columns: Sequence[str]) -> str:
 
     Args:
         dataset: its images undecoded.
-        columns: whose content counts; names that the source lacks are made by stages.
+        columns: Columns whose content counts; stages make those that the source lacks.
     """
     digest = hashlib.sha256(json.dumps(dataset.features.to_dict(), sort_keys=True).encode())
     images = {name for name, feature in dataset.features.items() if isinstance(feature, Image)}

@@ -39,9 +39,9 @@ THREADS = 8
 ROWS_PER_GROUP = 1000
 ROWS_PER_GROUP_WITH_IMAGES = 100
 BYTES_PER_GROUP = 90_000_000
+# A column that a build writes where its features name it: the number of the row in the source. Of a source that has
+# it, as in a chain of builds, it stands beside each row that is set aside.
 SOURCE_ROW = "source_row"
-"""A column that a build writes where its features name it: the number of the row in the source. Of a source that has
-it, as in a chain of builds, it stands beside each row that is set aside."""
 KEPT = "Finished shards are kept: once there is room, repeat the call to resume."
 
 Batch = dict[str, list[Any]]
@@ -69,10 +69,9 @@ class Stage:
     A row's output may depend on that row only, so that neither shards nor processes change it.
 
     Attributes:
-        name: for messages and the manifest.
+        name: Name in messages and in the manifest.
         make: called with `settings` in each process that runs the stage; returns the function. It has to be at the top
             level of a module, so that other processes find it.
-        settings: for `make`.
         identity: what is written into the manifest, and must be equal to resume a build: JSON values, without
             paths of this machine. By default the settings.
     """
@@ -83,7 +82,6 @@ class Stage:
     identity: Mapping[str, Any] | None = None
 
     def facts(self) -> dict[str, Any]:
-        """The line of the manifest."""
         return {"name": self.name, **(self.settings if self.identity is None else self.identity)}
 
 
@@ -94,7 +92,7 @@ class Job:
     Attributes:
         dataset: the source, its images undecoded.
         reads: the source's columns that stages see.
-        urls: that images named by URLs are fetched; None sets their rows aside.
+        urls: URLs that images may be fetched from; None sets their rows aside.
         skip_damaged: whether rows with an image that cannot be decoded are set aside, or end the build; `None` decodes
             no image.
     """
@@ -111,15 +109,12 @@ class Job:
 
     @property
     def shards(self) -> int:
-        """How many shards there are."""
         return -(-len(self.dataset) // self.rows_per_shard)
 
     def file(self, index: int) -> str:
-        """The name of a shard's file inside the folder."""
         return shard_file(index, self.shards, self.split)
 
     def rows(self, index: int) -> range:
-        """The rows of the source that are in a shard."""
         start = index * self.rows_per_shard
         return range(start, min(start + self.rows_per_shard, len(self.dataset)))
 
@@ -165,11 +160,13 @@ class ShardMaker:
 
     def write(self, index: int) -> Record:
         """Writes one shard and returns its record, which is on disk nowhere yet; errors as in `make`."""
+        # A shard depends on its index and the job only: where, when and in which order shards are made changes no
+        # byte.
         self.prepare()
         rows = self.job.rows(index)
         source = self._source[rows.start : rows.stop]
         tally = _Tally(_first_rows(source, rows))
-        source, numbers = self._with_images(source, rows, tally)
+        source, numbers = self._embed_images(source, rows, tally)
         batch: Batch = {name: source.column(name).to_pylist() for name in self.job.reads} | {ROW: numbers}
         for stage, function in zip(self.job.stages, self._functions, strict=True):
             batch = self._apply(stage, function, batch, index, tally)
@@ -180,7 +177,7 @@ class ShardMaker:
         try:
             write_parquet(path, table, rows_per_group=rows_per_group, bytes_per_group=BYTES_PER_GROUP)
         except OSError as error:
-            raise _unwritten(self.job, index, error) from error
+            raise _write_error(self.job, index, error) from error
         return {
             "file": self.job.file(index),
             "sha256": file_hash(path),
@@ -188,11 +185,12 @@ class ShardMaker:
             "source_rows": [rows.start, rows.stop],
             "counts": dict(sorted(tally.counts.items())),
             "set_aside": tally.by_reason(),
+            # Each stage sets rows aside in turn. Sorted by row, the record does not say which stage ran first.
             SET_ASIDE_ROWS: sorted(tally.set_aside, key=lambda one: one["row"]),
             THIS_RUN: dict(tally.this_run),
         }
 
-    def _with_images(self, source: pa.Table, rows: range, tally: _Tally) -> tuple[pa.Table, list[int]]:
+    def _embed_images(self, source: pa.Table, rows: range, tally: _Tally) -> tuple[pa.Table, list[int]]:
         """The rows with the bytes of images that were files; rows whose file cannot be read are set aside."""
         failed: dict[int, str] = {}
         for name, feature in self.job.dataset.features.items():
@@ -200,16 +198,17 @@ class ShardMaker:
                 column, wrong = with_bytes(source.column(name), self.job.urls)
                 failed |= {place: f"{NO_IMAGE}: {name} {reason}" for place, reason in wrong.items()}
                 source = source.set_column(source.column_names.index(name), name, column)
-                failed = self._damaged(column, name, rows, failed, tally) | failed
+                # The first reason stays: a file that cannot be read is not decoded as well.
+                failed = self._find_damaged(column, name, rows, failed, tally) | failed
         for place, reason in failed.items():
             tally.leave_out(rows[place], reason)
         kept = [place for place in range(len(rows)) if place not in failed]
         return (_rows_at(source, kept) if failed else source), [rows[place] for place in kept]
 
-    def _damaged(
+    def _find_damaged(
         self, images: pa.ChunkedArray, name: str, rows: range, failed: Mapping[int, str], tally: _Tally
     ) -> dict[int, str]:
-        """By place why an image cannot be decoded; each of the shard is decoded once.
+        """Finds out why images cannot be decoded, by place; each of the shard is decoded once.
 
         Raises:
             DamagedSource: for the first, unless such rows are to be set aside.
@@ -226,6 +225,8 @@ class ShardMaker:
 
         there = pc.is_valid(images).to_pylist()
         places = [place for place in range(len(rows)) if there[place] and place not in failed]
+        # Decoders release the GIL, so threads are enough. `map` keeps the order, so the image that an error names is
+        # the same in every run.
         with ThreadPoolExecutor(THREADS) as pool:
             problems = zip(places, pool.map(problem, places), strict=True)
             found = {place: reason for place, reason in problems if reason is not None}
@@ -237,6 +238,7 @@ class ShardMaker:
     def _apply(self, stage: Stage, function: StageFunction, batch: Batch, index: int, tally: _Tally) -> Batch:
         where = self._where(stage, index)
         try:
+            # A copy goes in, so that a stage that adds columns in place does not change what an error would show.
             found = dict(function(dict(batch)))
         except Exception as error:
             raise StageError(f"{where}: {type(error).__name__}: {error}") from error
@@ -260,6 +262,8 @@ class ShardMaker:
 
     def _table(self, batch: Batch, source: pa.Table, numbers: list[int], index: int) -> pa.Table:
         """The columns that are written: those of the stages, and the source's own for the rows that are left."""
+        # Stages may drop, repeat or reorder rows. `_row` tells where each one comes from, so columns that no stage
+        # touched are taken from the source as they are and never become Python objects.
         place_of = {row: place for place, row in enumerate(numbers)}
         places = [place_of[row] for row in batch[ROW]]
         if places != list(range(len(numbers))):
@@ -268,6 +272,8 @@ class ShardMaker:
         columns = []
         for name in self.job.features:
             kind = schema.field(name).type
+            # The first build of a chain writes these numbers; later ones find the column in their source and pass it
+            # on.
             if name == SOURCE_ROW and name not in batch and name not in source.column_names:
                 columns.append(pa.array(batch[ROW], type=kind))
                 continue
@@ -277,6 +283,7 @@ class ShardMaker:
             if name not in batch:
                 columns.append(source.column(name).cast(kind))
                 continue
+            # Only images need the encoder of datasets: a stage may return them as pictures, paths or bytes.
             is_image = isinstance(self.job.features[name], ImageFeature)
             try:
                 values = self.job.features.encode_column(batch[name], name) if is_image else batch[name]
@@ -303,11 +310,11 @@ def note_shard(job: Job, index: int, record: Record) -> Record:
     try:
         write_record(job.folder, index, {name: value for name, value in record.items() if name != THIS_RUN})
     except OSError as error:
-        raise _unwritten(job, index, error) from error
+        raise _write_error(job, index, error) from error
     return without_rows(record)
 
 
-def _unwritten(job: Job, index: int, error: OSError) -> StageError:
+def _write_error(job: Job, index: int, error: OSError) -> StageError:
     return StageError(f"shard {index} of {job.shards} cannot be written: {error}. {KEPT}")
 
 
@@ -334,7 +341,7 @@ def with_bytes(images: pa.ChunkedArray, urls: UrlAccess | None = None) -> tuple[
 
     Args:
         images: structures of `bytes` and `path`, as `datasets` stores undecoded images.
-        urls: that images named by URLs are fetched.
+        urls: URLs that images may be fetched from.
 
     Returns:
         The same with file names instead of paths, and why a file could not be read, by place.
@@ -351,6 +358,7 @@ def with_bytes(images: pa.ChunkedArray, urls: UrlAccess | None = None) -> tuple[
                     if reason:
                         failed[start + place] = reason
             content = pa.array(found, type=content.type)
+        # A file name is left of the path: folders describe this machine, and the query of a URL may be a signature.
         names = pc.replace_substring_regex(path, pattern=SECRETS_OF_URL, replacement=r"\1")
         names = pc.replace_substring_regex(names, pattern=r"^.*[/\\]", replacement="")
         missing, done = chunk.is_null(), 0
@@ -371,6 +379,7 @@ def _read_image(path: str, urls: UrlAccess | None) -> tuple[bytes | None, str]:
     try:
         with open_named(path, "image", urls) as file:
             content = file.read()
+        # This reads the header only, which is enough to refuse a text or a key that a hostile set names as its image.
         open_image(BytesIO(content)).close()
     except FileNotFoundError:
         return None, f"{name!r}, which does not exist"

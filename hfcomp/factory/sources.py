@@ -38,21 +38,16 @@ NO_IMAGE = "no image"
 FORBIDDEN, UNSTATED = "licence forbids adaptation", "licence unknown"
 _ROWS = 1000
 _SHOWN = 3
+# The path on this machine of a sample's archive, as `datasets` reads WebDataset shards.
 SHARD_PATH = "__url__"
-"""The path on this machine of a sample's archive, as `datasets` reads WebDataset shards."""
 
 
 class BuildInputs(NamedTuple):
     """What `run_stages` needs of a build.
 
     Attributes:
-        dataset: the source's rows.
-        stages: in their order.
-        features: of the columns that are written.
         reads: columns of the source that stages see.
-        split: that the rows are.
         facts: tables for the card.
-        check: as for `run_stages`.
     """
 
     dataset: Dataset
@@ -65,11 +60,7 @@ class BuildInputs(NamedTuple):
 
 
 def read_source(options: BuildOptions, log: Log) -> Dataset:
-    """The rows of the source, under the contract's names; `log` receives a line about what was read.
-
-    Raises:
-        ValueError: for a split or column that is not there.
-    """
+    """The rows of the source, under the contract's names; `log` receives a line about what was read."""
     part = {"split": options.split, "config": options.config}
     names = parse_column_names(options.column_names)
     source = RowSource(name=options.source, column_names=names, **part)
@@ -77,6 +68,7 @@ def read_source(options: BuildOptions, log: Log) -> Dataset:
         files = ("captions_file", "key_column", "captions_columns")
         source = replace(source, **{name: getattr(options, name) for name in files})
     dataset = read_rows(source, log)
+    # It is a path of this machine: two machines that build the same set would write different bytes.
     if SHARD_PATH in dataset.column_names:
         dataset = dataset.remove_columns(SHARD_PATH)
     kept = kept_columns(dataset, options.columns)
@@ -106,9 +98,6 @@ def read_captioned_rows(
     `needed` are further columns, `needed_by` the option that needs them; those of `joined_by` are kept where they are
     there, whatever `--columns` says. Rows with images have their photograph in `image_id`, unless that is in
     `joined_by`.
-
-    Raises:
-        ValueError: for missing columns, requested ones of earlier builds, or a `caption` that is not a text.
     """
     dataset = read_source(options, log)
     _check_captions(dataset, options.source)
@@ -213,14 +202,10 @@ def _image_problem(image: Any) -> str | None:
 
 
 def license_stages(dataset: Dataset, stated: str | None) -> Sequence[Stage]:
-    """The stage that keeps rows whose licence allows adaptation; none where the source allows it for all of them.
+    """The stage that keeps rows whose license allows adaptation; none if the source allows it for all of them.
 
     Args:
-        dataset: the source's rows.
-        stated: the licence on the source's card, for a source without a column `license`.
-
-    Raises:
-        ValueError: for a source that states no licence, row by row or on its card.
+        stated: License on the source's card, for a source without a column `license`.
     """
     if LICENSE not in dataset.column_names:
         if allows_adaptation(stated):
@@ -230,7 +215,7 @@ def license_stages(dataset: Dataset, stated: str | None) -> Sequence[Stage]:
 
 
 def make_license_check() -> Callable[[Batch], Batch]:
-    """The stage: a row without a licence, or with an unknown one, is set aside too."""
+    """The stage: a row without a license, or with an unknown one, is set aside too."""
 
     def check(batch: Batch) -> Batch:
         licenses = batch[LICENSE]
@@ -256,18 +241,14 @@ def check_local_files(
     user can read. Symbolic links are followed.
 
     Args:
-        dataset: the source.
-        columns: those that are written.
         source: its name: a file, a folder or a Hub id, with its own folders in the caches of the Hub and
             `datasets`.
         allow_outside: whether files elsewhere are copied too.
-        log: receives a line about the files.
-
-    Raises:
-        ValueError: for files outside, with their number, the first of them, and how to allow them. Nothing counts as
-            inside of a home directory, or of what holds one.
     """
+    # A hostile set may name any picture that this user can read. Below its own folder it may; elsewhere the user has
+    # to allow it.
     roots = _roots(source)
+    # A list of files in the home directory would make all of it the source's own folder.
     everything = [root for root in roots if _holds_everything(root)]
     roots = [root for root in roots if root not in everything]
     known: dict[str, Path] = {}
@@ -295,6 +276,7 @@ def check_local_files(
         )
     if urls:
         log(f"{urls:,} images that {source} references by URL are copied into the set if fetching is allowed")
+    # The source has no folder of its own here, so the advice is to move it into one.
     if outside and not allow_outside and everything:
         raise ValueError(
             f"{source} references {len(outside):,} image files, such as {', '.join(outside[:_SHOWN])}, and is in "
@@ -335,6 +317,8 @@ def _named_files(dataset: Dataset, columns: Sequence[str]) -> Iterator[tuple[str
             images: pa.ChunkedArray = table.column(column)
             without = pc.is_null(pc.struct_field(images, "bytes")).to_pylist()
             for place, name in enumerate(pc.struct_field(images, "path").to_pylist()):
+                # Of `zip://member::archive` the archive is the file that is read. A name with a zero byte is no file
+                # name.
                 if name is not None and without[place] and "\0" not in name:
                     yield column, start + place, name if is_url(name) else name.rpartition("::")[2]
         start += len(table)
@@ -346,4 +330,6 @@ def _resolve(name: str, known: dict[str, Path]) -> Path:
     if folder not in known:
         known[folder] = Path(folder).resolve()
     path = known[folder] / file
+    # Resolving costs a system call for each part of a path: once for a folder, and for a file only if it may lead
+    # elsewhere.
     return path.resolve() if file == ".." or path.is_symlink() else path

@@ -30,15 +30,15 @@ PASSED_OVER = CAPTIONS("passed over, ")
 FEWER = CAPTIONS("with fewer than requested")
 REORDERED = FLAGGED("the caption's words in another order")
 
+# Rows of a batch and a text for each; returns why a text is dropped, or None.
 Check = Callable[[Batch, Sequence[int], Sequence[str]], list[str | None]]
-"""Rows of a batch and a text for each; returns why a text is dropped, or None."""
 
 
 def make_captions(*, which: CaptionChoice) -> Callable[[Batch], Batch]:
     """The stage that brings the column `caption` to one text per row; rows without any, or too long, are set aside.
 
     Args:
-        which: of the captions of a row, see `choose_texts`; those that are passed over are counted.
+        which: Choice among the captions of a row, see `choose_texts`; those that are passed over are counted.
     """
     if which not in get_args(CaptionChoice):
         raise ValueError(f"captions is {which!r}; expected one of {', '.join(get_args(CaptionChoice))}.")
@@ -61,15 +61,7 @@ def make_captions(*, which: CaptionChoice) -> Callable[[Batch], Batch]:
 
 
 def check_kinds(kinds: Sequence[str], table: KeywordTable = PAPER_TABLE) -> None:
-    """Checks the names of generators.
-
-    Args:
-        kinds: `keyword`, `swap`, `mask` or `llm`, or a part of one, as `keyword:color`.
-        table: its concepts are the parts of `keyword`.
-
-    Raises:
-        ValueError: for an unknown or duplicate name, or if there is none.
-    """
+    """Checks the names of generators."""
     if isinstance(kinds, str) or not kinds:
         raise ValueError(f"kinds is {kinds!r}; expected some of {', '.join(GENERATORS)}.")
     for kind in kinds:
@@ -86,7 +78,6 @@ def check_kinds(kinds: Sequence[str], table: KeywordTable = PAPER_TABLE) -> None
 
 
 def needs_parser(kinds: Iterable[str]) -> bool:
-    """Whether a kind works on parsed captions."""
     return any(kind.partition(":")[0] in ("swap", "mask") for kind in kinds)
 
 
@@ -101,7 +92,7 @@ class TextNegatives:
         kinds: `keyword`, `swap`, `mask` and `llm`, or a part of one: `keyword:color`, `swap:nouns`, `mask:verb`.
         num_negatives: entries per row.
         seed: any integer.
-        parser: of `swap` and `mask`: `spacy:NAME` or `rules`; by default `spacy:en_core_web_sm`.
+        parser: Parser of `swap` and `mask`: `spacy:NAME` or `rules`; by default `spacy:en_core_web_sm`.
         fill_model: Hub id or folder of the masked language model of `mask`; by default that of `MaskFiller`.
         keyword_table: a YAML file; by default Table 6 of Rösch et al. 2024.
         keyword_matching: `paper` or `extended`.
@@ -109,9 +100,9 @@ class TextNegatives:
             leaves little of `swap`.
         grammar_model: Hub id or folder of a causal language model; texts that it finds broken where it does not the
             caption are dropped. By default nothing is.
-        grammar_tolerance: in nats per token; by default that of `GrammarFilter`.
-        device: of these models; by default a GPU where there is one.
-        writer: of the kinds `llm`, settings of `hfcomp.factory.writers.asker.make_asker`.
+        grammar_tolerance: Nats per token; defaults to that of `GrammarFilter`.
+        device: Device of these models; defaults to a GPU if available.
+        writer: Settings of `hfcomp.factory.writers.llm_client.build_llm_client`, for the kinds `llm`.
         attempts: Questions in a row about a caption to the writer without a negative that is kept, after which the
             writer is asked no more: at most this number of questions per negative.
         checks: further filters, for texts that passed these.
@@ -153,6 +144,7 @@ class TextNegatives:
             kind: _filler(kind, fill_model, self._parser, device) for kind in kinds if kind.startswith("mask")
         }
         self._llm, self._attempts = _language_models(kinds, writer, device), attempts
+        # From cheap to expensive: a model sees only what passed the checks before it.
         self._checks = [_check(is_same_sentence, SAME_SENTENCE)]
         if drop_same_words:
             self._checks.append(_check(has_same_words, SAME_WORDS))
@@ -164,6 +156,8 @@ class TextNegatives:
     def __call__(self, batch: Batch) -> Batch:
         """Returns the batch with the columns of `hfcomp.negatives.negative.as_columns` and its counts."""
         captions = batch["caption"]
+        # Rows with the same caption share proposals and questions. What they keep may differ, as a check may look at
+        # the image.
         shared = {text: [Proposals() for _ in self._kinds] for text in captions}
         docs = self._parse(shared)
         before, answers = self._rejections(), self._answers()
@@ -171,6 +165,7 @@ class TextNegatives:
             self._request(kind, list(shared), shared, docs)
         rows = [Row(text, shared[text]) for text in captions]
         open_rows = list(range(len(rows)))
+        # All open rows advance together, so that parsers and models get batches and not single texts.
         while open_rows:
             open_rows = self._advance(batch, rows, open_rows, shared, docs)
         counts = [self._counts(row) for row in rows]
@@ -192,6 +187,7 @@ class TextNegatives:
         docs: Mapping[str, Any],
     ) -> list[int]:
         """Requests and filters what is needed next; returns the rows that are not decided."""
+        # Dictionaries as ordered sets: questions are asked in the order of rows, in every process.
         wanted: dict[int, dict[str, None]] = {}
         unseen: list[tuple[int, str]] = []
         undecided: dict[int, None] = {}
@@ -236,6 +232,7 @@ class TextNegatives:
         docs: Mapping[str, Any],
     ) -> None:
         """A longer answer begins with the shorter one, which it replaces or, of a language model, adds to."""
+        # Captions that are equally far go into one batch.
         by_number: dict[tuple[int, int], list[str]] = {}
         for caption in captions:
             before = shared[caption][kind]
@@ -272,7 +269,7 @@ class TextNegatives:
         return found
 
     def _answers(self) -> Counter[str]:
-        """Number of answers so far; the kinds share an asker."""
+        """Number of answers so far; the kinds share a client."""
         return next((model.counts for model in self._llm.values()), Counter())
 
     def _counts(self, row: Row) -> Counter[str]:
@@ -315,10 +312,10 @@ def _language_models(kinds: Sequence[str], writer: Mapping[str, Any] | None, dev
             "the kind llm needs a writer. Pass writer=WriterOptions(base_url='http://127.0.0.1:8000/v1')"
             ".writer_settings(), with WriterOptions of hfcomp.factory.options."
         )
-    from hfcomp.factory.writers.asker import LlmNegatives, chosen_parts, make_asker
+    from hfcomp.factory.writers.llm_client import LlmNegatives, build_llm_client, chosen_parts
 
-    asker = make_asker(**writer, device=device)
-    return {kind: LlmNegatives(chosen_parts(kind.partition(":")[2]), asker) for kind in wanted}
+    client = build_llm_client(**writer, device=device)
+    return {kind: LlmNegatives(chosen_parts(kind.partition(":")[2]), client) for kind in wanted}
 
 
 def _filler(kind: str, model: str | None, parser: Any, device: str | None) -> Any:

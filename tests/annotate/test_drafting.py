@@ -53,8 +53,8 @@ class World:
         self.calls: list[tuple] = []
         self.box, self.blanked, self.painted, self.seen, self.error = BOX, False, color_in, None, None
 
-    def heat(self, image, prompt):
-        self.calls.append(("heat", prompt))
+    def probability_map(self, image, prompt):
+        self.calls.append(("probability_map", prompt))
         heat = np.zeros((image.height, image.width), dtype=np.float32)
         heat[self.box[1] : self.box[3], self.box[0] : self.box[2]] = 0.9
         return heat
@@ -439,7 +439,7 @@ def test_real_models_of_a_tiny_size(tmp_path, clip):
         **{"original_margin": -2.0, "edited_margin": -2.0, "min_area": 0.0, "max_area": 1.0},
     }
     heat = Segmenter(settings["segmenter"])
-    settings["threshold"] = round(float(np.quantile(heat.heat(scene("red", 0), "red box"), 0.9)), 6)
+    settings["threshold"] = round(float(np.quantile(heat.probability_map(scene("red", 0), "red box"), 0.9)), 6)
     edits = []
     for folder in ("project", "other"):
         project = fill(tmp_path / folder, ("red", "blue"))

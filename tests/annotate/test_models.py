@@ -35,17 +35,17 @@ def photograph(width: int = 90, height: int = 60) -> Image.Image:
 
 @pytest.mark.parametrize("size", [(90, 60), (1, 1), (3, 200), (900, 2), (32, 32)])
 def test_each_pixel_has_a_probability(segmenter, size):
-    heat = segmenter.heat(photograph(*size), "a red cube")
+    heat = segmenter.probability_map(photograph(*size), "a red cube")
     assert heat.shape == size[::-1] and heat.dtype == np.float32
     assert np.isfinite(heat).all() and heat.min() >= 0 and heat.max() <= 1
 
 
 def test_the_prompt_and_the_image_decide(segmenter):
     image = photograph()
-    heat = segmenter.heat(image, "a red cube")
-    assert (segmenter.heat(image, "  a red cube ") == heat).all()
-    assert (segmenter.heat(image, "a blue ball") != heat).any()
-    assert (segmenter.heat(image.transpose(Image.Transpose.FLIP_LEFT_RIGHT), "a red cube") != heat).any()
+    heat = segmenter.probability_map(image, "a red cube")
+    assert (segmenter.probability_map(image, "  a red cube ") == heat).all()
+    assert (segmenter.probability_map(image, "a blue ball") != heat).any()
+    assert (segmenter.probability_map(image.transpose(Image.Transpose.FLIP_LEFT_RIGHT), "a red cube") != heat).any()
 
 
 def test_probabilities_are_those_of_the_network(segmenter):
@@ -55,7 +55,10 @@ def test_probabilities_are_those_of_the_network(segmenter):
     inputs = segmenter._processor(text=["a red cube"], images=[image], return_tensors="pt")
     with torch.inference_mode():
         logits = segmenter._model(**inputs).logits
-    assert np.abs(segmenter.heat(image, "a red cube") - logits.sigmoid().reshape(side, side).numpy()).max() < 1e-6
+    assert (
+        np.abs(segmenter.probability_map(image, "a red cube") - logits.sigmoid().reshape(side, side).numpy()).max()
+        < 1e-6
+    )
 
 
 @pytest.mark.parametrize("size", [(600, 100), (100, 600), (640, 480)])
@@ -73,7 +76,7 @@ def test_probabilities_lie_where_their_pixels_came_from(segmenter, monkeypatch, 
     image.paste("white", box)
     expected = np.zeros((height, width), dtype=bool)
     expected[box[1] : box[3], box[0] : box[2]] = True
-    wrong = above(segmenter.heat(image, "white"), 0.5) != expected
+    wrong = above(segmenter.probability_map(image, "white"), 0.5) != expected
     assert wrong.mean() < 0.08 and expected.mean() == pytest.approx(0.09, abs=0.01)
     ys, xs = np.nonzero(wrong)  # at the edges alone, within a pixel of the tiny network's square
     near_x = np.minimum(np.abs(xs - box[0]), np.abs(xs - box[2])) <= width / 16
@@ -82,13 +85,13 @@ def test_probabilities_lie_where_their_pixels_came_from(segmenter, monkeypatch, 
 
 
 def test_a_long_prompt_is_cut(segmenter):
-    assert segmenter.heat(photograph(), "a red cube " * 200).shape == (60, 90)
+    assert segmenter.probability_map(photograph(), "a red cube " * 200).shape == (60, 90)
 
 
 @pytest.mark.parametrize("prompt", ["", "  \n"])
 def test_an_empty_prompt_is_refused(segmenter, prompt):
     with pytest.raises(ValueError, match="mask prompt is empty"):
-        segmenter.heat(photograph(), prompt)
+        segmenter.probability_map(photograph(), prompt)
 
 
 def test_two_loads_of_a_folder_have_one_identity(segmenter, folder):
@@ -138,8 +141,8 @@ def test_half_precision_weights_work_on_a_cpu(folder, segmenter, tmp_path):
     settings = json.loads((place / "config.json").read_text())
     (place / "config.json").write_text(json.dumps(settings | {"dtype": "float16"}))
     image = photograph()
-    heat = Segmenter(str(place)).heat(image, "a red cube")
-    assert np.abs(heat - segmenter.heat(image, "a red cube")).max() < 0.01
+    heat = Segmenter(str(place)).probability_map(image, "a red cube")
+    assert np.abs(heat - segmenter.probability_map(image, "a red cube")).max() < 0.01
 
 
 SETTINGS = {"steps": 2, "size": 64}

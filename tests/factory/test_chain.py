@@ -11,7 +11,7 @@ import pytest
 from datasets import Dataset, Features, Image, List, Value, load_dataset, load_from_disk
 
 from hfcomp.factory import shards
-from hfcomp.factory.chain import joined
+from hfcomp.factory.chain import join_texts
 from hfcomp.factory.runner import Build, run_stages
 from hfcomp.factory.shards import SOURCE_ROW
 from hfcomp.writing import write_parquet
@@ -48,7 +48,7 @@ def second_step(dataset: Dataset, folder: Path) -> Build:
 def test_texts_stand_beside_the_images_of_their_rows(source, tmp_path, kept):
     source = source if kept is None else source.select(kept)
     first_step(source, tmp_path / "first")
-    rows = joined(source, tmp_path / "first")
+    rows = join_texts(source, tmp_path / "first")
     assert rows[SOURCE_ROW][:] == [number for number, text in enumerate(source["caption"][:]) if text]
     for row in rows:
         assert row["image"] == source[row[SOURCE_ROW]]["image"]
@@ -64,7 +64,7 @@ def test_joining_copies_no_image(source, tmp_path, kept):
     source = source.select(kept)
     first_step(source, tmp_path / "first")
     before = pa.total_allocated_bytes()
-    rows = joined(source, tmp_path / "first")
+    rows = join_texts(source, tmp_path / "first")
     assert pa.total_allocated_bytes() - before < BYTES
     files = {one["filename"] for one in rows.cache_files} - {one["filename"] for one in source.cache_files}
     assert sum(Path(name).stat().st_size for name in files) < BYTES
@@ -72,11 +72,11 @@ def test_joining_copies_no_image(source, tmp_path, kept):
 
 def test_a_step_is_begun_anew_when_the_one_before_changed(source, tmp_path):
     first_step(source, tmp_path / "first")
-    second_step(joined(source, tmp_path / "first"), tmp_path / "second")
-    assert second_step(joined(source, tmp_path / "first"), tmp_path / "second").kept == 4
+    second_step(join_texts(source, tmp_path / "first"), tmp_path / "second")
+    assert second_step(join_texts(source, tmp_path / "first"), tmp_path / "second").kept == 4
     first_step(source, tmp_path / "other", stages=builds.loud_stages("!!"))
     with pytest.raises(ValueError, match=r"other settings: source\.fingerprint"):
-        second_step(joined(source, tmp_path / "other"), tmp_path / "second")
+        second_step(join_texts(source, tmp_path / "other"), tmp_path / "second")
 
 
 def make_twice():
@@ -88,16 +88,16 @@ def test_what_does_not_fit_is_refused(source, tmp_path):
     without = Features({name: TEXTS[name] for name in ("caption", "loud")})
     first_step(source, tmp_path / "without", features=without)
     with pytest.raises(ValueError, match="it has no column 'source_row'. Build it with 'source_row' among its"):
-        joined(source, tmp_path / "without")
+        join_texts(source, tmp_path / "without")
     first_step(source, tmp_path / "first")
     with pytest.raises(ValueError, match="was built from another source: it has row 39 of it, and this one has 30"):
-        joined(source.select(range(30)), tmp_path / "first")
+        join_texts(source.select(range(30)), tmp_path / "first")
     with pytest.raises(ValueError, match="the source has a row twice"):
-        joined(source.select([*range(39), 2]), tmp_path / "first")
+        join_texts(source.select([*range(39), 2]), tmp_path / "first")
     twice = [shards.Stage("twice", make_twice)]
     first_step(source.select(range(4)), tmp_path / "twice", stages=twice)
     with pytest.raises(ValueError, match="has row 0 of its source 2 times; expected at most once"):
-        joined(source, tmp_path / "twice")
+        join_texts(source, tmp_path / "twice")
 
 
 def test_row_groups_end_at_a_number_of_bytes(source, tmp_path, monkeypatch):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.factory.substitutes import MISSES, default_lexicon, read_lexicon, spatial_phrase, substitutes
-from hfcomp.factory.substitutes.lexicon import DEFAULT_LEXICON, VERB_TAGS
+from hfcomp.factory.substitutes.choice import MISSES, spatial_phrase, substitutes
+from hfcomp.factory.substitutes.lexicon import DEFAULT_LEXICON, VERB_TAGS, default_lexicon, read_lexicon
 from hfcomp.negatives.surface import rewrite
 from hfcomp.parsing import cached_parser
 from hfcomp.parsing.tokens import longest_text

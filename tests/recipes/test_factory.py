@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from dataset_builders import serving as transformers_serving
 from dataset_builders.concretebatch import factory
 from hfcomp.errors import one_line_errors
-from hfcomp.factory.writers import serving as transformers_serving
 from hfcomp.modeling.random_clip import RANDOM_CLIPS, write_random_clip
 from hfcomp.reading import read_json
 from hfcomp.writing import write_json

@@ -16,14 +16,14 @@ from tests.structure.import_graph import ROOT
 BUDGET = {
     ".": 1_933,
     "analysis": 6_550,  # target: 5,200
-    "annotate": 4_803,  # target: 3,000
+    "annotate": 4_444,  # target: 3,000
     "cli": 1_570,
     "convert": 1_530,  # target: 1,400
     "data": 11_444,
     "distributed": 356,
     "evaluation": 13_325,  # target: 10,500
     "experiments": 5_593,
-    "factory": 11_620,  # target: 8,500
+    "factory": 11_158,  # target: 8,500
     "hub": 1_022,
     "losses": 4_413,
     "merging": 615,
@@ -36,7 +36,7 @@ BUDGET = {
     "statistics": 2_622,
     "trainers": 6_664,
     "core": 63_725,  # all but RINGS; target: under 51,000
-    "all": 88_228,  # target: under 69,000
+    "all": 87_407,  # target: under 69,000
 }
 COMMENTS = 1.5  # own-line comments per 100 lines of code; target: 4
 # The packages around the core, which never imports them.

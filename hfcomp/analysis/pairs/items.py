@@ -20,7 +20,7 @@ from hfcomp.data.columns import require_columns
 from hfcomp.data.image_ids import IMAGE_ID, has_no_id, photographs_or_rows
 from hfcomp.data.pair_table import NEGATIVE_FACTS, check_entries, choose_captions, pair_table
 from hfcomp.factory.options import RENAME
-from hfcomp.factory.targets import MODES, PAPER_MEAN_AND_MEDIAN
+from hfcomp.factory.targets.choice import MODES, PAPER_MEAN_AND_MEDIAN
 from hfcomp.negatives.concreteness import MAXIMUM, MINIMUM, ConcretenessRatings
 from hfcomp.reading import may_be_hub_id
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABCMeta
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import gradio as gr
 
 from hfcomp.annotate.app import markup
-from hfcomp.annotate.studio import CANDIDATES, MOST_ENLARGEMENT
+from hfcomp.annotate.service import CANDIDATES, MOST_ENLARGEMENT
 from hfcomp.data.annotations.entries import QUALITIES
 from hfcomp.data.annotations.masks import THRESHOLD
 
@@ -34,85 +34,34 @@ def _stroke_files(self: gr.ImageEditor, payload: Any) -> dict[str, list[str]] | 
 
 # Gradio decodes whatever was sent. It builds new components for each session, so only a class can change that.
 # Its own metaclass would write a .pyi file next to this one.
+# A `gradio.ImageEditor` that decodes nothing.
 StrokeEditor = ABCMeta.__new__(
     type(gr.ImageEditor),
     "StrokeEditor",
     (gr.ImageEditor,),
     {"preprocess": _stroke_files, "is_template": True, "__module__": __name__},
 )
-"""A `gradio.ImageEditor` that decodes nothing."""
 
 
-@dataclass
-class Annotating:
-    """The components; see `layout`."""
-
-    session: gr.State
-    work: gr.Column
-    message: gr.HTML
-    retry: gr.Button
-    item: gr.Textbox
-    title: gr.HTML
-    captions: gr.HTML
-    image: gr.Image
-    mask_prompt: gr.Textbox
-    segment: gr.Button
-    threshold: gr.Slider
-    x: gr.Number
-    y: gr.Number
-    share: gr.HTML
-    brush_button: gr.Button
-    brush_open: gr.State
-    brush: gr.Column
-    editor: gr.ImageEditor
-    add: gr.Button
-    erase: gr.Button
-    clear: gr.Button
-    word: gr.Radio
-    prompt: gr.Textbox
-    paint: gr.Button
-    candidates: list[gr.Image]
-    chosen: gr.Radio
-    quality: gr.Radio
-    base: gr.Radio
-    caption: gr.Textbox
-    difference: gr.HTML
-    submit: gr.Button
-    undo: gr.Button
-    reason: gr.Dropdown
-    skip: gr.Button
-
-    @property
-    def mask_fields(self) -> list[Any]:
-        """What a mask is made of."""
-        return [self.mask_prompt, self.threshold, self.x, self.y]
-
-    @property
-    def fields(self) -> list[Any]:
-        """All that is submitted, behind the item that it is about."""
-        texts = (self.prompt, self.base, self.caption, self.chosen, self.quality)
-        return [self.item, *self.mask_fields, *texts]
-
-
-def layout(session: gr.State) -> Annotating:
-    """Adds the components to the tab that is open."""
-    parts: dict[str, Any] = {"session": session}
+def layout(session: gr.State) -> SimpleNamespace:
+    """Adds the components to the tab that is open, and returns them by name."""
+    at = SimpleNamespace(session=session)
     with gr.Row(elem_classes="messages"):
-        parts["message"] = gr.HTML(elem_id="message", min_width=300, scale=5)
-        parts["retry"] = gr.Button("Try again", visible=False, elem_id="retry", scale=0, min_width=110, size="sm")
-    with gr.Column(visible=False, elem_id="work") as parts["work"]:
+        at.message = gr.HTML(elem_id="message", min_width=300, scale=5)
+        at.retry = gr.Button("Try again", visible=False, elem_id="retry", scale=0, min_width=110, size="sm")
+    with gr.Column(visible=False, elem_id="work") as at.work:
         with gr.Row():
             with gr.Column(min_width=340):
-                _image(parts)
-                _brush(parts)
-                _mask(parts)
+                _image(at)
+                _brush(at)
+                _mask(at)
             with gr.Column(min_width=340):
-                _prompt(parts)
-        _candidates(parts)
-        _caption(parts)
+                _prompt(at)
+        _candidates(at)
+        _caption(at)
         with gr.Row(elem_classes="decide"):
-            parts["submit"] = gr.Button("Submit (Ctrl+Enter)", variant="primary", elem_id="submit", min_width=200)
-            parts["reason"] = gr.Dropdown(
+            at.submit = gr.Button("Submit (Ctrl+Enter)", variant="primary", elem_id="submit", min_width=200)
+            at.reason = gr.Dropdown(
                 SKIP_REASONS,
                 value=None,
                 label="Reason for a skip (S): choose or write",
@@ -121,15 +70,15 @@ def layout(session: gr.State) -> Annotating:
                 min_width=220,
                 scale=2,
             )
-            parts["skip"] = gr.Button("Skip", elem_id="skip", min_width=80, scale=0)
-            parts["undo"] = gr.Button("Undo (U)", elem_id="undo", min_width=120, scale=0)
+            at.skip = gr.Button("Skip", elem_id="skip", min_width=80, scale=0)
+            at.undo = gr.Button("Undo (U)", elem_id="undo", min_width=120, scale=0)
     gr.HTML(markup.shortcuts("Annotate"))
-    return Annotating(**parts)
+    return at
 
 
-def _image(parts: dict[str, Any]) -> None:
-    parts["item"] = gr.Textbox(visible="hidden", elem_id="item")
-    parts["image"] = gr.Image(
+def _image(at: SimpleNamespace) -> None:
+    at.item = gr.Textbox(visible="hidden", elem_id="item")
+    at.image = gr.Image(
         label="Image and mask",
         interactive=False,
         format="jpeg",
@@ -139,19 +88,19 @@ def _image(parts: dict[str, Any]) -> None:
     )
 
 
-def _mask(parts: dict[str, Any]) -> None:
+def _mask(at: SimpleNamespace) -> None:
     with gr.Row(elem_classes="fields"):
-        parts["mask_prompt"] = gr.Textbox(
+        at.mask_prompt = gr.Textbox(
             label="1 · Mask prompt (M)", max_lines=1, max_length=300, elem_id="mask-prompt", min_width=120, scale=4
         )
-        parts["segment"] = gr.Button("Find", elem_id="segment", min_width=64, scale=0)
-        parts["brush_button"] = gr.Button("Brush (B)", elem_id="brush-button", min_width=104, scale=0)
+        at.segment = gr.Button("Find", elem_id="segment", min_width=64, scale=0)
+        at.brush_button = gr.Button("Brush (B)", elem_id="brush-button", min_width=104, scale=0)
     with gr.Row(elem_classes="fields"):
-        parts["threshold"] = gr.Slider(
+        at.threshold = gr.Slider(
             0.05, 0.95, THRESHOLD, step=0.01, label="Threshold", elem_id="threshold", min_width=160, scale=3
         )
-        for name in ("x", "y"):
-            parts[name] = gr.Number(
+        at.x, at.y = (
+            gr.Number(
                 0,
                 label=f"Enlarge {name}",
                 minimum=0,
@@ -160,27 +109,29 @@ def _mask(parts: dict[str, Any]) -> None:
                 elem_id=f"enlarge-{name}",
                 min_width=90,
             )
-    parts["share"] = gr.HTML(elem_id="share")
+            for name in ("x", "y")
+        )
+    at.share = gr.HTML(elem_id="share")
 
 
-def _prompt(parts: dict[str, Any]) -> None:
-    parts["title"] = gr.HTML(elem_id="title")
-    parts["captions"] = gr.HTML(elem_id="captions")
-    parts["word"] = gr.Radio([], label="2 · Replace the keyword by", elem_id="word")
-    parts["prompt"] = gr.Textbox(
+def _prompt(at: SimpleNamespace) -> None:
+    at.title = gr.HTML(elem_id="title")
+    at.captions = gr.HTML(elem_id="captions")
+    at.word = gr.Radio([], label="2 · Replace the keyword by", elem_id="word")
+    at.prompt = gr.Textbox(
         label="Inpainting prompt (I): what to paint",
         max_lines=2,
         lines=1,
         max_length=300,
         elem_id="prompt",
     )
-    parts["paint"] = gr.Button("Paint candidates (P)", variant="primary", elem_id="paint")
+    at.paint = gr.Button("Paint candidates (P)", variant="primary", elem_id="paint")
 
 
-def _brush(parts: dict[str, Any]) -> None:
-    parts["brush_open"] = gr.State(False)
-    with gr.Column(visible=False, elem_id="brush") as parts["brush"]:
-        parts["editor"] = StrokeEditor(
+def _brush(at: SimpleNamespace) -> None:
+    at.brush_open = gr.State(False)
+    with gr.Column(visible=False, elem_id="brush") as at.brush:
+        at.editor = StrokeEditor(
             type="filepath",
             image_mode="RGBA",
             format="png",
@@ -194,14 +145,14 @@ def _brush(parts: dict[str, Any]) -> None:
             elem_id="editor",
         )
         with gr.Row():
-            parts["add"] = gr.Button("Add to the mask", elem_id="add", min_width=130)
-            parts["erase"] = gr.Button("Erase from it", elem_id="erase", min_width=130)
-            parts["clear"] = gr.Button("Undo all strokes", elem_id="clear", min_width=130)
+            at.add = gr.Button("Add to the mask", elem_id="add", min_width=130)
+            at.erase = gr.Button("Erase from it", elem_id="erase", min_width=130)
+            at.clear = gr.Button("Undo all strokes", elem_id="clear", min_width=130)
 
 
-def _candidates(parts: dict[str, Any]) -> None:
+def _candidates(at: SimpleNamespace) -> None:
     with gr.Row(elem_id="candidates"):
-        parts["candidates"] = [
+        at.candidates = [
             gr.Image(
                 label=f"Candidate {number}",
                 interactive=False,
@@ -216,14 +167,14 @@ def _candidates(parts: dict[str, Any]) -> None:
         ]
     with gr.Row(elem_id="choice"):
         numbers = [str(number) for number in range(1, CANDIDATES + 1)]
-        parts["chosen"] = gr.Radio(numbers, label="3 · Best candidate (1, 2, 3)", elem_id="chosen", min_width=200)
-        parts["quality"] = gr.Radio(QUALITIES, label="4 · Its quality (V, O)", elem_id="quality", min_width=200)
+        at.chosen = gr.Radio(numbers, label="3 · Best candidate (1, 2, 3)", elem_id="chosen", min_width=200)
+        at.quality = gr.Radio(QUALITIES, label="4 · Its quality (V, O)", elem_id="quality", min_width=200)
 
 
-def _caption(parts: dict[str, Any]) -> None:
+def _caption(at: SimpleNamespace) -> None:
     with gr.Row(elem_classes="fields"):
-        parts["base"] = gr.Radio([], label="5 · Base caption", elem_id="base", min_width=200, scale=1)
-        parts["caption"] = gr.Textbox(
+        at.base = gr.Radio([], label="5 · Base caption", elem_id="base", min_width=200, scale=1)
+        at.caption = gr.Textbox(
             label="New caption (C), true of the chosen image",
             lines=2,
             max_lines=3,
@@ -232,4 +183,4 @@ def _caption(parts: dict[str, Any]) -> None:
             min_width=320,
             scale=3,
         )
-    parts["difference"] = gr.HTML(elem_id="difference")
+    at.difference = gr.HTML(elem_id="difference")

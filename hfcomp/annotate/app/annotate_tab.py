@@ -4,78 +4,63 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import wraps
+from types import SimpleNamespace
 from typing import Any
 
 import gradio as gr
 from PIL import Image
 
 from hfcomp.annotate.app import markup
-from hfcomp.annotate.app.annotate_layout import Annotating
-from hfcomp.annotate.app.sessions import Session, acting_person, image_file
+from hfcomp.annotate.app.tabs import Session, Tab, Updates, acting_person, image_file, shows_errors
 from hfcomp.annotate.app.uploads import Uploads, strokes
 from hfcomp.annotate.captions import proposed_caption
-from hfcomp.annotate.model_queue import ModelError
 from hfcomp.annotate.page_draft import PageDraft, Segmentation, following, offer
-from hfcomp.annotate.studio import CANDIDATES, Studio, is_outdated
+from hfcomp.annotate.service import CANDIDATES, AnnotationService, ModelError, is_outdated
 from hfcomp.data.annotations.entries import Item, Quality
 from hfcomp.data.annotations.masks import overlay
 
-Updates = dict[Any, Any]
-ERRORS = (ValueError, OSError, ModelError)
-"""What a page shows; other errors are ours."""
 OUTDATED = "The mask or the prompt was changed after these candidates were painted. They are kept as they are."
 
 
-def shows_errors(repeats: str = "") -> Callable[[Callable[..., Updates]], Callable[..., Updates]]:
-    """A handler of a tab whose errors become a message in the page, by the tab's `failure`; nothing else changes.
+class AnnotateTab(Tab):
+    """Handlers of the tab."""
 
-    Args:
-        repeats: what the retry button repeats after a model or the disk failed.
-    """
+    noun = "item"
 
-    def decorate(handler: Callable[..., Updates]) -> Callable[..., Updates]:
-        @wraps(handler)
-        def run(self: Any, session: Session, request: gr.Request, *rest: Any) -> Updates:
-            try:
-                return handler(self, session, request, *rest)
-            except ERRORS as error:
-                return self.failure(session, error, repeats)
+    def __init__(self, service: AnnotationService, components: SimpleNamespace, uploads: Uploads) -> None:
+        super().__init__(service, components)
+        self.uploads = uploads
 
-        return run
+    @property
+    def mask_fields(self) -> list[Any]:
+        return [self.at.mask_prompt, self.at.threshold, self.at.x, self.at.y]
 
-    return decorate
-
-
-class AnnotateTab:
-    """What happens in the tab. Each handler takes the session, the request, and the values of the fields."""
-
-    def __init__(self, studio: Studio, layout: Annotating, uploads: Uploads) -> None:
-        self.studio, self.at, self.uploads = studio, layout, uploads
+    @property
+    def fields(self) -> list[Any]:
+        """All that is submitted, behind the item that it is about."""
+        at = self.at
+        return [at.item, *self.mask_fields, at.prompt, at.base, at.caption, at.chosen, at.quality]
 
     def failure(self, session: Session, error: Exception, repeats: str = "") -> Updates:
         """The message of an error, with a retry button where trying again may help."""
         may_help = bool(repeats) and isinstance(error, OSError | ModelError)
         session.failed = repeats if may_help else ""
-        return {
-            self.at.message: markup.message(str(error) or type(error).__name__, "error"),
-            self.at.retry: gr.update(visible=may_help),
-            self.at.session: session,
-        }
+        return self.error_message(error) | {self.at.retry: gr.update(visible=may_help), self.at.session: session}
 
     @shows_errors("next")
     def show_next(self, session: Session, request: gr.Request) -> Updates:
-        """The item that the person works on."""
         person = acting_person(session, request)
-        item = self.studio.next_item(person)
+        item = self.service.next_item(person)
         if item is None:
-            session.item = None
-            return self._nothing_left(session)
+            session.item, session.failed = None, "next"
+            counts = self.service.project.decisions.counts(concept=self.service.concept)
+            others = f"Open, worked on by others: {counts['open']}. To review: {counts['annotated']}."
+            return self.nothing_left(session, f"There is no free item. {others}")
         return self.show(session, person, item)
 
     def show(self, session: Session, person: str, item: Item) -> Updates:
         """An item with what the person has made of it so far."""
-        at, draft = self.at, self.studio.draft(person, item)
+        at, draft = self.at, self.service.draft(person, item)
         session.item, session.failed = item.id, ""
         made = draft.segmentation
         numbers = [str(number + 1) for number in range(len(item.captions))]
@@ -106,27 +91,24 @@ class AnnotateTab:
 
     @shows_errors()
     def keep_caption(self, session: Session, request: gr.Request, name: str, caption: str) -> Updates:
-        """Keeps the new caption."""
         return self._keep(session, request, name, {"caption": caption or ""})
 
     @shows_errors()
     def keep_prompt(self, session: Session, request: gr.Request, name: str, prompt: str) -> Updates:
-        """Keeps the inpainting prompt."""
         return self._keep(session, request, name, {"prompt": prompt or ""})
 
     @shows_errors()
     def keep_choice(
         self, session: Session, request: gr.Request, name: str, chosen: str | None, quality: Quality | None
     ) -> Updates:
-        """Keeps which candidate is the best one, and its quality."""
         return self._keep(session, request, name, _choice(chosen, quality))
 
     @shows_errors()
     def choose_base(self, session: Session, request: gr.Request, name: str, base: str) -> Updates:
         """Another original caption: its own replacements, and the proposal made of it."""
-        person, item = self._shown(session, request, name)
+        person, item = self._shown_item(session, request, name)
         original = _original(item, base)
-        draft = self.studio.update(
+        draft = self.service.update(
             person,
             item,
             lambda draft: replace(
@@ -140,8 +122,8 @@ class AnnotateTab:
     @shows_errors()
     def choose_word(self, session: Session, request: gr.Request, name: str, word: str) -> Updates:
         """A replacement: the inpainting prompt with it."""
-        person, item = self._shown(session, request, name)
-        prompts = offer(item, self.studio.draft(person, item).original).prompts
+        person, item = self._shown_item(session, request, name)
+        prompts = offer(item, self.service.draft(person, item).original).prompts
         if word not in prompts:
             return {self.at.session: session}
         return self._keep(session, request, name, {"prompt": prompts[word]}) | {self.at.prompt: prompts[word]}
@@ -153,7 +135,7 @@ class AnnotateTab:
         """
         if not name or name != session.item:  # the page has gone on, and shows what is kept of the next item
             return {self.at.session: session}
-        person, item = self._shown(session, request, name)
+        person, item = self._shown_item(session, request, name)
         steps: list[PageDraft] = []
 
         def change(before: PageDraft) -> PageDraft:
@@ -161,9 +143,10 @@ class AnnotateTab:
             steps.extend([before, following(item, before, draft) if draft.prompt != before.prompt else draft])
             return steps[-1]
 
-        draft = self.studio.update(person, item, change)
+        draft = self.service.update(person, item, change)
         if draft == steps[0]:
             return {self.at.session: session}
+        # The caption is sent only if it followed the prompt: it would overwrite what the person types meanwhile.
         followed = "caption" not in changes and draft.caption != steps[0].caption
         updates = self._texts(session, item, draft) | ({self.at.caption: draft.caption} if followed else {})
         if is_outdated(draft) == is_outdated(steps[0]):  # the message may be the answer to a later event
@@ -175,8 +158,8 @@ class AnnotateTab:
         """The mask with the values of its fields."""
         if session.item is None:
             return {self.at.session: session}
-        person, item = self._shown(session, request, name)
-        draft = self.studio.update(person, item, lambda draft: _with_mask(draft, *fields))
+        person, item = self._shown_item(session, request, name)
+        draft = self.service.update(person, item, lambda draft: _with_mask(draft, *fields))
         shown = self._mask(item, draft)
         return self._texts(session, item, draft) | shown if session.item == item.id else {self.at.session: session}
 
@@ -185,17 +168,17 @@ class AnnotateTab:
         """The mask of an item that was just shown; what the page says stays."""
         if not name or name != session.item:
             return {self.at.session: session}
-        person, item = self._shown(session, request, name)
-        return self._mask(item, self.studio.draft(person, item))
+        person, item = self._shown_item(session, request, name)
+        return self._mask(item, self.service.draft(person, item))
 
     def _mask(self, item: Item, draft: PageDraft) -> Updates:
-        mask = self.studio.mask(item, draft.segmentation)
-        image = image_file(overlay(self.studio.image(item.image), mask))
+        mask = self.service.mask(item, draft.segmentation)
+        image = image_file(overlay(self.service.image(item.image), mask))
         return {self.at.image: image, self.at.share: markup.share(mask.mean())}
 
     def paint(self, session: Session, request: gr.Request, *rest: Any) -> Iterator[Updates]:
         """New candidates; the page says meanwhile what it waits for."""
-        waiting = self.studio.queue.waiting()
+        waiting = self.service.queue.waiting()
         ahead = f" Requests before yours: {waiting}." if waiting else ""
         text = f"Painting {CANDIDATES} candidates.{ahead} You can go on with the caption meanwhile."
         yield {self.at.message: markup.message(text, "note"), self.at.retry: gr.update(visible=False)}
@@ -204,23 +187,24 @@ class AnnotateTab:
     @shows_errors("candidates")
     def _paint(self, session: Session, request: gr.Request, name: str, *rest: Any) -> Updates:
         *fields, prompt = rest
-        person, item = self._shown(session, request, name)
-        draft = self.studio.update(
+        person, item = self._shown_item(session, request, name)
+        draft = self.service.update(
             person, item, lambda draft: replace(_with_mask(draft, *fields), prompt=prompt or "")
         )
-        with self.studio.turn(person):
-            painting = self.studio.paint(item, draft)
+        with self.service.turn(person):
+            painting = self.service.paint(item, draft)
         if session.item != item.id:  # the person went on to another one meanwhile
             return {self.at.session: session}
+        # The choice belongs to the old candidates.
         changes = {"painting": painting, "chosen": None, "quality": None, "next_seed": draft.next_seed + CANDIDATES}
         # what was typed while the model worked is kept
-        draft = self.studio.update(person, item, lambda newer: replace(newer, **changes))
+        draft = self.service.update(person, item, lambda newer: replace(newer, **changes))
         return self._texts(session, item, draft) | self._candidates(draft)
 
     @shows_errors()
     def open_brush(self, session: Session, request: gr.Request, name: str, is_open: bool) -> Updates:
         """The editor with the image as it is tinted now, or closes it."""
-        person, item = self._shown(session, request, name)
+        person, item = self._shown_item(session, request, name)
         shown = {
             self.at.brush: gr.update(visible=not is_open),
             self.at.image: gr.update(visible=is_open),
@@ -228,85 +212,71 @@ class AnnotateTab:
         }
         if is_open:
             return shown
-        made = self.studio.draft(person, item).segmentation
+        made = self.service.draft(person, item).segmentation
         return shown | {self.at.editor: _background(image_file(self._image(item, made)))}
 
     @shows_errors()
     def add_strokes(self, session: Session, request: gr.Request, name: str, value: Any) -> Updates:
-        """Adds strokes of the brush to the mask."""
         return self._brush(session, request, name, value, erases=False)
 
     @shows_errors()
     def erase_strokes(self, session: Session, request: gr.Request, name: str, value: Any) -> Updates:
-        """Erases strokes of the brush from the mask."""
         return self._brush(session, request, name, value, erases=True)
 
     def _brush(self, session: Session, request: gr.Request, name: str, value: Any, *, erases: bool) -> Updates:
-        _, item = self._shown(session, request, name)
+        _, item = self._shown_item(session, request, name)
         try:
-            drawn = strokes(value, self.studio.image(item.image).size)
+            drawn = strokes(value, self.service.image(item.image).size)
         finally:
+            # The strokes were read, or were none: their files are of no more use.
             self.uploads.remove(value)
         return self._change_mask(
-            session, request, name, lambda made: self.studio.brush(item, made, drawn, erases=erases)
+            session, request, name, lambda made: self.service.brush(item, made, drawn, erases=erases)
         )
 
     @shows_errors()
     def clear_strokes(self, session: Session, request: gr.Request, name: str) -> Updates:
-        """The mask without strokes of the brush."""
         return self._change_mask(session, request, name, lambda made: replace(made, added=None, erased=None))
 
     def _change_mask(
         self, session: Session, request: gr.Request, name: str, change: Callable[[Segmentation], Segmentation]
     ) -> Updates:
-        person, item = self._shown(session, request, name)
-        draft = self.studio.update(person, item, lambda draft: replace(draft, segmentation=change(draft.segmentation)))
+        person, item = self._shown_item(session, request, name)
+        draft = self.service.update(
+            person, item, lambda draft: replace(draft, segmentation=change(draft.segmentation))
+        )
         updates = self._texts(session, item, draft)
         try:
             updates |= self._mask(item, draft)
         except ValueError as error:  # the strokes are kept, though they leave nothing or everything
-            updates |= {self.at.image: image_file(self.studio.image(item.image))} | self.failure(session, error)
+            updates |= {self.at.image: image_file(self.service.image(item.image))} | self.failure(session, error)
         return updates | {self.at.editor: _background(updates[self.at.image])}
 
     @shows_errors("submit")
     def submit(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
-        """Submits the item with the values of all fields and shows the next one."""
         name, *fields, prompt, base, caption, chosen, quality = rest
-        person, item = self._shown(session, request, name)
+        person, item = self._shown_item(session, request, name)
         changes = {"prompt": prompt or "", "caption": caption or "", "original": _original(item, base)}
         changes |= _choice(chosen, quality)
-        draft = self.studio.update(person, item, lambda draft: replace(_with_mask(draft, *fields), **changes))
-        self.studio.submit(person, item, draft)
-        return self._after(session, f"{item.id} was submitted.", request)
+        draft = self.service.update(person, item, lambda draft: replace(_with_mask(draft, *fields), **changes))
+        self.service.submit(person, item, draft)
+        return self.after_decision(session, f"{item.id} was submitted.", request)
 
     @shows_errors("skip")
     def skip(self, session: Session, request: gr.Request, name: str, reason: str | None) -> Updates:
-        """Skips the item for a reason and shows the next one."""
-        person, item = self._shown(session, request, name)
+        person, item = self._shown_item(session, request, name)
         if not (reason or "").strip():
             raise ValueError("The reason is missing. Choose one, or write your own, to skip.")
-        self.studio.project.decisions.skip(person, item.id, str(reason))
-        return self._after(session, f"{item.id} was skipped.", request)
+        self.service.project.decisions.skip(person, item.id, str(reason))
+        return self.after_decision(session, f"{item.id} was skipped.", request)
 
-    def _after(self, session: Session, done: str, request: gr.Request) -> Updates:
-        updates = self.show_next(session, request)
-        if not updates.get(self.at.message):
-            updates[self.at.message] = markup.message(done, "done")
-        return updates
-
-    def _shown(self, session: Session, request: gr.Request, name: str) -> tuple[str, Item]:
-        """The person, and the item that an event is about.
-
-        Raises:
-            ValueError: for another item than the page shows, as of an event that came late.
-        """
-        person = acting_person(session, request)
-        if session.item is None or name != session.item:
-            raise ValueError("The page has gone on to another item. Reload it if it looks wrong.")
-        return person, self.studio.project.decisions.item(session.item)
+    def _shown_item(self, session: Session, request: gr.Request, name: str) -> tuple[str, Item]:
+        """The person, and the item that an event is about; errors as `acting_on`."""
+        person = self.acting_on(session, request, name, session.item)
+        return person, self.service.project.decisions.item(name)
 
     def _texts(self, session: Session, item: Item, draft: PageDraft) -> Updates:
-        """What is shown of the texts, besides their fields."""
+        """Updates of what depends on the texts, besides their fields."""
         return {
             self.at.session: session,
             self.at.message: markup.message(OUTDATED, "note") if is_outdated(draft) else "",
@@ -317,7 +287,7 @@ class AnnotateTab:
 
     def _candidates(self, draft: PageDraft) -> Updates:
         found = draft.painting.candidates if draft.painting else ()
-        files = [str(self.studio.project.path(one.file)) for one in found]
+        files = [str(self.service.project.path(one.file)) for one in found]
         chosen = None if draft.chosen is None else str(draft.chosen + 1)
         images = {
             image: gr.update(value=files[index] if index < len(files) else None, visible=index < len(files))
@@ -331,24 +301,13 @@ class AnnotateTab:
 
     def _image(self, item: Item, made: Segmentation) -> Image.Image:
         """The image, tinted where its mask is there already."""
-        image = self.studio.image(item.image)
-        if not self.studio.is_ready(item, made):
+        image = self.service.image(item.image)
+        if not self.service.is_ready(item, made):
             return image
         try:
-            return self.studio.overlay(item, made)
+            return self.service.overlay(item, made)
         except (ValueError, ModelError):  # the handler that follows shows it
             return image
-
-    def _nothing_left(self, session: Session) -> Updates:
-        counts = self.studio.project.decisions.counts(concept=self.studio.concept)
-        text = f"There is no free item. Open, worked on by others: {counts['open']}. To review: {counts['annotated']}."
-        session.failed = "next"
-        return {
-            self.at.session: session,
-            self.at.work: gr.update(visible=False),
-            self.at.message: markup.message(text, "note"),
-            self.at.retry: gr.update(visible=True),
-        }
 
 
 def _with_mask(draft: PageDraft, prompt: str, threshold: float, x: float | None, y: float | None) -> PageDraft:

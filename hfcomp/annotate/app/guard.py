@@ -26,28 +26,29 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+# Key of a request's scope: the person who signed in.
 PERSON = "hfcomp.person"
-"""Key of a request's scope: the person who signed in."""
 API, UPLOAD, SIGN_IN = "/gradio_api", "/gradio_api/upload", "/sign-in"
 _READ = re.compile(
     rf"/|/(assets|static|svelte)/.+|/(config|theme\.css|favicon\.ico|manifest\.json)/?"
     rf"|{API}/(queue/data|app_id|heartbeat/\w+|file=(?!\w+:).+)"
 )
+# Routes of Gradio that its page uses. Others, such as the proxy, calls by name and URLs as files, are not served.
 _SENT = re.compile(rf"{UPLOAD}|{API}/(queue/join|cancel|reset)")
-"""Routes of Gradio that its page uses. Others, such as the proxy, calls by name and URLs as files, are not served."""
+# Bytes of a request other than an upload: the values of all fields.
 MOST_BYTES_OF_A_CALL = 2**20
-"""Bytes of a request other than an upload: the values of all fields."""
+# Seconds in which a request arrives as a whole.
 BODY_SECONDS = 60.0
-"""Seconds in which a request arrives as a whole."""
+# Requests under way in all and for one session. An open page keeps two or three.
 MOST_AT_A_TIME, MOST_OF_A_SESSION = 512, 96
-"""Requests under way in all and for one session. An open page keeps two or three."""
+# Content-Security-Policy. Gradio's page needs inline scripts, but no browser asks another machine for anything.
 POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; media-src 'none'; object-src 'none'; font-src 'self' data:; "
     "style-src 'self' 'unsafe-inline'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
     "worker-src 'self' blob:; connect-src 'self' data: blob:; frame-src 'none'; frame-ancestors 'none'; "
     "form-action 'self'; base-uri 'self'"
 )
-"""Content-Security-Policy. Gradio's page needs inline scripts, but no browser asks another machine for anything."""
+# Headers of every answer.
 ANSWERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -56,7 +57,6 @@ ANSWERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-"""Headers of every answer."""
 
 
 class Refused(Exception):
@@ -115,8 +115,6 @@ class Guard:
     """An ASGI application that passes on what the page needs.
 
     Args:
-        app: Gradio.
-        names: that the page answers to.
         uploads: what browsers sent, which never reaches Gradio's own route.
         door: where people sign in; None where the page is open to this machine.
     """
@@ -131,7 +129,6 @@ class Guard:
         self._loop.call_soon_threadsafe(self._end.set)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request."""
         if scope["type"] == "lifespan":
             self._loop = asyncio.get_running_loop()
             await self._app(scope, receive, send)
@@ -154,6 +151,7 @@ class Guard:
             await response(scope, receive, answer)
 
     def _check_sender(self, scope: Scope, headers: Headers) -> None:
+        # Of two Host headers a proxy might read one and Gradio the other.
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or not self._names.has_host(hosts[0]):
             raise Refused(
@@ -174,6 +172,7 @@ class Guard:
         signed_in = None if self._door is None else self._door.session(headers.get("cookie", ""))
         if signed_in is None:
             return _client(scope)
+        # Handlers take the person from here, and from no field that a page sends.
         scope[PERSON] = signed_in.person
         return signed_in.token
 
@@ -195,6 +194,7 @@ class Guard:
         if path == UPLOAD:
             return await self._receive(headers, receive, session)
         if method == "POST":
+            # The body was read to count its bytes, so Gradio gets it from memory.
             receive = _Replayed(await _body(headers, receive, MOST_BYTES_OF_A_CALL), receive)
         with closing(_Ended(receive, self._end)) as messages:
             await self._app(scope, messages, send)
@@ -202,6 +202,7 @@ class Guard:
         return None
 
     async def _receive(self, headers: Headers, receive: Receive, session: str) -> Response:
+        # A few uploads are in memory at once; others wait here, with their bodies unread.
         async with self._uploads.slots:
             with self._uploads.receiving(session, _length(headers)) as upload:
                 if upload.refusal:
@@ -234,6 +235,7 @@ class _Answer:
     async def __call__(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self.has_started = True
+            # Gradio allows every origin that asks; browsers believe its headers.
             headers = MutableHeaders(raw=list(message["headers"]))
             for name in [name for name in headers if name.startswith("access-control-")]:
                 del headers[name]
@@ -263,7 +265,6 @@ class _Ended:
         return message
 
     def close(self) -> None:
-        """Stops to wait."""
         for task in filter(None, (self._next, self._end)):
             task.cancel()
 
@@ -283,7 +284,6 @@ class _Replayed:
 
 
 def _client(scope: Scope) -> str:
-    """The address that a request comes from."""
     return scope["client"][0] if scope.get("client") else "unknown"
 
 

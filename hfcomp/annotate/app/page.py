@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
 from hfcomp.annotate.app import annotate_layout, markup, review_tab
-from hfcomp.annotate.app.annotate_tab import ERRORS, AnnotateTab, Updates
+from hfcomp.annotate.app.annotate_tab import AnnotateTab
 from hfcomp.annotate.app.review_tab import ReviewTab
-from hfcomp.annotate.app.sessions import Session, acting_person
+from hfcomp.annotate.app.tabs import ERRORS, Session, Updates, acting_person
 from hfcomp.annotate.app.uploads import Uploads
 from hfcomp.annotate.progress import progress_report
-from hfcomp.annotate.studio import Studio
+from hfcomp.annotate.service import AnnotationService
 from hfcomp.data.annotations.entries import person_name
 
 FOLDER = Path(__file__).parent
 CSS, SCRIPT = FOLDER / "page.css", FOLDER / "shortcuts.js"
+# Key under which a browser keeps the name. It is no secret: the name only says who goes on after a reload.
 STORAGE = "hfcomp-annotate"
-"""Where a browser keeps the name. It is no secret: the name only says who goes on after a reload."""
+# Longest time between two renewals of a lease.
 TICK_SECONDS = 60.0
-"""Between two renewals of a lease, at most."""
 
 
 class Page:
-    """The page of a studio."""
+    """The page of a service."""
 
     def __init__(
-        self, studio: Studio, *, title: str, has_password: bool, lease_seconds: float, uploads: Uploads
+        self, service: AnnotationService, *, title: str, has_password: bool, lease_seconds: float, uploads: Uploads
     ) -> None:
-        self.studio, self.title, self.has_password = studio, title, has_password
+        self.service, self.title, self.has_password = service, title, has_password
         settings = {"fill_width": True, "delete_cache": (3600, 24 * 3600)}
         with gr.Blocks(analytics_enabled=False, title=title, **settings) as blocks:
             self.blocks = blocks
@@ -46,9 +48,11 @@ class Page:
                     self.progress = gr.HTML(elem_id="progress")
                     refresh = gr.Button("Refresh", elem_id="refresh", size="sm")
             self.annotate, self.review = (
-                AnnotateTab(studio, self.annotating, uploads),
-                ReviewTab(studio, self.reviewing),
+                AnnotateTab(service, self.annotating, uploads),
+                ReviewTab(service, self.reviewing),
             )
+            decisions = (self.annotate.submit, self.annotate.skip, self.review.accept, self.review.send_back)
+            self.submit, self.skip, self.accept, self.send_back = map(self._with_counts, decisions)
             self._signing_in()
             self._annotate_events()
             self._review_events()
@@ -79,14 +83,13 @@ class Page:
         self.other.click(self.sign_out, self.session, [*outputs, self.name], **_quiet())
 
     def load(self, session: Session, request: gr.Request, stored: str) -> Updates:
-        """The page as the browser left it."""
         name = request.username if self.has_password else stored
         if not name:
             return {self.sign_in_box: gr.update(visible=True)}
         return self.sign_in(session, request, name)
 
     def sign_in(self, session: Session, request: gr.Request, name: str) -> Updates:
-        """Begins as a person."""
+        # Whoever had the page before loses it first: a name that is refused signs nobody in.
         session.person, session.item, session.review = "", None, None
         try:
             session.person = person_name(name or "")
@@ -111,7 +114,7 @@ class Page:
     def sign_out(self, session: Session) -> Updates:
         """Gives back what the person holds, so that somebody else can begin on this page."""
         if session.person:
-            self.studio.project.decisions.release(session.person)
+            self.service.project.decisions.release(session.person)
         session.person, session.item, session.review = "", None, None
         return {
             self.session: session,
@@ -135,7 +138,7 @@ class Page:
         at.base.input(tab.choose_base, [*here, at.base], outputs, **_quiet())
         at.word.input(tab.choose_word, [*here, at.word], outputs, **_quiet())
         segmenting = _quiet(show_progress="minimal") | {"show_progress_on": [at.share]}
-        mask = [*here, *at.mask_fields]
+        mask = [*here, *tab.mask_fields]
         for event in (at.mask_prompt.submit, at.mask_prompt.blur, at.segment.click):
             event(tab.segment, mask, outputs, **segmenting)
         for number in (at.threshold, at.x, at.y):
@@ -148,20 +151,12 @@ class Page:
         for button, handler in ((at.add, tab.add_strokes), (at.erase, tab.erase_strokes)):
             button.click(handler, [*here, at.editor], drawn_on, **_quiet())
         at.clear.click(tab.clear_strokes, here, drawn_on, **_quiet())
-        at.submit.click(self.submit, [at.session, *at.fields], with_status, **_quiet())
+        at.submit.click(self.submit, [at.session, *tab.fields], with_status, **_quiet())
         at.skip.click(self.skip, [*here, at.reason], with_status, **_quiet())
-        at.retry.click(self.retry, [at.session, at.reason, *at.fields], with_status, **painting)
+        at.retry.click(self.retry, [at.session, at.reason, *tab.fields], with_status, **painting)
         everything = [*with_status, *_components(self.reviewing), self.tabs]
         for undo in (at.undo, self.reviewing.undo):
             undo.click(self.undo, self.session, everything, **_quiet())
-
-    def submit(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
-        """As `AnnotateTab.submit`, with the counts."""
-        return self.annotate.submit(session, request, *rest) | self._status(session)
-
-    def skip(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
-        """As `AnnotateTab.skip`, with the counts."""
-        return self.annotate.skip(session, request, *rest) | self._status(session)
 
     def retry(self, session: Session, request: gr.Request, *rest: Any) -> Any:
         """Repeats what failed, with the values that the fields have now."""
@@ -180,23 +175,15 @@ class Page:
     def _review_events(self) -> None:
         at, tab = self.reviewing, self.review
         outputs = [*_components(at), self.status]
-        for event in (self.review_tab.select, at.again.click):
+        for event in (self.review_tab.select, at.retry.click):
             event(tab.show_next, at.session, outputs, **_quiet())
         at.outline.input(tab.outline, [at.session, at.outline], outputs, **_quiet())
         at.accept.click(self.accept, [at.session, at.item, at.quality], outputs, **_quiet())
         at.back.click(self.send_back, [at.session, at.item, at.reason], outputs, **_quiet())
 
-    def accept(self, session: Session, request: gr.Request, name: str, quality: str | None) -> Updates:
-        """As `ReviewTab.accept`, with the counts."""
-        return self.review.accept(session, request, name, quality) | self._status(session)
-
-    def send_back(self, session: Session, request: gr.Request, name: str, reason: str | None) -> Updates:
-        """As `ReviewTab.send_back`, with the counts."""
-        return self.review.send_back(session, request, name, reason) | self._status(session)
-
     def undo(self, session: Session, request: gr.Request) -> Updates:
         """Takes back the person's last decision and shows its item, in the tab where it was decided."""
-        decisions = self.studio.project.decisions
+        decisions = self.service.project.decisions
         try:
             person = acting_person(session, request)
             item = decisions.undo(person)
@@ -211,10 +198,9 @@ class Page:
         return shown | said | {self.tabs: gr.update(selected=tab)} | self._status(session)
 
     def show_progress(self, session: Session, request: gr.Request) -> Updates:
-        """The tables of the tab Progress."""
         try:
             acting_person(session, request)
-            return {self.progress: markup.report_html(progress_report(self.studio.project.decisions))}
+            return {self.progress: markup.report_html(progress_report(self.service.project.decisions))}
         except ERRORS as error:
             return {self.progress: markup.message(str(error), "error")}
 
@@ -224,19 +210,29 @@ class Page:
             if not session.person:
                 return {self.status: markup.status(self.title)}
             person = acting_person(session, request)
+            # Only an open page renews its leases. Once it is closed, they end, and others get the items.
             for name, at in ((session.item, self.annotating.message), (session.review, self.reviewing.message)):
-                if name and not self.studio.project.decisions.renew(person, name):
+                if name and not self.service.project.decisions.renew(person, name):
                     text = f"{name} was given to somebody else, as it was left for too long. Reload the page."
                     return self._status(session) | {at: markup.message(text, "error")}
         except ERRORS as error:
             return self._say(str(error), "error")
         return self._status(session)
 
+    def _with_counts(self, handler: Callable[..., Updates]) -> Callable[..., Updates]:
+        """A handler that decides something, with the counts behind it."""
+
+        @wraps(handler)
+        def run(session: Session, request: gr.Request, *rest: Any) -> Updates:
+            return handler(session, request, *rest) | self._status(session)
+
+        return run
+
     def _status(self, session: Session) -> Updates:
         """The line of progress and this person's counts; without them where the database does not answer."""
         try:
-            counts = self.studio.project.decisions.counts(concept=self.studio.concept)
-            own = self.studio.project.decisions.by_person().get(session.person, {})
+            counts = self.service.project.decisions.counts(concept=self.service.concept)
+            own = self.service.project.decisions.by_person().get(session.person, {})
         except ERRORS:
             return {self.status: markup.status(self.title, ["The counts cannot be read now."])}
         reviewed = own.get("accept", 0) + own.get("send back", 0)
@@ -258,7 +254,7 @@ class Page:
 
 
 def _components(layout: Any) -> list[Any]:
-    """The components of a layout, but for the editor: it uploads all it holds whenever an event may change it."""
+    """The components of a layout, except for the editor: it uploads all it holds whenever an event may change it."""
     found: list[Any] = []
     for value in vars(layout).values():
         found += value if isinstance(value, list) else [value]
@@ -266,5 +262,5 @@ def _components(layout: Any) -> list[Any]:
 
 
 def _quiet(show_progress: str = "hidden") -> dict[str, Any]:
-    """Of every event: any number at once, for the models have queues of their own, and none that others could call."""
+    """Settings of every event: any number run at once, since models have queues; other programs cannot call it."""
     return {"show_progress": show_progress, "concurrency_limit": None, "api_visibility": "private"}

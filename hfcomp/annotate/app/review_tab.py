@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
 
 import gradio as gr
 
 from hfcomp.annotate.app import markup
-from hfcomp.annotate.app.annotate_tab import Updates, shows_errors
-from hfcomp.annotate.app.sessions import Session, acting_person, image_file
-from hfcomp.annotate.studio import Studio
+from hfcomp.annotate.app.tabs import Session, Tab, Updates, acting_person, image_file, shows_errors
 from hfcomp.data.annotations.entries import QUALITIES, Edit, Item
 from hfcomp.data.annotations.masks import outline, read_mask
 
@@ -23,39 +20,17 @@ BACK_REASONS = (
 )
 
 
-@dataclass
-class Reviewing:
-    """The components; see `layout`."""
-
-    session: gr.State
-    work: gr.Column
-    message: gr.HTML
-    again: gr.Button
-    item: gr.Textbox
-    original: gr.Image
-    edited: gr.Image
-    outline: gr.Checkbox
-    captions: gr.HTML
-    quality: gr.Radio
-    accept: gr.Button
-    reason: gr.Dropdown
-    back: gr.Button
-    undo: gr.Button
-
-
-def layout(session: gr.State) -> Reviewing:
-    """Adds the components to the tab that is open."""
-    parts: dict[str, Any] = {"session": session}
+def layout(session: gr.State) -> SimpleNamespace:
+    """Adds the components to the tab that is open, and returns them by name."""
+    at = SimpleNamespace(session=session)
     with gr.Row(elem_classes="messages"):
-        parts["message"] = gr.HTML(elem_id="review-message", min_width=300, scale=5)
-        parts["again"] = gr.Button(
-            "Look again", visible=False, elem_id="review-again", scale=0, min_width=110, size="sm"
-        )
-    with gr.Column(visible=False, elem_id="review-work") as parts["work"]:
-        parts["item"] = gr.Textbox(visible="hidden", elem_id="review-item")
+        at.message = gr.HTML(elem_id="review-message", min_width=300, scale=5)
+        at.retry = gr.Button("Look again", visible=False, elem_id="review-again", scale=0, min_width=110, size="sm")
+    with gr.Column(visible=False, elem_id="review-work") as at.work:
+        at.item = gr.Textbox(visible="hidden", elem_id="review-item")
         with gr.Row():
-            for name in ("original", "edited"):
-                parts[name] = gr.Image(
+            at.original, at.edited = (
+                gr.Image(
                     label=name.capitalize(),
                     interactive=False,
                     format="png",
@@ -64,15 +39,17 @@ def layout(session: gr.State) -> Reviewing:
                     buttons=["fullscreen"],
                     elem_id=f"review-{name}",
                 )
-        parts["captions"] = gr.HTML(elem_id="review-captions")
+                for name in ("original", "edited")
+            )
+        at.captions = gr.HTML(elem_id="review-captions")
         with gr.Row(elem_classes="decide"):
-            parts["quality"] = gr.Radio(
+            at.quality = gr.Radio(
                 QUALITIES, label="Quality of the edit (V, O)", elem_id="review-quality", min_width=220
             )
-            parts["outline"] = gr.Checkbox(False, label="Outline of the mask (M)", elem_id="outline", min_width=200)
-            parts["accept"] = gr.Button("Accept (A)", variant="primary", elem_id="accept", min_width=120)
+            at.outline = gr.Checkbox(False, label="Outline of the mask (M)", elem_id="outline", min_width=200)
+            at.accept = gr.Button("Accept (A)", variant="primary", elem_id="accept", min_width=120)
         with gr.Row(elem_classes="decide"):
-            parts["reason"] = gr.Dropdown(
+            at.reason = gr.Dropdown(
                 BACK_REASONS,
                 value=None,
                 label="Reason for sending back (R): choose or write",
@@ -81,39 +58,36 @@ def layout(session: gr.State) -> Reviewing:
                 min_width=260,
                 scale=3,
             )
-            parts["back"] = gr.Button("Send back", elem_id="back", min_width=120, scale=0)
-            parts["undo"] = gr.Button("Undo (U)", elem_id="review-undo", min_width=120, scale=0)
+            at.back = gr.Button("Send back", elem_id="back", min_width=120, scale=0)
+            at.undo = gr.Button("Undo (U)", elem_id="review-undo", min_width=120, scale=0)
     gr.HTML(markup.shortcuts("Review"))
-    return Reviewing(**parts)
+    return at
 
 
-class ReviewTab:
-    """What happens in the tab."""
+class ReviewTab(Tab):
+    """Handlers of the tab."""
 
-    def __init__(self, studio: Studio, layout: Reviewing) -> None:
-        self.studio, self.at = studio, layout
+    noun = "edit"
 
-    def failure(self, session: Session, error: Exception, repeats: str) -> Updates:
+    def failure(self, session: Session, error: Exception, repeats: str = "") -> Updates:
         """The message of an error; what was chosen stays."""
-        return {
-            self.at.message: markup.message(str(error) or type(error).__name__, "error"),
-            self.at.again: gr.update(visible=True),
-        }
+        return self.error_message(error) | {self.at.retry: gr.update(visible=True)}
 
     @shows_errors()
     def show_next(self, session: Session, request: gr.Request) -> Updates:
-        """The edit that the person reviews."""
         person = acting_person(session, request)
-        found = self.studio.project.decisions.next_review(person, concept=self.studio.concept)
+        found = self.service.project.decisions.next_review(person, concept=self.service.concept)
         if found is None:
-            return self._nothing_left(session)
+            session.review = None
+            text = "There is nothing for you to review: edits of your own are reviewed by others."
+            return self.nothing_left(session, text)
         item, edit = found
         session.review = item.id
         return {
             self.at.session: session,
             self.at.work: gr.update(visible=True),
             self.at.message: "",
-            self.at.again: gr.update(visible=False),
+            self.at.retry: gr.update(visible=False),
             self.at.item: item.id,
             self.at.captions: markup.two_captions(edit.original, edit.caption),
             self.at.outline: False,
@@ -128,55 +102,32 @@ class ReviewTab:
         acting_person(session, request)
         if session.review is None:
             return {self.at.session: session}
-        item = self.studio.project.decisions.item(session.review)
-        return self._images(item, self.studio.project.decisions.edit(item.id), outlined=outlined)
+        item = self.service.project.decisions.item(session.review)
+        return self._images(item, self.service.project.decisions.edit(item.id), outlined=outlined)
 
     @shows_errors()
     def accept(self, session: Session, request: gr.Request, name: str, quality: str | None) -> Updates:
         """Accepts the edit with the reviewer's own rating, and shows the next one."""
-        person, item = self._reviewed(session, request, name)
+        person = self.acting_on(session, request, name, session.review)
         if quality not in QUALITIES:
             raise ValueError(f"The quality is missing. Rate the edited image: {' or '.join(QUALITIES)}.")
-        self.studio.project.decisions.accept(person, item, quality)
-        return self._after(session, f"{item} was accepted.", request)
+        self.service.project.decisions.accept(person, name, quality)
+        return self.after_decision(session, f"{name} was accepted.", request)
 
     @shows_errors()
     def send_back(self, session: Session, request: gr.Request, name: str, reason: str | None) -> Updates:
-        """Sends the edit back to the annotator for a reason, and shows the next one."""
-        person, item = self._reviewed(session, request, name)
+        person = self.acting_on(session, request, name, session.review)
         if not (reason or "").strip():
             raise ValueError("The reason is missing. Choose one, or write your own: the annotator reads it.")
-        self.studio.project.decisions.send_back(person, item, str(reason))
-        return self._after(session, f"{item} was sent back.", request)
-
-    def _after(self, session: Session, done: str, request: gr.Request) -> Updates:
-        updates = self.show_next(session, request)
-        if not updates.get(self.at.message):
-            updates[self.at.message] = markup.message(done, "done")
-        return updates
-
-    def _reviewed(self, session: Session, request: gr.Request, name: str) -> tuple[str, str]:
-        person = acting_person(session, request)
-        if session.review is None or name != session.review:
-            raise ValueError("The page has gone on to another edit. Reload it if it looks wrong.")
-        return person, session.review
+        self.service.project.decisions.send_back(person, name, str(reason))
+        return self.after_decision(session, f"{name} was sent back.", request)
 
     def _images(self, item: Item, edit: Edit, *, outlined: bool) -> Updates:
-        project = self.studio.project
+        project = self.service.project
         if not outlined:
             return {self.at.original: str(project.path(item.image)), self.at.edited: str(project.path(edit.image))}
-        mask = read_mask(self.studio.image(edit.mask))
+        mask = read_mask(self.service.image(edit.mask))
         return {
-            self.at.original: image_file(outline(self.studio.image(item.image), mask), "png"),
-            self.at.edited: image_file(outline(self.studio.image(edit.image), mask), "png"),
-        }
-
-    def _nothing_left(self, session: Session) -> Updates:
-        session.review = None
-        text = "There is nothing for you to review: edits of your own are reviewed by others."
-        return {
-            self.at.session: session,
-            self.at.work: gr.update(visible=False),
-            self.at.message: markup.message(text, "note"),
-            self.at.again: gr.update(visible=True),
+            self.at.original: image_file(outline(self.service.image(item.image), mask), "png"),
+            self.at.edited: image_file(outline(self.service.image(edit.image), mask), "png"),
         }

@@ -26,12 +26,12 @@ from hfcomp.annotate.app.sign_in import Door
 from hfcomp.annotate.app.uploads import MOST_BYTES, Uploads
 from hfcomp.annotate.captions import load_caption_parser
 from hfcomp.annotate.people_file import Passwords
-from hfcomp.annotate.studio import Studio
+from hfcomp.annotate.service import AnnotationService
 from hfcomp.data.annotations.project import IMAGES
 from hfcomp.writing import LOCK_FILE, try_lock
 
+# The environment variable that names Gradio's folder, which is read with every file.
 VARIABLE = "GRADIO_TEMP_DIR"
-"""The environment variable that names Gradio's folder, which is read with every file."""
 PREFIX = "hfcomp-annotate-"
 
 
@@ -63,6 +63,7 @@ def remove_left(parent: Path) -> None:
     """Removes the folders of this user whose server is gone: those whose lock is free."""
     for folder in parent.glob(f"{PREFIX}*"):
         try:
+            # In a folder that others may write to, a link could lead to files of this user.
             if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not (folder / LOCK_FILE).is_file():
                 continue
             lock = try_lock(folder)
@@ -73,10 +74,10 @@ def remove_left(parent: Path) -> None:
             lock.release()
 
 
+# Requests at a time. Most wait for a model or the disk.
 THREADS = 128
-"""Requests at a time. Most wait for a model or the disk."""
+# Open connections, and events that wait for a thread.
 MOST_CONNECTIONS, MOST_EVENTS = 1024, 512
-"""Open connections, and events that wait for a thread."""
 FIRST_PORT, PORTS = 7860, 100
 SECONDS_TO_START, SECONDS_TO_END = 30.0, 3
 LOOPBACK = "127.0.0.1"
@@ -84,21 +85,14 @@ logger = logging.getLogger(__name__)
 
 
 def bind(host: str, port: int | None) -> socket.socket:
-    """A socket that listens at an address of this machine.
-
-    Args:
-        host: address or name.
-        port: by default the first free one from 7860.
-
-    Raises:
-        OSError: for a port that is taken or may not be used, or an address that is not of this machine.
-    """
+    """A socket that listens at an address of this machine."""
     numbers = range(FIRST_PORT, FIRST_PORT + PORTS) if port is None else [port]
     for number in numbers:
         try:
             family, *_, address = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
             bound = socket.socket(family, socket.SOCK_STREAM)
             try:
+                # A port of a server that has just ended can be used again at once.
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 bound.bind(address)
                 bound.listen()  # Linux lets others bind to the port until somebody listens
@@ -117,20 +111,12 @@ def bind(host: str, port: int | None) -> socket.socket:
 
 
 def check_port(host: str, port: int | None) -> None:
-    """Checks that a port is free, before anything is loaded.
-
-    Raises:
-        OSError: as `bind`.
-    """
+    """Checks that a port is free, before anything is loaded."""
     bind(host, port).close()
 
 
 def check_access(host: str, passwords: Passwords | None, public_names: Collection[str] = ()) -> None:
-    """Checks who could reach the page.
-
-    Raises:
-        ValueError: for another host than this machine's loopback, or a public name, without a password.
-    """
+    """Checks who could reach the page."""
     if passwords is not None:
         return
     if not is_loopback(host):
@@ -147,7 +133,7 @@ def check_access(host: str, passwords: Passwords | None, public_names: Collectio
 
 @contextmanager
 def serving(
-    studio: Studio,
+    service: AnnotationService,
     *,
     title: str,
     host: str = LOOPBACK,
@@ -160,23 +146,17 @@ def serving(
     """Serves the page while the context is open.
 
     Args:
-        studio: does the work.
-        title: of the page.
         host: address of this machine to listen at.
-        port: by default the first free one from 7860.
-        passwords: that people sign in with; None on loopback only.
+        port: Defaults to the first free one from 7860.
+        passwords: What people sign in with; None on loopback only.
         public_names: names that the page answers to besides its host, such as the one of a reverse proxy.
-        lease_seconds: of the project.
         log: takes a line about each attempt to sign in.
 
     Yields:
         The address of the page.
-
-    Raises:
-        ValueError: as `check_access`.
-        OSError: as `bind`.
     """
     check_access(host, passwords, public_names)
+    # Before anything slow: a port that is taken is found at once.
     bound = bind(host, port)
     load_caption_parser()
     with bound, own_cache() as cache:
@@ -185,12 +165,13 @@ def serving(
         if passwords is not None:
             door = Door(passwords, title=title, cookie=f"hfcomp-annotate-{number}", log=log)
         uploads = Uploads(cache / "uploads")
-        page = Page(studio, title=title, has_password=door is not None, lease_seconds=lease_seconds, uploads=uploads)
-        app = Guard(_gradio(page, studio.project.folder / IMAGES), Names(host, public_names), uploads, door)
+        page = Page(service, title=title, has_password=door is not None, lease_seconds=lease_seconds, uploads=uploads)
+        app = Guard(_gradio(page, service.project.folder / IMAGES), Names(host, public_names), uploads, door)
         with _running(app, bound):
             try:
                 yield f"http://{_browser_host(host)}:{number}/"
             finally:
+                # Streams to open pages never end by themselves, and the server would wait for them.
                 app.end()
                 page.blocks.close(verbose=False)
 

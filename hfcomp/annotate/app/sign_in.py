@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
+from pathlib import Path
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
@@ -17,24 +17,15 @@ from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hfcomp.annotate.people_file import Passwords
+from hfcomp.reporting.pages.page import fill
 
+PAGE = Path(__file__).parent / "templates" / "sign_in.html"
+# Failures of a client that cost nothing; each further one doubles the wait, up to so many seconds, so that nobody who
+# mistyped is locked out for long. A client that makes no attempt for `FORGOTTEN` seconds starts over.
 FREE_FAILURES, LONGEST_WAIT, FORGOTTEN = 4, 30.0, 900.0
-"""Failures of a client that cost nothing; each further one doubles the wait, up to so many seconds, so that nobody who
-mistyped is locked out for long. A client that makes no attempt for `FORGOTTEN` seconds starts over."""
+# Passwords that are checked, of all clients together: on average, and after a quiet time.
 CHECKS_A_SECOND, CHECKS_AT_ONCE = 2.0, 10.0
-"""Passwords that are checked, of all clients together: on average, and after a quiet time."""
 MOST_SESSIONS, SESSION_SECONDS = 1000, 24 * 3600.0
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{title}</title><style>
-body {{ font-family: system-ui, sans-serif; max-width: 22rem; margin: 15vh auto 0; padding: 0 1rem; }}
-label, input, button {{ display: block; width: 100%; box-sizing: border-box; font-size: 1rem; }}
-input {{ margin: 4px 0 14px; padding: 8px; }} button {{ padding: 9px; }} .error {{ color: #a50e0e; }}
-</style></head><body><h1>{title}</h1><p>Sign in with your own name and {what}.</p>
-<form method="post" action="/sign-in">
-<label>Your name<input name="name" maxlength="60" autocomplete="username" autofocus required></label>
-<label>Password<input name="password" type="password" autocomplete="current-password" required></label>
-<button>Sign in</button></form><p class="error" role="alert">{message}</p></body></html>"""
 
 
 @dataclass(frozen=True)
@@ -42,8 +33,6 @@ class SignedIn:
     """A session.
 
     Attributes:
-        person: who signed in.
-        token: of the cookie.
         until: when it ends, by the door's clock.
     """
 
@@ -87,7 +76,6 @@ class Throttle:
         return self._failures[name][0]
 
     def succeed(self, client: str) -> None:
-        """Forgets a client's failures."""
         self._failures.pop(_group(client), None)
 
 
@@ -110,7 +98,6 @@ class Door:
         self._one_at_a_time = asyncio.Semaphore(1)
 
     def session(self, cookies: str) -> SignedIn | None:
-        """The session of a request's cookies."""
         found = self._sessions.get(cookie_parser(cookies).get(self._cookie, ""))
         return found if found is not None and self._clock() < found.until else None
 
@@ -122,6 +109,7 @@ class Door:
             return self._page("", 405)
         given = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=8)
         name, password = (given.get(key, [""])[0] for key in ("name", "password"))
+        # Before the password is looked at: a guess that is too early costs us nothing and tells nothing.
         wait = self._throttle.wait(client)
         if wait > 0:
             if client not in self._waiting:  # one line, however many requests
@@ -134,6 +122,7 @@ class Door:
             person = await asyncio.to_thread(self._passwords.person, name, password)
         if person is None:
             number = self._throttle.fail(client)
+            # `ascii`: a name cannot forge lines or colors of the log.
             self._log(f"sign-in refused: {ascii(name[:60])} from {client}, failure {number}")
             return self._page("The name or the password is wrong.", 401)
         self._throttle.succeed(client)
@@ -141,18 +130,18 @@ class Door:
         return self._begin(person, is_secure=headers.get("origin", "").startswith("https:"))
 
     def _begin(self, person: str, *, is_secure: bool) -> Response:
+        # The oldest session ends: signing in again and again must not fill the memory.
         while len(self._sessions) >= MOST_SESSIONS:
             self._sessions.popitem(last=False)
         made = SignedIn(person, secrets.token_urlsafe(32), self._clock() + SESSION_SECONDS)
         self._sessions[made.token] = made
         response = RedirectResponse("/", 303)
+        # "lax": a link from elsewhere opens the page signed in, a form from elsewhere is sent without the cookie.
         response.set_cookie(self._cookie, made.token, httponly=True, samesite="lax", secure=is_secure, path="/")
         return response
 
     def _page(self, message: str, status: int, headers: dict[str, str] | None = None) -> Response:
-        text = _PAGE.format(
-            title=escape(self._title), what=escape(self._passwords.what), message=escape(message) or "&nbsp;"
-        )
+        text = fill(PAGE, title=self._title, what=self._passwords.what, message=message)
         return HTMLResponse(text, status, {"cache-control": "no-store", **(headers or {})})
 
 

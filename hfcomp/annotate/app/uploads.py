@@ -1,4 +1,4 @@
-"""What a page sends: strokes of the brush, which are received here and not by Gradio."""
+"""Uploads of pages: strokes of the brush, which are received here and not by Gradio."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from hfcomp.data.annotations.masks import Mask
 from hfcomp.data.images import open_image
 from hfcomp.writing import write_bytes
 
+# Bytes of an upload: a PNG of flat strokes is far smaller.
 MOST_BYTES = 32 * 2**20
-"""Bytes of an upload: a PNG of flat strokes is far smaller."""
+# Pixels of an uploaded image, by its header: as many as large cameras make, and 200 MB once decoded.
 MOST_PIXELS = 50_000_000
-"""Pixels of an uploaded image, by its header: as many as large cameras make, and 200 MB once decoded."""
+# Formats of uploads: strokes, and the image that they were drawn on, which an editor sends back.
 FORMATS = ("PNG", "JPEG")
-"""Formats of uploads: strokes, and the image that they were drawn on, which an editor sends back."""
+# Bytes that are kept of a session's uploads and of all. A file is removed once its strokes are read.
 MOST_OF_A_SESSION, MOST_IN_ALL = 4 * MOST_BYTES, 16 * MOST_BYTES
-"""Bytes that are kept of a session's uploads and of all. A file is removed once its strokes are read."""
+# Uploads under way, each in memory as a whole; others wait.
 MOST_AT_A_TIME = 6
-"""Uploads under way, each in memory as a whole; others wait."""
+# Seconds until an upload is removed whose strokes nobody read.
 KEPT_SECONDS = 120.0
-"""Seconds until an upload is removed whose strokes nobody read."""
 _MINUTES = KEPT_SECONDS / 60
 
 
@@ -53,7 +53,6 @@ class Uploads:
     """The uploads of all pages.
 
     Attributes:
-        folder: for the files.
         slots: those of the uploads under way.
     """
 
@@ -70,13 +69,13 @@ class Uploads:
         """An upload, for which there is room: what it announces counts before it arrives.
 
         Args:
-            session: that sends it.
             length: bytes that are announced; None counts as the most there may be.
         """
         upload, size = Upload(self, session), MOST_BYTES if length is None else length
         if size <= MOST_BYTES:  # a longer one is refused when it is read
             upload.refusal = self._refusal(session, size)
         if not upload.refusal:
+            # Counted before it arrives: uploads that start together would otherwise all find room.
             self._reserved[id(upload)] = (session, size)
         try:
             yield upload
@@ -97,6 +96,7 @@ class Uploads:
         """Removes the files of an editor's value, whose strokes were read; files that nobody sent stay."""
         files = value.get("files", ()) if isinstance(value, Mapping) else ()
         for path in map(Path, files):
+            # A page may send any path, so only files of our own folder are removed.
             if path.parent == self.folder:
                 path.unlink(missing_ok=True)
 
@@ -111,6 +111,7 @@ class Uploads:
 
     def _forget(self) -> None:
         now = self._clock()
+        # Strokes that nobody reads, as of a page that was closed, must not fill the disk.
         for path in [path for path, one in self._kept.items() if now - one.time > KEPT_SECONDS or not path.exists()]:
             path.unlink(missing_ok=True)
             del self._kept[path]
@@ -173,7 +174,7 @@ def strokes(value: Any, size: tuple[int, int]) -> Mask:
     """The strokes that a page sent, drawn on any of its layers.
 
     Args:
-        value: of a `gradio.ImageEditor` of type filepath: its layers are files.
+        value: Value of a `gradio.ImageEditor` of type filepath: its layers are files.
         size: width and height of the image that was drawn on, in pixels.
 
     Returns:

@@ -12,26 +12,24 @@ folder: the targets need a processor, the captions a language model's server, th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset, Features, Image, Value
+from datasets import Features, Image, Value
 
-from hfcomp.data.built_sets import ONE_LICENSE, ROWS_PER_SHARD, StepNames, read_manifest
+from hfcomp.data.built_sets import ONE_LICENSE, StepNames, read_manifest
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.negatives import RATED_WORDS
 from hfcomp.data.verification import commands_path, read_commands
 from hfcomp.factory.build import BuiltSet, with_license_check
-from hfcomp.factory.chain import Chain, joined
+from hfcomp.factory.chain import Chain, join_texts
 from hfcomp.factory.concretebatch.negative_captions import caption_stage
 from hfcomp.factory.concretebatch.options import CONFIGS, STEPS, UNRATED, ConcreteBatchOptions
 from hfcomp.factory.concretebatch.targets import (
     KEYWORD_READS,
     balance_targets,
-    drawn_targets,
     keyword_stage,
     most_frequent,
     ratings_path,
@@ -43,23 +41,12 @@ from hfcomp.factory.images.stage import image_stages
 from hfcomp.factory.manifest import begun_plan
 from hfcomp.factory.options import command_line
 from hfcomp.factory.runner import Build, source_facts
-from hfcomp.factory.shards import SET_ASIDE, SOURCE_ROW, Stage
-from hfcomp.factory.sources import BuildInputs, Log, output_features
-from hfcomp.factory.targets import (
-    CATEGORIES,
-    ORDERS,
-    PAPER_MEAN_AND_MEDIAN,
-    Choice,
-    TargetSummary,
-    balanced_categories,
-    find_candidates,
-    summarize_targets,
-)
-from hfcomp.factory.text_negatives import make_captions
+from hfcomp.factory.shards import SOURCE_ROW, Stage
+from hfcomp.factory.sources import BuildInputs, output_features
+from hfcomp.factory.targets.candidates import CATEGORIES
+from hfcomp.factory.targets.choice import summarize_targets
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.negatives.negative import COLUMN_NAMES
-from hfcomp.parsing import cached_parser
-from hfcomp.parsing.captions import script_problem
 from hfcomp.reporting.report import Table
 from hfcomp.writing import write_json
 
@@ -88,19 +75,17 @@ class ConcreteBatchChain(Chain):
         return column.startswith("negative_") or column in ("mask", SOURCE_ROW)
 
     def run(self) -> BuiltSet:
-        """Builds the configurations one after the other.
-
-        Raises:
-            ValueError: if the folder has a configuration of another source.
-        """
+        """Builds the configurations one after the other."""
         first = self.options.configs[0]
+        # What later steps need is looked for now: a missing model would otherwise be found after hours of the first
+        # step.
         if self.options.runs("captions"):
             self._caption_stage(first)
         if self.options.runs("images"):
             image_stages(self.options)
         self._check_source(first)
         chains = {config: self._configuration(config) for config in self.options.configs}
-        finished = self._finished()
+        finished = self._finished_manifests()
         if finished:
             ratings = ConcretenessRatings.from_file(ratings_path(self.options, self.log))
             rows = [
@@ -147,7 +132,8 @@ class ConcreteBatchChain(Chain):
         return caption_stage({"mode": CONFIGS[config], "writer": self.options.writer_settings(), **settings})
 
     def _images(self, config: str, captions: Path) -> Build:
-        rows = joined(self.source, captions)
+        # Images join only here: the steps before hold texts, which are quick to move to a machine with GPUs.
+        rows = join_texts(self.source, captions)
         features = output_features(rows.remove_columns(SOURCE_ROW), {"negative_image": Image()})
         return self._step(config, "images", rows, image_stages(self.options), features, IMAGE_READS)
 
@@ -176,10 +162,11 @@ class ConcreteBatchChain(Chain):
                     f"{mine['rows']:,}. {ONE_LICENSE} Choose another --output."
                 )
 
-    def _finished(self) -> dict[str, list[dict[str, Any]]]:
+    def _finished_manifests(self) -> dict[str, list[dict[str, Any]]]:
         """The manifests of all configurations in the folder that are finished and have rows."""
         finished: dict[str, list[dict[str, Any]]] = {}
         for config in CONFIGS:
+            # Also configurations of earlier commands: the card describes the whole folder.
             folders = [NAMES.folder(self.options.output, config, step) for step in STEPS]
             manifests = [read_manifest(folder) if folder.is_dir() else None for folder in folders]
             if all(manifests) and manifests[-1]["rows"]:
@@ -196,6 +183,8 @@ class ConcreteBatchChain(Chain):
         if self.options.runs(STEPS[-1]):  # else options of later steps may be missing
             known |= dict.fromkeys(self.options.configs, self.options.words())
             write_json(path, known, sort_keys=True)
+        # Configurations may have been built on different days with different options: one command for each group of
+        # equal ones.
         alike: dict[tuple[str, ...], list[str]] = {}
         for config in configs:
             if config in known:  # else it was built by something else
@@ -211,52 +200,6 @@ class ConcreteBatchChain(Chain):
                 rows += [[config, most_frequent(words)]] if words else []
         title = "Most frequent words without a rating, in captions with a target"
         return [Table(title, ["configuration", "words"], rows, labels=2)] if rows else []
-
-
-def selection_table(source: Dataset, options: ConcreteBatchOptions, *, log: Log) -> Table:
-    """What each order of selection chooses of captions alone, beside the paper's numbers of its own sets.
-
-    Nothing is written. `*` marks the order that a build of the options has.
-
-    Args:
-        source: with `caption`, a text or several.
-        options: which configurations, and all settings of their targets; the order is each in turn.
-        log: receives lines about what is done.
-    """
-    ratings = ConcretenessRatings.from_file(ratings_path(options, log))
-    usual = {config: options.choice(CONFIGS[config]) for config in options.configs}
-    choices = [replace(usual[config], order=order) for config in options.configs for order in ORDERS]
-    rows = []
-    for choice, found in zip(choices, _chosen(source, options, choices, ratings), strict=True):
-        config = next(name for name in usual if CONFIGS[name] == choice.mode)
-        mark = " *" if choice == usual[config] else ""
-        mean, median, *shares = found.cells()
-        paper = "{:.2f} / {:.2f}".format(*PAPER_MEAN_AND_MEDIAN[choice.mode])
-        numbers = [f"{choice.k}", f"{found.targets:,}", f"{mean} / {median}", paper, *shares]
-        rows.append([config, f"{choice.order}{mark}", *numbers, f"{found.expressions:.1%}"])
-    header = ["configuration", "order", "k", "targets", "concreteness", "the paper's", *CATEGORIES, "two words"]
-    return Table("Mean and median concreteness of the keywords", header, rows, labels=2)
-
-
-def _chosen(
-    source: Dataset, options: ConcreteBatchOptions, choices: Sequence[Choice], ratings: ConcretenessRatings
-) -> Iterator[TargetSummary]:
-    """What each choice takes of the same candidates."""
-    possible: list[list[dict[str, str]]] = [[] for _ in choices]  # of each caption, the rated word by category
-    one_caption, parse = make_captions(which=options.captions), cached_parser(options.parser).parse
-    for batch in source.select_columns("caption").iter(ROWS_PER_SHARD):
-        made = one_caption(batch)
-        captions = [text for text, problem in zip(made["caption"], made[SET_ASIDE], strict=True) if problem is None]
-        captions = [text for text in captions if script_problem(text) is None]
-        for caption, doc in zip(captions, parse(captions), strict=True):
-            candidates = find_candidates(doc, ratings, lookup=options.lookup, prepositions=options.prepositions)
-            for choice, rows in zip(choices, possible, strict=True):
-                drawn = drawn_targets(choice, caption, candidates, options.seed)
-                rows.append({one.category: one.rated_word for one in drawn})
-    for rows in possible:
-        decided = balanced_categories(map(list, rows), attribute_share=options.attribute_share)
-        pairs = zip(decided, rows, strict=True)
-        yield summarize_targets([(category, words[category]) for category, words in pairs if words], ratings)
 
 
 def _summary(folder: Path, ratings: ConcretenessRatings) -> list[str]:

@@ -17,11 +17,11 @@ from hfcomp.data.negatives import RATED_WORDS
 from hfcomp.factory.builder import DROPPED, FLAGGED, MADE
 from hfcomp.factory.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, Stage, this_run
 from hfcomp.factory.sources import model_facts
-from hfcomp.factory.substitutes import substitutes
+from hfcomp.factory.substitutes.choice import substitutes
 from hfcomp.factory.substitutes.lexicon import DEFAULT_LEXICON
-from hfcomp.factory.targets import Mode
-from hfcomp.factory.writers.asker import Asker, Question, make_asker, writer_facts
+from hfcomp.factory.targets.choice import Mode
 from hfcomp.factory.writers.changes import KIND_OF_CATEGORY, Change, check_neighbours, replaced_keyword
+from hfcomp.factory.writers.llm_client import LlmClient, Question, build_llm_client, retry_refused, writer_facts
 from hfcomp.factory.writers.prompts import KEYWORD_FILE, keyword_prompt
 from hfcomp.factory.writers.requests import Refused
 from hfcomp.negatives.filters import GRAMMAR, GrammarFilter, is_same_sentence
@@ -29,8 +29,8 @@ from hfcomp.negatives.negative import Negative, as_columns
 from hfcomp.negatives.surface import rewrite
 from hfcomp.parsing.captions import caption_problem
 
+# Columns of the source that the stage sees.
 READS = ("caption", "keyword", "keyword_span", "category", "keyword_tag", "rated_word")
-"""Columns of the source that the stage sees."""
 NO_CAPTION = "no negative caption"
 NO_TARGET, BAD_TARGET, NO_MORE = "no keyword", "keyword is not at its span", "no more substitutes"
 AGREED = FLAGGED("another word made to agree")
@@ -66,18 +66,18 @@ class _Proposer(Protocol):
 
 
 class _Prompted:
-    """By a language model and the paper's prompt."""
+    """Asks a language model, with the paper's prompt."""
 
-    def __init__(self, asker: Asker, mode: Mode, seed: int) -> None:
-        self._asker, self._mode, self._seed = asker, mode, seed
+    def __init__(self, client: LlmClient, mode: Mode, seed: int) -> None:
+        self._client, self._mode, self._seed = client, mode, seed
 
     @property
     def counts(self) -> Counter[str]:
-        return self._asker.counts
+        return self._client.counts
 
     def propose(self, targets: Sequence[Target], attempt: int) -> list[Proposal]:
         questions = [self._question(target, attempt) for target in targets]
-        return self._asker.answers(questions, self._seed, lambda place, answer: _change(targets[place], answer))
+        return self._client.answers(questions, self._seed, lambda place, answer: _change(targets[place], answer))
 
     def _question(self, target: Target, attempt: int) -> Question:
         keyword = target.caption[slice(*target.span)]
@@ -87,7 +87,7 @@ class _Prompted:
 
 
 class _Substituted:
-    """By the lexicon, without a model."""
+    """Looks up the lexicon, without a model."""
 
     counts: ClassVar[Mapping[str, int]] = {}
 
@@ -100,6 +100,7 @@ class _Substituted:
     def _proposal(self, target: Target, attempt: int) -> Proposal:
         caption, span = target.caption, target.span
         found = substitutes(caption, span, target.tag, seed=self._seed)
+        # The n-th attempt takes the n-th substitute.
         if isinstance(found, str) or attempt >= len(found):
             return Refused(found if isinstance(found, str) else NO_MORE)
         chosen = found[attempt]
@@ -133,31 +134,28 @@ def make_negative_captions(
 
     Args:
         mode: how keywords were selected; `random` has the paper's fourth set of examples.
-        seed: of all draws.
-        attempts: at a caption, each with a seed of its own.
-        writer: settings of `hfcomp.factory.writers.asker.make_asker`, of which `writer` may also be `substitute`.
+        attempts: Most attempts at a caption, each with a seed of its own.
+        writer: Settings of `build_llm_client`, of which `writer` may also be `substitute`.
         grammar_model: causal language model that judges texts beside their captions.
-        grammar_tolerance: in nats per token; by default that of `GrammarFilter`.
-        device: of models in this process.
+        grammar_tolerance: Nats per token; defaults to that of `GrammarFilter`.
     """
     proposer: _Proposer
     if writer["writer"] == "substitute":
         proposer = _Substituted(seed)
     else:
-        proposer = _Prompted(make_asker(**writer, device=device), mode, seed)
+        proposer = _Prompted(build_llm_client(**writer, device=device), mode, seed)
     tolerance = {} if grammar_tolerance is None else {"tolerance": grammar_tolerance}
     judge = GrammarFilter(grammar_model, device=device, **tolerance) if grammar_model else None
 
     def negative_captions(batch: Batch) -> Batch:
         before = proposer.counts
-        found = batch | _written(batch, proposer, judge, attempts)
+        found = batch | _write_captions(batch, proposer, judge, attempts)
         return found | {THIS_RUN: this_run(proposer.counts, before, len(found[COUNTS]))}
 
     return negative_captions
 
 
 def caption_stage(settings: Mapping[str, Any]) -> Stage:
-    """The stage with its settings, and what identifies it in the manifest."""
     facts = {name: settings[name] for name in ("mode", "seed", "attempts")}
     if settings["writer"]["writer"] == "substitute":
         facts |= {"writer": "substitute", "lexicon": f"{DEFAULT_LEXICON.name} sha256:{file_hash(DEFAULT_LEXICON)}"}
@@ -169,29 +167,29 @@ def caption_stage(settings: Mapping[str, Any]) -> Stage:
     return Stage("negative captions", make_negative_captions, settings, facts)
 
 
-def _written(batch: Batch, proposer: _Proposer, judge: GrammarFilter | None, attempts: int) -> Batch:
+def _write_captions(batch: Batch, proposer: _Proposer, judge: GrammarFilter | None, attempts: int) -> Batch:
     """The columns that are added, with counts by reason."""
     targets = [_target(*values) for values in zip(*(batch[name] for name in READS[:-1]), strict=True)]
     counts: list[Counter[str]] = [Counter() for _ in targets]
-    last: list[str] = [NO_CAPTION] * len(targets)
-    changes: dict[int, Change] = {}
-    for place, target in enumerate(targets):
-        if isinstance(target, str):
-            last[place] = target
-    for attempt in range(attempts):
-        left = {place: one for place, one in enumerate(targets) if isinstance(one, Target) and place not in changes}
-        found = _judged(list(left.values()), proposer.propose(list(left.values()), attempt) if left else [], judge)
-        for place, one in zip(left, found, strict=True):
-            if isinstance(one, Refused):
-                reason = str(one).partition(":")[0]
-                last[place] = f"{NO_CAPTION}, {one}"
-                counts[place][DROPPED(reason)] += 1
-            else:
-                changes[place] = one
+    last = [one if isinstance(one, str) else NO_CAPTION for one in targets]
+    valid = {place: one for place, one in enumerate(targets) if isinstance(one, Target)}
+    places, some = list(valid), list(valid.values())
+
+    def ask(left: list[int], attempt: int) -> list[Proposal]:
+        asked = [some[number] for number in left]
+        return _reject_ungrammatical(asked, proposer.propose(asked, attempt), judge)
+
+    # An attempt is made at all captions that are left, so that a server gets many requests at once.
+    usable, refused = retry_refused(len(some), attempts, ask)
+    changes = {places[number]: change for number, change in sorted(usable.items())}
+    for place, reasons in zip(places, refused, strict=True):
+        counts[place].update(DROPPED(str(reason).partition(":")[0]) for reason in reasons)
+        last[place] = f"{NO_CAPTION}, {reasons[-1]}" if reasons else last[place]
     for place, change in changes.items():
         counts[place].update({MADE(change.negative.kind): 1} | ({AGREED: 1} if change.agreements else {}))
         counts[place].update({FALLBACK: 1} if change.is_fallback else {})
     rows = [[changes[place].negative] if place in changes else [] for place in range(len(targets))]
+    # The rating of "brick" says nothing of "brick building": where a compound was replaced, no rated word is written.
     return as_columns(rows, 1) | {
         RATED_WORDS: [
             [word if word and not (place in changes and _is_half(targets[place], changes[place])) else ""]
@@ -207,8 +205,10 @@ def _is_half(target: Target | str, change: Change) -> bool:
     return isinstance(target, Target) and target.category == "object" and change.negative.spans[0][1] > target.span[1]
 
 
-def _judged(targets: Sequence[Target], found: Sequence[Proposal], judge: GrammarFilter | None) -> list[Proposal]:
-    """Proposals, but for those that a language model finds broken where it does not the caption."""
+def _reject_ungrammatical(
+    targets: Sequence[Target], found: Sequence[Proposal], judge: GrammarFilter | None
+) -> list[Proposal]:
+    """Rejects proposals that a language model finds broken although it accepts their captions."""
     if judge is None:
         return list(found)
     good = [place for place, one in enumerate(found) if isinstance(one, Change)]
@@ -223,6 +223,7 @@ def _target(caption: Any, keyword: Any, span: Any, category: Any, tag: Any) -> T
         return "no caption"
     if not keyword or not span or len(span) != 2:
         return NO_TARGET
+    # A row that somebody edited by hand may have a span that cuts into another word.
     if category not in KIND_OF_CATEGORY or caption[span[0] : span[1]] != keyword:
         return f"{BAD_TARGET}: {keyword!r}, {category!r}, {list(span)}"
     return Target(caption, (span[0], span[1]), tag or "", category)

@@ -9,7 +9,8 @@ from typing import ClassVar, Literal, get_args
 from hfcomp.factory.builder import ANSWERS, CAPTIONS, DROPPED, FLAGGED, IMAGES, MADE, Builder, CardText, Counts
 from hfcomp.factory.images.options import ImageOptions
 from hfcomp.factory.options import CaptionOptions, WriterOptions
-from hfcomp.factory.targets import CONFIGS, MODES, Choice, Lookup, Mode, Prepositions
+from hfcomp.factory.targets.candidates import Lookup, Prepositions
+from hfcomp.factory.targets.choice import CONFIGS, MODES, Choice, Mode
 from hfcomp.negatives.concreteness import HOW_TO_GET
 from hfcomp.parsing import DEFAULT_PARSER
 

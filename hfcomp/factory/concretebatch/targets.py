@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,22 +27,16 @@ from hfcomp.data.publishing import without_local_paths
 from hfcomp.factory.concretebatch.options import CANDIDATES, UNRATED, TargetOptions
 from hfcomp.factory.shards import COUNTS, ROW, SET_ASIDE, Batch, Stage
 from hfcomp.factory.sources import BuildInputs, Log
-from hfcomp.factory.targets import (
-    Candidate,
-    Choice,
-    Lookup,
-    Mode,
-    Order,
-    Prepositions,
-    balanced_categories,
-    find_candidates,
-)
+from hfcomp.factory.targets.candidates import Candidate, Lookup, Prepositions, find_candidates
+from hfcomp.factory.targets.choice import Choice, Mode, Order, balanced_categories
 from hfcomp.factory.text_negatives import make_captions
 from hfcomp.negatives.concreteness import HOW_TO_GET, ConcretenessRatings, download_ratings
 from hfcomp.negatives.negative import caption_rng
 from hfcomp.parsing import cached_parser
 from hfcomp.parsing.captions import script_problem
 
+# What the first part adds: lists with an entry for each possible target, the first one drawn first; the words without
+# a rating; and the row of the source, where the image stays.
 TARGET_FEATURES = {
     "target_keywords": List(Value("string")),
     "target_spans": List(List(Value("int32"))),
@@ -52,8 +46,6 @@ TARGET_FEATURES = {
     "unrated_words": List(Value("string")),
     "source_row": Value("int64"),
 }
-"""What the first part adds: lists with an entry for each possible target, the first one drawn first; the words without
-a rating; and the row of the source, where the image stays."""
 KEYWORD_FEATURES = {
     "keyword": Value("string"),
     "keyword_span": List(Value("int32")),
@@ -67,20 +59,15 @@ _LISTS = {
     "rated_word": "target_rated_words",
     "keyword_tag": "target_tags",
 }
+# Columns that `keyword_stage` reads.
 KEYWORD_READS = ("category", "target_categories", *_LISTS.values())
-"""Columns that `keyword_stage` reads."""
 
 NO_CANDIDATE, NO_RATING = "no word to change", "no word with a rating"
 _BATCH = 1000
 
 
 def target_inputs(options: TargetOptions, mode: Mode, source: Dataset, log: Log) -> BuildInputs:
-    """The texts of the source, whose images stay there, and the stages.
-
-    Raises:
-        ValueError: for ratings that are not as expected.
-        OSError: for a parser that is not installed, or ratings that cannot be downloaded.
-    """
+    """The texts of the source, whose images stay there, and the stages."""
     stages = [Stage("captions", make_captions, {"which": options.captions}), target_stage(options, mode, log)]
     images = [name for name, feature in source.features.items() if isinstance(feature, Image)]
     features = Features({"caption": Value("string"), **TARGET_FEATURES})
@@ -90,17 +77,8 @@ def target_inputs(options: TargetOptions, mode: Mode, source: Dataset, log: Log)
 def target_stage(options: TargetOptions, mode: Mode, log: Log) -> Stage:
     """The stage that gives captions their possible targets; it records names and hashes, no places on this machine."""
     choice, path = options.choice(mode), ratings_path(options, log)
-    settings: dict[str, Any] = {
-        "mode": choice.mode,
-        "order": choice.order,
-        "k": choice.k,
-        "temperature": choice.temperature,
-        "lookup": options.lookup,
-        "prepositions": options.prepositions,
-        "seed": options.seed,
-        "parser": options.parser,
-        "ratings": None if path is None else str(path),
-    }
+    settings = asdict(choice) | {name: getattr(options, name) for name in ("lookup", "prepositions", "seed", "parser")}
+    settings["ratings"] = None if path is None else str(path)
     facts = settings | {
         "parser": without_local_paths(cached_parser(options.parser).name),
         "ratings": None if path is None else f"{path.name} sha256:{file_hash(path)}",
@@ -109,12 +87,7 @@ def target_stage(options: TargetOptions, mode: Mode, log: Log) -> Stage:
 
 
 def ratings_path(options: TargetOptions, log: Log) -> Path | None:
-    """The file of ratings: the user's, or the one that is downloaded on request; None if neither is asked for.
-
-    Raises:
-        FileNotFoundError: for a file that is not there.
-        OSError, ValueError: as `download_ratings`.
-    """
+    """The file of ratings: the user's, or the one that is downloaded on request; None if neither is asked for."""
     if options.download_ratings:
         return download_ratings(Path(HF_HOME) / "hfcomp" / "ratings", log=log)
     if options.concreteness_ratings is None:
@@ -146,15 +119,7 @@ def make_targets(
         parser: `spacy:NAME` or `rules`; by default `spacy:en_core_web_sm`.
         ratings: their file, or read already; None for `random` only.
         mode: see `hfcomp.factory.targets.Choice`.
-        order: likewise.
-        k: likewise.
-        temperature: likewise.
         lookup: see `hfcomp.factory.targets.find_candidates`.
-        prepositions: likewise.
-        seed: any integer.
-
-    Raises:
-        ValueError: for settings that do not fit, or a file that is not a table of ratings.
     """
     choice = Choice.of(mode, order=order, k=k, temperature=temperature)
     if ratings is None and mode != "random":
@@ -169,7 +134,9 @@ def make_targets(
             candidates, chosen = [], []
             if reason is None:
                 candidates = find_candidates(doc, table, lookup=lookup, prepositions=prepositions)
-                chosen = drawn_targets(choice, caption, candidates, seed)
+                chosen = draw_targets(choice, caption, candidates, seed)
+                # Words without a rating are no target by concreteness; the reason tells them from captions without
+                # any word.
                 reason = None if chosen else _why_none(candidates)
             unrated = [one.keyword.lower() for one in candidates if one.rating is None and table is not None]
             for name, values in _as_columns(chosen).items():
@@ -195,7 +162,7 @@ def _as_columns(chosen: Sequence[Candidate]) -> dict[str, list[Any]]:
     }
 
 
-def drawn_targets(choice: Choice, caption: str, candidates: Sequence[Candidate], seed: int) -> list[Candidate]:
+def draw_targets(choice: Choice, caption: str, candidates: Sequence[Candidate], seed: int) -> list[Candidate]:
     """The possible targets of a caption, at most one of each category; they depend on it and the settings only."""
     return choice.targets(candidates, caption_rng(seed, caption, "target", choice.mode))
 
@@ -207,7 +174,6 @@ def _why_none(candidates: Sequence[Candidate]) -> str:
 
 
 def most_frequent(words: Counter[str], most: int = 10) -> str:
-    """The most frequent words with their numbers, as text."""
     return ", ".join(f"{word!r} {count:,}" for word, count in words.most_common(most))
 
 
@@ -247,17 +213,15 @@ def balance_targets(targets: Dataset, *, attribute_share: float = 0.5) -> tuple[
 
     Args:
         targets: what was built by `make_targets`, whole.
-        attribute_share: of the rows without a relation.
+        attribute_share: Share of attributes among the rows without a relation.
 
     Returns:
         The rows with the column `category`, for `keyword_stage`; and what was decided.
-
-    Raises:
-        ValueError: for a share that is not in 0 to 1, or rows without possible targets.
     """
     missing = [name for name in ("target_categories", "unrated_words") if name not in targets.column_names]
     if missing:
         raise ValueError(f"the set has no column {missing[0]!r}; expected a set of targets as `make_targets` gives.")
+    # A quota depends on all rows before, so this is one pass in one process. It reads a single short column.
     batches = targets.select_columns("target_categories").iter(_BATCH)
     possible = (names for batch in batches for names in batch["target_categories"])
     decided = list(balanced_categories(possible, attribute_share=attribute_share))
@@ -286,4 +250,5 @@ def make_keywords() -> Callable[[Batch], Batch]:
 
 def keyword_stage(attribute_share: float = 0.5) -> Stage:
     """The stage of `make_keywords`; the share that decided the categories is written into the manifest."""
+    # The stage needs no setting; the share is written down so that a build with another one is not resumed.
     return Stage("keywords", make_keywords, identity={"attribute_share": attribute_share})

@@ -21,8 +21,8 @@ from hfcomp.reading import may_be_hub_id
 from hfcomp.workers import worker_number
 
 INSTALL = "negative images need diffusers: pip install 'hfcomp[generate]'."
+# Parameters that the call of a pipeline must have.
 PARAMETERS = ("prompt", "image", "strength", "num_inference_steps", "guidance_scale", "generator")
-"""What the call of a pipeline has to take."""
 
 
 class Edit(NamedTuple):
@@ -50,10 +50,6 @@ class ImageEditor:
 
     Attributes:
         prompt_tokens: longest prompt that the pipeline reads whole, special tokens included; None if unknown.
-
-    Raises:
-        ImportError: without diffusers.
-        ValueError: for what is not such a pipeline, a size that it cannot edit, or settings that run no step.
     """
 
     def __init__(
@@ -96,15 +92,12 @@ class ImageEditor:
 
         Args:
             images: RGB, as `fit` returns them.
-            prompts: what each shall show.
-            seeds: of each one's noise, which is made on the CPU: another GPU begins with the same.
-
-        Raises:
-            ValueError: when a batch does not fit into the device's memory.
+            seeds: Seed of the noise of each image.
         """
         found: list[Edit] = []
         for start in range(0, len(images), self.batch_size):
             batch = list(zip(images, prompts, seeds, strict=True))[start : start + self.batch_size]
+            # A shorter batch would run kernels that round differently: it is filled up, and the copies are dropped.
             whole = batch + batch[-1:] * (self.batch_size - len(batch))
             found += self._edit(*zip(*whole, strict=True))[: len(batch)]
         return found
@@ -112,6 +105,7 @@ class ImageEditor:
     def _edit(self, images: Sequence[Image.Image], prompts: Sequence[str], seeds: Sequence[int]) -> list[Edit]:
         from diffusers.utils import logging
 
+        # On the CPU, since devices draw different numbers from the same seed.
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         try:
             with one_thread(self.device), no_report(logging), torch.inference_mode():
@@ -158,8 +152,7 @@ def resolve_dtype(dtype: DType, device: str | None) -> str:
     """The precision of a pipeline's weights, the same for all workers.
 
     Args:
-        dtype: that was asked for; `auto` is float16 on a GPU, as the paper's model is published, else float32.
-        device: that was asked for.
+        dtype: `auto` is float16 on a GPU, as the paper's model is published, else float32.
     """
     if dtype != "auto":
         return dtype
@@ -167,22 +160,14 @@ def resolve_dtype(dtype: DType, device: str | None) -> str:
 
 
 def versions() -> dict[str, str]:
-    """The versions of libraries that decide an image's bytes.
-
-    Raises:
-        ImportError: without diffusers.
-    """
+    """The versions of libraries that decide an image's bytes."""
     if find_spec("diffusers") is None:
         raise ImportError(INSTALL)
     return {name: version(name) for name in ("diffusers", "torch", "transformers", "pillow")}
 
 
 def pipeline_facts(place: str) -> str:
-    """A pipeline's name and the hash of its weights.
-
-    Raises:
-        ValueError: for what is neither a pipeline's folder nor one of the Hub.
-    """
+    """A pipeline's name and the hash of its weights."""
     try:
         return f"{without_local_paths(place)} ({pipeline_identity(place)})"
     except OSError as error:
@@ -198,19 +183,7 @@ def _no_pipeline(place: str, error: Exception) -> str:
 
 
 def load_pipeline(place: str, dtype: str, device: str, *, kind: str, setting: str = "image_pipeline") -> Any:
-    """A pipeline on a device with all its parts, the safety checker included where it has one.
-
-    Args:
-        place: Hub id or folder.
-        dtype: of the weights.
-        device: where it runs.
-        kind: the class of diffusers that chooses the pipeline's own.
-        setting: that named the pipeline, for errors.
-
-    Raises:
-        ImportError: without diffusers.
-        ValueError: for what is no such pipeline.
-    """
+    """A pipeline on a device with all its parts, the safety checker included where it has one."""
     try:
         import diffusers
         from diffusers.utils import logging

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
@@ -26,7 +26,7 @@ WRONG_CAPTION = "negative image nearer to the original caption"
 
 
 def is_blank(image: Image.Image, *, below: float) -> bool:
-    """Whether an image is of one colour, as the black ones that overflows in half precision leave.
+    """Whether an image has a single color, as the black ones that overflows in half precision leave.
 
     Args:
         image: RGB.
@@ -61,45 +61,25 @@ class PairFilter:
         return ((vectors * negative).sum(-1) <= (vectors * original).sum(-1)).tolist()
 
 
+# Columns that the stages read.
 READS = ("image", "caption", "negative_captions")
-"""Columns that the stages read."""
 NO_NEGATIVE_CAPTION = "no negative caption"
 
 
 def image_stages(options: ImageOptions) -> list[Stage]:
-    """The check of the source's images, and the edit of each by its first negative caption, into `negative_image`.
-
-    Raises:
-        ImportError: without diffusers.
-        ValueError: for a pipeline that cannot be found.
-        OSError: for a `pair_model` that cannot be found.
-    """
-    settings = {
-        "pipeline": options.image_pipeline,
-        "steps": options.image_steps,
-        "strength": options.image_strength,
-        "guidance": options.image_guidance,
-        "size": options.image_size,
-        "batch_size": options.image_batch_size,
-        "dtype": resolve_dtype(options.image_dtype, options.device),
-        "quality": options.image_quality,
-        "blank_below": options.blank_below,
-        "unchanged_below": options.unchanged_below,
-        "pair_model": options.pair_model,
-        "seed": options.seed,
-    }
+    """The check of the source's images, and the edit of each by its first negative caption, into `negative_image`."""
+    names = ("pipeline", "steps", "strength", "guidance", "size", "batch_size", "dtype", "quality")
+    settings = {name: getattr(options, f"image_{name}") for name in names}
+    settings |= {name: getattr(options, name) for name in ("blank_below", "unchanged_below", "pair_model", "seed")}
+    # All workers of a build, on any machine, use one precision, so it is chosen here.
+    settings["dtype"] = resolve_dtype(options.image_dtype, options.device)
     facts: dict[str, Any] = {"versions": versions(), "pipeline": pipeline_facts(options.image_pipeline)}
     if options.pair_model:
         facts["pair_model"] = model_facts(options.pair_model)
     return [
         Stage("images", make_image_check),
-        Stage("negative images", make_negative_images, settings | {"device": options.device}, settings | facts),
+        Stage("negative images", NegativeImages, settings | {"device": options.device}, settings | facts),
     ]
-
-
-def make_negative_images(**settings: Any) -> Callable[[Batch], Batch]:
-    """`NegativeImages` with its settings."""
-    return NegativeImages(**settings)
 
 
 class NegativeImages:
@@ -132,14 +112,17 @@ class NegativeImages:
         images: list[Any] = [None] * len(prompts)
         reasons: list[str | None] = [None if prompt.strip() else NO_NEGATIVE_CAPTION for prompt in prompts]
         left = [place for place, reason in enumerate(reasons) if reason is None]
+        # Rows without a negative caption take no place in a batch.
         for start in range(0, len(left), self._editor.batch_size):
             places = left[start : start + self._editor.batch_size]
             for place, found in zip(places, self._edit(batch, places, prompts), strict=True):
                 if isinstance(found, bytes):
+                    # Bytes as datasets stores them, so that nothing encodes the JPEG again.
                     images[place] = {"bytes": found, "path": None}
                 else:
                     reasons[place] = found
         made = [place for place in left if reasons[place] is None]
+        # Only what passed the cheap checks is embedded.
         if self._pair_filter is not None and made:
             rows = ([column[place] for place in made] for column in (images, batch["caption"], prompts))
             for place, is_wrong in zip(made, self._pair_filter(*rows), strict=True):
@@ -174,6 +157,7 @@ class NegativeImages:
 
 def image_seed(image: Any, prompt: str, seed: int, where: str) -> int:
     """The seed of an edit's noise: that of its image and prompt, wherever the row stands."""
+    # The row's number is not part of it: another order of rows, or a limit, gives the same image.
     content = b"%d %b " % (seed, image_key(image, where)) + prompt.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.sha256(content).digest()[:8]) >> 1  # torch takes 63 bits on every device
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
@@ -30,7 +30,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Of two people, or of all.
+    """Agreement of two people, or of all.
 
     Attributes:
         annotator: who made the edits; None for all people.
@@ -39,7 +39,7 @@ class Agreement:
         sent_back: number of edits that were sent back; they have no rating of the reviewer.
         equal: share of accepted edits with two equal ratings, 0 to 1.
         kappa: Cohen's kappa of the ratings, -1 to 1; undefined where all ratings are the same.
-        reasons: for sending back, with how often each was given.
+        reasons: Number of times that each reason for sending back was given.
     """
 
     annotator: str | None
@@ -52,14 +52,14 @@ class Agreement:
 
     @property
     def sent_back_share(self) -> float | None:
-        """Of the reviews; None without one."""
+        """Share of the reviews, 0 to 1; None without one."""
         reviews = self.accepted + self.sent_back
         return self.sent_back / reviews if reviews else None
 
 
 @dataclass(frozen=True)
 class Work:
-    """Of a person.
+    """Decisions of a person.
 
     Attributes:
         decisions: standing ones by action.
@@ -81,7 +81,7 @@ class AnnotationStatistics:
         overall: agreement over the edits of people; automatic edits have no person's rating to agree with.
         pairs: agreement of each annotator with each reviewer, by name; automatic edits, too.
         people: work of each person, by name.
-        skip_reasons: for skipping, with how often each was given.
+        skip_reasons: Number of times that each reason for skipping was given.
     """
 
     overall: Agreement
@@ -95,29 +95,25 @@ def annotation_statistics(log: Iterable[Entry], *, resamples: int = 2000, seed: 
 
     Ratings are compared on accepted edits, which a reviewer rates without seeing the annotator's rating. Intervals
     resample items.
-
-    Args:
-        log: of `Decisions.log`.
-        resamples: of the intervals, at least 100.
-        seed: of the resamples.
     """
     entries = standing_decisions(log)
+    # Spellings of one person, such as "anna" and "Anna", count together.
     names = first_spellings(entry.person for entry in entries)
-    pairs: dict[tuple[str, str], _Reviews] = {}
-    people: dict[str, _Decided] = {}
-    everybody, skipped = _Reviews(), Counter[str]()
+    pairs: dict[tuple[str, str], list[tuple[Entry, Entry]]] = {}
+    people: dict[str, list[Entry]] = {}
     for entry, edit in _with_edits(entries):
-        people.setdefault(names[entry.person], _Decided()).add(entry)
-        if entry.action == "skip":
-            skipped[entry.content["reason"]] += 1
-        elif edit is not None:
-            pairs.setdefault((names[edit.person], names[entry.person]), _Reviews()).add(entry, edit)
-            if edit.person != AUTOMATIC:
-                everybody.add(entry, edit)
+        people.setdefault(names[entry.person], []).append(entry)
+        if edit is not None:
+            pairs.setdefault((names[edit.person], names[entry.person]), []).append((entry, edit))
+    # The automatic mode rates all its edits the same, which is no opinion that a reviewer could share.
+    everybody = [
+        (entry, edit) for entry, edit in _with_edits(entries) if edit is not None and edit.person != AUTOMATIC
+    ]
+    skipped = Counter(entry.content["reason"] for entry in entries if entry.action == "skip")
     return AnnotationStatistics(
-        everybody.agreement(None, None, resamples, seed),
-        [pairs[names].agreement(*names, resamples, seed) for names in sorted(pairs)],
-        [people[name].work(name) for name in sorted(people)],
+        _agreement(None, None, everybody, resamples, seed),
+        [_agreement(*pair, pairs[pair], resamples, seed) for pair in sorted(pairs)],
+        [_work(name, people[name]) for name in sorted(people)],
         dict(skipped.most_common()),
     )
 
@@ -125,6 +121,7 @@ def annotation_statistics(log: Iterable[Entry], *, resamples: int = 2000, seed: 
 def standing_decisions(log: Iterable[Entry]) -> list[Entry]:
     """The decisions of a log without those that were undone."""
     entries = list(log)
+    # The log is append-only: an undo is an entry of its own that names the one it takes back.
     undone = {entry.content["undoes"] for entry in entries if entry.action == "undo"}
     return [entry for entry in entries if entry.action != "undo" and entry.number not in undone]
 
@@ -134,63 +131,40 @@ def _with_edits(entries: list[Entry]) -> Iterator[tuple[Entry, Entry | None]]:
     submissions: dict[str, Entry] = {}
     for entry in entries:
         if entry.action == "submit":
+            # The latest submission is the one under review: an item that was sent back is submitted again.
             submissions[entry.item] = entry
         yield entry, submissions[entry.item] if entry.action in ("accept", "send back") else None
 
 
-@dataclass
-class _Reviews:
-    """Reviews, with the ratings of accepted edits."""
-
-    first: list[Quality] = field(default_factory=list)
-    second: list[Quality] = field(default_factory=list)
-    reasons: Counter[str] = field(default_factory=Counter)
-
-    def add(self, review: Entry, edit: Entry) -> None:
-        if review.action == "send back":
-            self.reasons[review.content["reason"]] += 1
-        else:
-            self.first.append(edit.content["quality"])
-            self.second.append(review.content["quality"])
-
-    def agreement(self, annotator: str | None, reviewer: str | None, resamples: int, seed: int) -> Agreement:
-        number = len(self.first)
-        equal, kappa = Estimate(), Estimate()
-        if number:
-            equal, kappa = rating_agreement(self.first, self.second, resamples=resamples, seed=seed)
-        reasons = dict(self.reasons.most_common())
-        return Agreement(annotator, reviewer, number, self.reasons.total(), equal, kappa, reasons)
+def _agreement(
+    annotator: str | None, reviewer: str | None, reviews: Sequence[tuple[Entry, Entry]], resamples: int, seed: int
+) -> Agreement:
+    """The agreement over reviews, each with the edit that it is about."""
+    reasons = Counter(review.content["reason"] for review, _ in reviews if review.action == "send back")
+    ratings = [
+        (edit.content["quality"], review.content["quality"]) for review, edit in reviews if review.action == "accept"
+    ]
+    equal, kappa = Estimate(), Estimate()
+    if ratings:
+        equal, kappa = rating_agreement(*zip(*ratings, strict=True), resamples=resamples, seed=seed)
+    found = dict(reasons.most_common())
+    return Agreement(annotator, reviewer, len(ratings), reasons.total(), equal, kappa, found)
 
 
-@dataclass
-class _Decided:
-    """Decisions of a person."""
+def _work(person: str, entries: Sequence[Entry]) -> Work:
+    def seconds(*actions: Action) -> float | None:
+        times = [one.time - one.taken for one in entries if one.action in actions and one.taken is not None]
+        return median(times) if times else None
 
-    decisions: Counter[Action] = field(default_factory=Counter)
-    annotating: list[float] = field(default_factory=list)
-    reviewing: list[float] = field(default_factory=list)
-
-    def add(self, entry: Entry) -> None:
-        self.decisions[entry.action] += 1
-        if entry.taken is not None and entry.action != "skip":
-            (self.annotating if entry.action == "submit" else self.reviewing).append(entry.time - entry.taken)
-
-    def work(self, person: str) -> Work:
-        seconds = [median(times) if times else None for times in (self.annotating, self.reviewing)]
-        return Work(person, {action: self.decisions[action] for action in DECISIONS}, *seconds)
+    decisions = Counter(one.action for one in entries)
+    counts = {action: decisions[action] for action in DECISIONS}
+    return Work(person, counts, seconds("submit"), seconds("accept", "send back"))
 
 
 def rating_agreement(
     first: Sequence[Quality], second: Sequence[Quality], *, resamples: int = 2000, seed: int = 0
 ) -> tuple[Estimate, Estimate]:
-    """The share of equal ratings and Cohen's kappa, which is undefined where all ratings are the same.
-
-    Args:
-        first: of the annotators, one or more.
-        second: of the reviewers, for the same edits.
-        resamples: of the intervals, which draw items, at least 100.
-        seed: of the resamples.
-    """
+    """The share of equal ratings and Cohen's kappa, which is undefined where all ratings are the same."""
     equal = np.array([float(one == other) for one, other in zip(first, second, strict=True)])
     items = np.arange(len(equal))
     bootstrap = ImageBootstrap(items, resamples=resamples, seed=seed)

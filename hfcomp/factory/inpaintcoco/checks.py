@@ -1,8 +1,9 @@
-"""What can be wrong with a pair of images, their mask and their captions."""
+"""Checks of a pair of images, their mask and their captions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from PIL import Image
@@ -11,7 +12,7 @@ from hfcomp.data.annotations.entries import AUTOMATIC, first_spellings
 from hfcomp.data.annotations.masks import FEATHER, Mask, changed_outside, enlarge, is_changed, read_mask
 from hfcomp.data.images import decode_image
 from hfcomp.data.publishing import without_local_paths
-from hfcomp.factory.shards import BAD_IMAGE
+from hfcomp.factory.shards import BAD_IMAGE, Batch
 from hfcomp.factory.sources import NO_IMAGE
 
 EMPTY_CAPTION = "empty caption"
@@ -29,13 +30,47 @@ class Unreadable(ValueError):
     """An image that is missing or cannot be decoded; the message is the reason to set the row aside."""
 
 
+@dataclass(frozen=True)
+class PairCheck:
+    """What a check of a row found.
+
+    Attributes:
+        unreadable: Why an image cannot be read; nothing else is checked then.
+        size: Height and width of the original, in pixels.
+        problems: What is wrong with captions, image sizes and the mask.
+        outside: See `share_outside`.
+    """
+
+    unreadable: str | None = None
+    size: dict[str, int] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    outside: float | None = None
+
+
+def check_pairs(batch: Batch) -> tuple[Batch, list[tuple[dict[str, Any], PairCheck]]]:
+    """The columns other than images, and each row with its check. The source's own bytes of images are written."""
+    rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+    rest = {name: values for name, values in batch.items() if name not in IMAGES}
+    return rest, [(row, check_pair(row)) for row in rows]
+
+
+def check_pair(row: dict[str, Any]) -> PairCheck:
+    try:
+        original, edited, mask = read_pair(row)
+    except Unreadable as error:
+        return PairCheck(str(error))
+    size = {"height": original.height, "width": original.width}
+    problems = caption_problems(row["coco_caption"], row["inpaint_caption"]) + image_problems(original, edited, mask)
+    return PairCheck(None, size, tuple(problems), share_outside(original, edited, mask))
+
+
 def read_pair(row: dict[str, Any]) -> tuple[Image.Image, Image.Image, Mask]:
     """The original, the edited image and the mask of a row.
 
     Raises:
         Unreadable: for one that is missing or cannot be decoded.
     """
-    original, edited, mask = (_decoded(row[name], name) for name in IMAGES)
+    original, edited, mask = (_decode(row[name], name) for name in IMAGES)
     return original, edited, read_mask(mask)
 
 
@@ -51,6 +86,7 @@ def image_problems(original: Image.Image, edited: Image.Image, mask: Mask) -> li
     """What is wrong with an edited image and its mask; pixels outside the mask are the matter of `share_outside`."""
     found = [IMAGE_SIZES] if edited.size != original.size else []
     if mask.shape != (original.height, original.width):
+        # Nothing else can be checked with a mask of another size.
         return [*found, MASK_SIZE]
     if not mask.any():
         return [*found, EMPTY_MASK]
@@ -68,11 +104,12 @@ def share_outside(original: Image.Image, edited: Image.Image, mask: Mask) -> flo
     """
     if edited.size != original.size or mask.shape != (original.height, original.width):
         return None
+    # The border is blended on purpose: its pixels may differ.
     pixels = int((~enlarge(mask, FEATHER, FEATHER)).sum())
     return changed_outside(original, edited, mask) / pixels if pixels else None
 
 
-def _decoded(image: Any, name: str) -> Image.Image:
+def _decode(image: Any, name: str) -> Image.Image:
     if image is None or (image["bytes"] is None and not image["path"]):
         raise Unreadable(f"{NO_IMAGE}: {name}")
     try:
@@ -85,7 +122,7 @@ def pseudonyms(names: Iterable[str | None]) -> dict[str, str]:
     """`annotator 1` and so on for each person, in the order in which they come first; `automatic` stays.
 
     Args:
-        names: of people, with repetitions; None and empty ones have no pseudonym.
+        names: Names of people, with repetitions; None and empty ones have no pseudonym.
     """
     spellings = first_spellings(name for name in names if name and name != AUTOMATIC)
     people = {name: f"annotator {number}" for number, name in enumerate(dict.fromkeys(spellings.values()), start=1)}

@@ -18,16 +18,7 @@ from hfcomp.data.annotations.project import IMAGES as IMAGE_FOLDER
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.publishing import LICENSE
 from hfcomp.factory.inpaintcoco.agreement import KAPPA, rating_agreement, standing_decisions
-from hfcomp.factory.inpaintcoco.checks import (
-    CHANGED_OUTSIDE,
-    IMAGES,
-    Unreadable,
-    caption_problems,
-    image_problems,
-    pseudonyms,
-    read_pair,
-    share_outside,
-)
+from hfcomp.factory.inpaintcoco.checks import CHANGED_OUTSIDE, IMAGES, PairCheck, check_pairs, pseudonyms
 from hfcomp.factory.inpaintcoco.options import PAIRS, InpaintCocoOptions
 from hfcomp.factory.shards import COUNTS, SET_ASIDE, Batch, Stage
 from hfcomp.factory.sources import BuildInputs, Log
@@ -49,6 +40,7 @@ EDIT = {
     "reviewer": _TEXT,
     "reviewed_quality": _TEXT,
 }
+# The columns of a set, in the order of the published one's.
 FEATURES = Features(
     {
         "concept": _TEXT,
@@ -64,22 +56,17 @@ FEATURES = Features(
         SOURCE: _TEXT,
     }
 )
-"""The columns of a set, in the order of the published one's."""
 
 
 def project_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
-    """The rows of an annotation project.
-
-    Raises:
-        ValueError: for a project without accepted items that fit, or a concept that it does not have.
-    """
+    """The rows of an annotation project."""
     folder = Path(options.source)
     decisions = Decisions(folder / DATABASE)
     try:
         entries, states, every = list(decisions.log()), decisions.counts(), list(decisions.accepted())
     finally:
         decisions.close()
-    chosen = _chosen(every, options)
+    chosen = _select_items(every, options)
     log(f"{len(chosen):,} of {len(every):,} accepted items from {folder}")
     if not chosen:
         there = ", ".join(f"{number:,} {state}" for state, number in states.items())
@@ -87,8 +74,10 @@ def project_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
         raise ValueError(
             f"{folder} has no accepted item to build from; its items: {there}. Annotate and review some{others}."
         )
+    # The set may be published, so no name of a person gets into a row, a table or a reason.
     names = pseudonyms(entry.person for entry in entries)
     rows = [_row(one, folder / IMAGE_FOLDER, names) for one in chosen]
+    # Rows name files of the project; the runner reads their bytes into the set.
     features = Features({name: Image(decode=False) if name in IMAGES else one for name, one in FEATURES.items()})
     dataset = Dataset.from_list(rows, features=features)
     facts = {"feather": FEATHER, "least_change": LEAST_CHANGE}
@@ -103,7 +92,7 @@ def lower_quality(one: Accepted) -> Quality:
     return max(one.edit.quality, one.reviewed_quality, key=QUALITIES.index)
 
 
-def _chosen(every: list[Accepted], options: InpaintCocoOptions) -> list[Accepted]:
+def _select_items(every: list[Accepted], options: InpaintCocoOptions) -> list[Accepted]:
     known = {one.item.concept for one in every}
     unknown = [name for name in options.concepts if name not in known]
     if unknown and every:
@@ -155,33 +144,26 @@ def make_pair_check() -> Callable[[Batch], Batch]:
     """The stage that sets aside what no accepted item may be, and notes the size of each image."""
 
     def pairs(batch: Batch) -> Batch:
-        rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
-        checked = [_check(row) for row in rows]
-        rest = {name: values for name, values in batch.items() if name not in IMAGES}  # their bytes stay as they are
+        rest, checked = check_pairs(batch)
+        problems = [_problem(check) for _, check in checked]
         return rest | {
-            "coco_details": [row["coco_details"] | size for row, (size, _) in zip(rows, checked, strict=True)],
-            SET_ASIDE: [problem for _, problem in checked],
-            COUNTS: [{} if problem else {_counted(row): 1} for row, (_, problem) in zip(rows, checked, strict=True)],
+            "coco_details": [row["coco_details"] | check.size for row, check in checked],
+            SET_ASIDE: problems,
+            COUNTS: [
+                {} if problem else {_count_name(row): 1} for (row, _), problem in zip(checked, problems, strict=True)
+            ],
         }
 
     return pairs
 
 
-def _check(row: dict[str, Any]) -> tuple[dict[str, int], str | None]:
-    """The size of a row's image, and the first thing that is wrong with it."""
-    try:
-        original, edited, mask = read_pair(row)
-    except Unreadable as error:
-        return {}, str(error)
-    size = {"height": original.height, "width": original.width}
-    problems = caption_problems(row["coco_caption"], row["inpaint_caption"])
-    problems += image_problems(original, edited, mask)
-    if not problems and (share := share_outside(original, edited, mask)):
-        problems = [f"{CHANGED_OUTSIDE}: {share:.1%} of them"]
-    return size, problems[0] if problems else None
+def _problem(check: PairCheck) -> str | None:
+    """The first thing that is wrong with a row."""
+    found = next(iter(check.problems), check.unreadable)
+    return f"{CHANGED_OUTSIDE}: {check.outside:.1%} of them" if found is None and check.outside else found
 
 
-def _counted(row: dict[str, Any]) -> str:
+def _count_name(row: dict[str, Any]) -> str:
     details = row["inpaint_details"]
     quality = max(details["quality"], details["reviewed_quality"], key=QUALITIES.index)
     return PAIRS(f"{row['concept']}, {quality}")
@@ -191,16 +173,12 @@ MOST_REASONS = 20
 
 
 def decision_tables(entries: Sequence[Entry], states: Mapping[State, int], names: Mapping[str, str]) -> list[Table]:
-    """The state of a project's items, and why some were skipped or sent back; what was undone does not count.
-
-    Args:
-        entries: of the log.
-        states: items by state.
-        names: pseudonyms of people, which stand in reasons too.
-    """
+    """The state of a project's items, and why some were skipped or sent back; what was undone does not count."""
     reasons = {
         title: Counter(
-            _unnamed(str(one.content["reason"]), names) for one in standing_decisions(entries) if one.action == action
+            _replace_names(str(one.content["reason"]), names)
+            for one in standing_decisions(entries)
+            if one.action == action
         )
         for action, title in (("skip", "items skipped"), ("send back", "edits sent back"))
     }
@@ -252,8 +230,9 @@ def _agreement_tables(pairs: Sequence[Accepted]) -> list[Table]:
     ]
 
 
-def _unnamed(text: str, names: Mapping[str, str]) -> str:
+def _replace_names(text: str, names: Mapping[str, str]) -> str:
     """A text with pseudonyms in place of names, the longest first."""
+    # The longest first: "Ann" would otherwise be replaced within "Annette".
     for name in sorted(names, key=len, reverse=True):
         text = text.replace(name, names[name])
     return text

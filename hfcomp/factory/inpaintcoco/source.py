@@ -12,16 +12,7 @@ from hfcomp.data.columns import require_columns
 from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.data.publishing import LICENSE, without_local_paths
 from hfcomp.factory.build import DatasetBuild
-from hfcomp.factory.inpaintcoco.checks import (
-    CHANGED_OUTSIDE,
-    IMAGES,
-    Unreadable,
-    caption_problems,
-    image_problems,
-    pseudonyms,
-    read_pair,
-    share_outside,
-)
+from hfcomp.factory.inpaintcoco.checks import CHANGED_OUTSIDE, PairCheck, check_pairs, pseudonyms
 from hfcomp.factory.inpaintcoco.options import FLAGGED_PAIRS, PAIRS, InpaintCocoOptions
 from hfcomp.factory.inpaintcoco.project_rows import SOURCE, project_inputs
 from hfcomp.factory.shards import COUNTS, SET_ASIDE, Batch, Stage
@@ -34,30 +25,26 @@ ADDED = {FLAGS: List(Value("string")), OUTSIDE: Value("float64")}
 
 
 def published_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
-    """The rows of a data set in the layout of phiyodr/InpaintCOCO.
-
-    Raises:
-        ValueError: for a split or column that is not there, or a concept that it does not have.
-    """
+    """The rows of a dataset in the layout of phiyodr/InpaintCOCO."""
     dataset = undecoded(load_training_set(options.source, split=options.split, config=options.config))
     log(f"{len(dataset):,} rows from {options.source}")
     require_columns(dataset, REQUIRED, needed_by="inpaintcoco", rename="dataset.rename_column(..., {0!r})")
-    dataset = dataset.select_columns(list(dict.fromkeys([*REQUIRED, *_kept(dataset, options.columns)])))
-    dataset = _chosen(dataset, options)
-    dataset = _with_facts(dataset, options.source)
+    dataset = dataset.select_columns(list(dict.fromkeys([*REQUIRED, *_written_columns(dataset, options.columns)])))
+    dataset = _select_rows(dataset, options)
+    dataset = _add_facts(dataset, options.source)
     features = output_features(dataset, ADDED)
     facts = {"feather": FEATHER, "least_change": LEAST_CHANGE}
     reads = [*REQUIRED]
     return BuildInputs(dataset, [Stage("flags", make_flags, {}, facts)], features, reads, "test", ())
 
 
-def _kept(dataset: Dataset, wanted: str | None) -> list[str]:
+def _written_columns(dataset: Dataset, wanted: str | None) -> list[str]:
     """The columns that are written, without those of an earlier build."""
     needed = [name for name in (WORKER, DETAILS) if name in dataset.column_names]
     return [name for name in [*needed, *kept_columns(dataset, wanted)] if name not in ADDED]
 
 
-def _chosen(dataset: Dataset, options: InpaintCocoOptions) -> Dataset:
+def _select_rows(dataset: Dataset, options: InpaintCocoOptions) -> Dataset:
     concepts = dataset["concept"][:]
     unknown = [name for name in options.concepts if name not in concepts]
     if unknown:
@@ -67,8 +54,8 @@ def _chosen(dataset: Dataset, options: InpaintCocoOptions) -> Dataset:
     return dataset.select(rows[: options.limit])
 
 
-def _with_facts(dataset: Dataset, name: str) -> Dataset:
-    """Rows with the licence of the image and the source as columns, and workers by number."""
+def _add_facts(dataset: Dataset, name: str) -> Dataset:
+    """Rows with the license of the image and the source as columns, and workers by number."""
     added: dict[str, list[str | None]] = {}
     if WORKER in dataset.column_names:
         workers = [None if one is None else str(one) for one in dataset[WORKER]]
@@ -79,6 +66,7 @@ def _with_facts(dataset: Dataset, name: str) -> Dataset:
         added[LICENSE] = [one.get(IMAGE_LICENSE) for one in details]
     if SOURCE not in dataset.column_names:
         added[SOURCE] = [without_local_paths(name)] * len(dataset)
+    # A replaced column is removed and added at the end, so the order is restored afterwards.
     order = list(dict.fromkeys([*dataset.column_names, *added]))
     dataset = dataset.remove_columns([column for column in added if column in dataset.column_names])
     for column, values in added.items():
@@ -90,42 +78,27 @@ def make_flags() -> Callable[[Batch], Batch]:
     """The stage that says what is wrong with each row; only rows without a readable image are set aside."""
 
     def flags(batch: Batch) -> Batch:
-        rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
-        found = [_flags(row) for row in rows]
-        rest = {name: values for name, values in batch.items() if name not in IMAGES}  # their bytes stay as they are
+        rest, checked = check_pairs(batch)
         return rest | {
-            FLAGS: [problems for problems, _, _ in found],
-            OUTSIDE: [share for _, share, _ in found],
-            SET_ASIDE: [reason for *_, reason in found],
-            COUNTS: [{} if reason else _counts(row, *rest) for row, (*rest, reason) in zip(rows, found, strict=True)],
+            # A published set is taken as it is: what is wrong with a row is written beside it, and the row stays.
+            FLAGS: [list(check.problems) for _, check in checked],
+            OUTSIDE: [check.outside for _, check in checked],
+            SET_ASIDE: [check.unreadable for _, check in checked],
+            COUNTS: [{} if check.unreadable else _counts(row, check) for row, check in checked],
         }
 
     return flags
 
 
-def _flags(row: dict[str, Any]) -> tuple[list[str], float | None, str | None]:
-    """What is wrong, the share of pixels that differ outside the mask, and why the row is set aside if it is."""
-    try:
-        original, edited, mask = read_pair(row)
-    except Unreadable as error:
-        return [], None, str(error)
-    problems = caption_problems(row["coco_caption"], row["inpaint_caption"])
-    return [*problems, *image_problems(original, edited, mask)], share_outside(original, edited, mask), None
-
-
-def _counts(row: dict[str, Any], problems: list[str], share: float | None) -> dict[str, int]:
-    counts = {PAIRS(row["concept"]): 1} | {FLAGGED_PAIRS(name): 1 for name in problems}
-    return counts | ({FLAGGED_PAIRS(CHANGED_OUTSIDE): 1} if share else {})
+def _counts(row: dict[str, Any], check: PairCheck) -> dict[str, int]:
+    flags = [*check.problems, *([CHANGED_OUTSIDE] if check.outside else [])]
+    return {PAIRS(row["concept"]): 1} | {FLAGGED_PAIRS(name): 1 for name in flags}
 
 
 class InpaintCocoBuild(DatasetBuild):
     """The building of InpaintCOCO, from an annotation project or the published set."""
 
     def inputs(self) -> BuildInputs:
-        """The rows of an annotation project, or of the published set.
-
-        Raises:
-            ValueError: for a source that is neither, or has no row that fits.
-        """
+        """The rows of an annotation project, or of the published set."""
         read = project_inputs if self.options.is_project else published_inputs
         return read(self.options, self.log)

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from tqdm.auto import tqdm
 
-from hfcomp.factory.magic.encoders import ConceptEncoder
 from hfcomp.factory.magic.hierarchy import Chain, Concept, Cut, Hierarchy, Node, Removal
-from hfcomp.factory.magic.merging import Merged, Rivals, hard_negatives, merge_small
+from hfcomp.factory.magic.merging import HardNegatives, Merged, hard_negatives, merge_small
 from hfcomp.factory.magic.options import GraphSettings
-from hfcomp.factory.magic.similarity import check_vectors
+from hfcomp.factory.magic.similarity import ConceptEncoder, check_vectors
 from hfcomp.factory.magic.source import ConceptSource, Found
 
 Log = Callable[[str], None]
@@ -33,18 +32,8 @@ def build_hierarchy(
 
     Algorithm 1 of CLEAR GLASS asks for all parents first. Merging concerns level 1 alone, so the parents of the
     concepts that are left are the same, and most questions are saved; but a source that grows is offered fewer names.
-
-    Args:
-        images: the number of images of each canonical name; their order does not matter.
-        source: of the parents.
-        encoder: of the names.
-        settings: thresholds.
-        log: receives lines about what is done.
-        progress: whether to show bars.
-
-    Raises:
-        ValueError: for a vector that is not finite.
     """
+    # Sorted, so that the order of rows and shards decides nothing.
     names = sorted(images)
     vectors = encoder.encode(names)
     check_vectors(vectors, names)
@@ -54,11 +43,11 @@ def build_hierarchy(
     chains, orphans = without_chain(merged.images, parents)
     rows = np.array([row for row, name in enumerate(names) if name in chains], np.int64)
     kept = [names[row] for row in rows]
-    rivals = hard_negatives(chains, kept, vectors[rows], settings)
-    log(f"{len(kept):,} concepts, {sum(map(bool, rivals.values())):,} of them with a hard negative")
+    negatives = hard_negatives(chains, kept, vectors[rows], settings)
+    log(f"{len(kept):,} concepts, {sum(map(bool, negatives.values())):,} of them with a hard negative")
     unseen = draw_test_concepts(kept, settings.test_share, settings.seed)
     return Hierarchy(
-        concepts=tuple(_concept(name, chains[name], merged, rivals[name], name in unseen) for name in kept),
+        concepts=tuple(_concept(name, chains[name], merged, negatives[name], name in unseen) for name in kept),
         parents={name: parents.of[1][name] for name in kept},
         nodes=parents.nodes(kept),
         merges=merged.merges,
@@ -68,14 +57,14 @@ def build_hierarchy(
     )
 
 
-def _concept(name: str, chain: Chain, merged: Merged, rivals: Rivals, unseen: bool) -> Concept:
-    names, cosines = tuple(one for one, _ in rivals), tuple(cosine for _, cosine in rivals)
+def _concept(name: str, chain: Chain, merged: Merged, negatives: HardNegatives, unseen: bool) -> Concept:
+    names, cosines = tuple(one for one, _ in negatives), tuple(cosine for _, cosine in negatives)
     return Concept(name, chain, merged.images[name], merged.members.get(name, ()), names, cosines, unseen)
 
 
+# Concepts whose parents are asked for before the known ones are offered again. Our choice, as many as requests at a
+# time.
 AT_A_TIME = 64
-"""Concepts whose parents are asked for before the known ones are offered anew. Our choice, as many as requests at a
-time."""
 TOP = 4
 ITSELF, BELOW = "its own parent", "the name of a concept below it"
 
@@ -85,8 +74,8 @@ class Parents:
     """Parents of concepts.
 
     Attributes:
-        of: by level, 1 to 3, of each name its parents.
-        ends: of each name of level 1, the lowest level that none of its ways up reaches; 5 if one is complete.
+        of: Parents of each name, by level, 1 to 3.
+        ends: Lowest level that no way up from a name of level 1 reaches; 5 if a way is complete.
         cuts: parents that were not taken.
         refused: answers that the source did not use, by reason.
     """
@@ -131,10 +120,12 @@ def find_parents(images: Mapping[str, int], source: ConceptSource, *, progress: 
         next_size: Counter[str] = Counter()
         with tqdm(total=len(names), desc=f"parents of level {level}", disable=not progress) as bar:
             for block in _blocks(names, source):
+                # A prompt has room for some names only. Frequent ones come first, which keeps the number of parents
+                # small.
                 known = sorted(next_size, key=lambda name: (-next_size[name], name))
                 for name, answer in zip(block, source.parents(level, block, known), strict=True):
                     found.refused.update(reason.partition(":")[0] for reason in answer.refused)
-                    parents = _taken(level, name, answer, below[name], found.cuts)
+                    parents = _accept_parents(level, name, answer, below[name], found.cuts)
                     found.of[level][name] = parents
                     for parent in parents:
                         next_below.setdefault(parent, set()).update(below[name], (name,))
@@ -162,7 +153,7 @@ def _blocks(names: Sequence[str], source: ConceptSource) -> Iterator[Sequence[st
     return (names[start : start + step] for start in range(0, len(names), step))
 
 
-def _taken(level: int, name: str, answer: Found, below: set[str], cuts: list[Cut]) -> tuple[str, ...]:
+def _accept_parents(level: int, name: str, answer: Found, below: set[str], cuts: list[Cut]) -> tuple[str, ...]:
     taken = []
     for parent in dict.fromkeys(answer.texts):
         if parent == name or parent in below:
@@ -176,6 +167,7 @@ def _prune(found: Parents) -> None:
     """Takes out parents that do not lead up to the top, and records how far each name of level 1 leads."""
     ends = {parent: TOP + 1 for parents in found.of[TOP - 1].values() for parent in parents}
     for level in range(TOP - 1, 0, -1):
+        # From the top down: a name leads to the top if one of its parents does.
         above, ends = ends, {}
         for name, parents in found.of[level].items():
             ends[name] = max((above[parent] for parent in parents), default=level + 1)
@@ -184,21 +176,16 @@ def _prune(found: Parents) -> None:
 
 
 def draw_test_images(ids_of: Mapping[str, Sequence[str]], share: float, seed: int) -> set[str]:
-    """The test images: of each concept a share of its images, rounded.
-
-    Args:
-        ids_of: the ids of each concept's images; an image has one concept.
-        share: between 0 and 1.
-        seed: of the draw.
-    """
-    return {one for ids in ids_of.values() for one in _drawn(ids, round(share * len(ids)), seed)}
+    """The test images: of each concept a share of its images, rounded."""
+    return {one for ids in ids_of.values() for one in _draw(ids, round(share * len(ids)), seed)}
 
 
 def draw_test_concepts(names: Sequence[str], share: float, seed: int) -> set[str]:
     """The test concepts: a share of all, rounded; at least one and not all, where there are two or more."""
     number = round(share * len(names))
-    return {*_drawn(names, min(max(number, 1), len(names) - 1), seed)}
+    return {*_draw(names, min(max(number, 1), len(names) - 1), seed)}
 
 
-def _drawn(names: Iterable[str], number: int, seed: int) -> list[str]:
+def _draw(names: Iterable[str], number: int, seed: int) -> list[str]:
+    # A hash of seed and name orders them, so a name changes its split only at the border when others come or go.
     return sorted(names, key=lambda name: (hashlib.sha256(f"{seed} {name}".encode()).digest(), name))[:number]

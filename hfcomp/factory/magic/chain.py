@@ -35,34 +35,34 @@ from hfcomp.data.loading import load_training_set
 from hfcomp.data.set_cards import DEFAULT
 from hfcomp.data.views import View, write_views
 from hfcomp.factory.build import BuiltSet, with_license_check
-from hfcomp.factory.chain import Chain, beside
+from hfcomp.factory.chain import Chain, place_beside
 from hfcomp.factory.magic.building import build_hierarchy, draw_test_images
-from hfcomp.factory.magic.encoders import CaptionsEncoder, ConceptEncoder, SentenceEncoder
 from hfcomp.factory.magic.hierarchy import Concept, Hierarchy, hierarchy_tables, read_hierarchy, write_hierarchy
 from hfcomp.factory.magic.image_rows import CAPTION, ImageRows, image_rows
 from hfcomp.factory.magic.options import BY_CAPTIONS, MagicOptions
-from hfcomp.factory.magic.stages import CONCEPT, GENERALISED, concept_stage, generalised_stage, make_source
-from hfcomp.factory.manifest import totals
+from hfcomp.factory.magic.similarity import CaptionsEncoder, ConceptEncoder, SentenceEncoder
+from hfcomp.factory.magic.stages import CONCEPT, GENERALISED, make_concepts, make_generalised, make_source
+from hfcomp.factory.manifest import sums
 from hfcomp.factory.options import command_line
 from hfcomp.factory.runner import Build
 from hfcomp.factory.shards import SOURCE_ROW, Stage
 from hfcomp.factory.sources import make_image_check, output_features
 
-GROUP, RIVALS = "group", "hard_negative_groups"
+GROUP, HARD_NEGATIVE_GROUPS = "group", "hard_negative_groups"
+# The columns that a set has besides those of its source.
 TEXTS = Features(
     {
         IMAGE_ID: Value("string"),
         GENERALISED: Value("string"),
         GROUP: Value("string"),
-        RIVALS: List(Value("string")),
+        HARD_NEGATIVE_GROUPS: List(Value("string")),
         **dict.fromkeys(LEVELS, Value("string")),
     }
 )
-"""The columns that a set has besides those of its source."""
 
 SPLITS = ("train", "test")
+# The folder of each part, by its split by image and by concept.
 PARTS = {(image, concept): f"image_{image}_concept_{concept}" for image in SPLITS for concept in SPLITS}
-"""The folder of each part, by its split by image and by concept."""
 
 
 class MagicChain(Chain):
@@ -79,11 +79,8 @@ class MagicChain(Chain):
         return column in (SOURCE_ROW, CONCEPT) or (column in TEXTS and column != IMAGE_ID)
 
     def run(self) -> BuiltSet:
-        """Runs the steps that are asked for.
-
-        Raises:
-            ValueError: for a source that states no license, or where no concept is left.
-        """
+        """Runs the steps that are asked for."""
+        # Missing packages and models are found now, and not after hours of the first step.
         self._answers.facts()
         if self.options.encoder != BY_CAPTIONS and self.options.runs("hierarchy"):
             self._sentence_encoder.facts()
@@ -96,7 +93,7 @@ class MagicChain(Chain):
                 chain.append(self._captions(chain[0].folder, hierarchy))
             if self.options.runs("parts") and chain[-1].manifest["rows"]:
                 parts = self._parts(chain[-1].folder, hierarchy)
-                chain.append(_together(parts))
+                chain.append(_join_parts(parts))
             facts = hierarchy_tables(hierarchy, sum(_pairs(one.folder) for one in parts.values()))
         if parts:
             sets = {DEFAULT: [one.manifest for one in chain]}
@@ -124,7 +121,7 @@ class MagicChain(Chain):
         return with_license_check(self.source, self.stated_license, stages, reads)
 
     def _concepts(self) -> Build:
-        stage = concept_stage(self.options.source_settings(), self._answers)
+        stage = Stage("concepts", make_concepts, self.options.source_settings(), self._answers.facts())
         features = Features({SOURCE_ROW: Value("int64"), IMAGE_ID: Value("string"), CONCEPT: Value("string")})
         return self._step("concepts", self._rows.images, [stage], features, [CAPTION])
 
@@ -139,6 +136,7 @@ class MagicChain(Chain):
         found, settings = load_training_set(str(concepts.folder)), self.options
         encoder = self._encoder(found)
         parts = {"settings": settings.facts(), "encoder": encoder.facts(), "source": self._answers.facts()}
+        # Whatever decides the hierarchy: another setting, model, prompt or concept makes it again.
         facts = {**parts, "concepts": f"sha256:{file_hash(concepts.folder / MANIFEST)}"}
         if (self.options.output / HIERARCHY).is_file():
             before = read_hierarchy(self.options.output)
@@ -169,7 +167,7 @@ class MagicChain(Chain):
         return CaptionsEncoder(lambda name: (text for row in images[name] for text in captions[row]))
 
     def _captions(self, concepts: Path, hierarchy: Hierarchy) -> Build:
-        """Of the images whose concept is in the hierarchy; the reason of each other is counted."""
+        """Captions of the images whose concept is in the hierarchy; the others are counted by reason."""
         found = load_training_set(str(concepts))
         names = found[CONCEPT][:]
         places = {name: hierarchy.place(name) for name in dict.fromkeys(names)}
@@ -178,13 +176,14 @@ class MagicChain(Chain):
             self.log(f"{number:,} images are left out: {reason}")
         kept = [(row, place) for row, name in enumerate(names) if isinstance(place := places[name], Concept)]
         rows = found.with_format("numpy")[SOURCE_ROW][:][[row for row, _ in kept]]
-        texts = [_texts_of(place) for _, place in kept]
-        columns = {name: [one[name] for one in texts] for name in (GROUP, RIVALS, *LEVELS)}
+        texts = [_concept_texts(place) for _, place in kept]
+        columns = {name: [one[name] for one in texts] for name in (GROUP, HARD_NEGATIVE_GROUPS, *LEVELS)}
         named = Features({SOURCE_ROW: Value("int64"), **{name: TEXTS[name] for name in columns}})
         images = self._rows.images.select(rows).flatten_indices()
         columns = Dataset.from_dict({SOURCE_ROW: rows, **columns}, features=named)
         images = concatenate_datasets([images, columns], axis=1)
-        stage = generalised_stage(self.options.source_settings(), self._answers)
+        settings, facts = self.options.source_settings(), self._answers.facts()
+        stage = Stage("generalised captions", make_generalised, settings, facts)
         features = Features({SOURCE_ROW: Value("int64"), **TEXTS})
         return self._step("captions", images, [stage], features, [CAPTION, *LEVELS])
 
@@ -195,19 +194,22 @@ class MagicChain(Chain):
         caption_of = image_of[self._rows.image_of]  # of each row of the source
         rows = np.flatnonzero(caption_of >= 0)
         texts = made.remove_columns(SOURCE_ROW).select(caption_of[rows]).add_column(SOURCE_ROW, rows)
-        whole = beside(self.source, texts, rows)
-        in_test = self._in_test(made, hierarchy)[:, caption_of[rows]]
+        whole = place_beside(self.source, texts, rows)
+        # Both splits are made of images and concepts; a row of the source takes those of its image.
+        in_test = self._test_flags(made, hierarchy)[:, caption_of[rows]]
         stages, reads = self._part_inputs
         features, parts = output_features(self.source, TEXTS), {}
         for (image, concept), name in PARTS.items():
             is_image, is_concept = in_test == np.array([[image == "test"], [concept == "test"]])
             chosen = np.flatnonzero(is_image & is_concept)
+            # A part without rows is not built, and no view names it.
             if len(chosen):
                 parts[name] = self.run_step(name, f"{name}:", whole.select(chosen), stages, features, reads)
+        # Last, since a view names only parts that have rows.
         write_views(self.options.output, magic_views(parts))
         return parts
 
-    def _in_test(self, made: Dataset, hierarchy: Hierarchy) -> NDArray[np.bool_]:
+    def _test_flags(self, made: Dataset, hierarchy: Hierarchy) -> NDArray[np.bool_]:
         """`[2, images]`: whether each image, and its concept, is of the test split."""
         groups: dict[str, list[str]] = {}
         for name, image in zip(made[GROUP][:], made[IMAGE_ID][:], strict=True):
@@ -217,13 +219,10 @@ class MagicChain(Chain):
         return np.array([[one in tested for one in made[IMAGE_ID][:]], [one in unseen for one in made[GROUP][:]]])
 
 
-def _together(parts: Mapping[str, Build]) -> Build:
+def _join_parts(parts: Mapping[str, Build]) -> Build:
     """Parts as one build, for counts and cards."""
     builds = list(parts.values())
-    manifests = [one.manifest for one in builds]
-    counts, aside = (totals(one[name] for one in manifests) for name in ("counts", "set_aside"))
-    rows = sum(one["rows"] for one in manifests)
-    manifest = {"plan": manifests[0]["plan"], "rows": rows, "counts": counts, "set_aside": aside}
+    manifest = {"plan": builds[0].manifest["plan"], **sums([one.manifest for one in builds])}
     return Build(builds[0].folder.parent, manifest, sum(one.kept for one in builds), sum(one.made for one in builds))
 
 
@@ -234,14 +233,19 @@ def _pairs(part: Path) -> int:
     return sum(pc.count(one).as_py() for one in texts)  # of those that are not null
 
 
-def _texts_of(concept: Concept) -> dict[str, Any]:
-    return {GROUP: concept.name, RIVALS: list(concept.hard_negatives), **dict(zip(LEVELS, concept.chain, strict=True))}
+def _concept_texts(concept: Concept) -> dict[str, Any]:
+    return {
+        GROUP: concept.name,
+        HARD_NEGATIVE_GROUPS: list(concept.hard_negatives),
+        **dict(zip(LEVELS, concept.chain, strict=True)),
+    }
 
 
 def magic_views(parts: Mapping[str, Build]) -> dict[str, View]:
     """The configurations of a set: captions and levels, each split by image and by concept."""
     built = {name: one for name, one in parts.items() if one.manifest["rows"]}
     names = list(next(iter(parts.values())).manifest["plan"]["columns"])
+    # Names of levels are for evaluation: in training they would give the answer away.
     without = tuple(name for name in names if name not in LEVELS)
     views = {}
     for by, suffix in ((0, ""), (1, "_by_concept")):

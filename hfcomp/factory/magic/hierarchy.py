@@ -17,8 +17,8 @@ from hfcomp.writing import write_json
 if TYPE_CHECKING:
     from networkx import DiGraph
 
+# Names of level 1 to 4.
 Chain = tuple[str, str, str, str]
-"""Names of level 1 to 4."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Concept:
 
     Attributes:
         chain: its name and those above it, the first parent at each level.
-        images: that are in it, those of merged concepts too.
+        images: Number of its images, those of merged concepts included.
         merged: names of concepts that were merged into it.
         hard_negatives: names of other concepts, the most similar first.
         similarities: the cosine of each.
@@ -48,7 +48,6 @@ class Node:
     """A concept of level 2, 3 or 4.
 
     Attributes:
-        level: of the node.
         name: unique on its level.
         parents: names on the next level; the first one is in chains. None on level 4.
     """
@@ -94,12 +93,12 @@ class Hierarchy:
     """The graph of concepts.
 
     Attributes:
-        concepts: of level 1, by name.
-        parents: of each of them, its parents on level 2, the first one in its chain.
-        nodes: of level 2 to 4, by level and name.
-        merges: in their order.
-        removed: by name.
-        cuts: by level, name and parent.
+        concepts: Concepts of level 1, sorted by name.
+        parents: Parents of each on level 2; the first one is in its chain.
+        nodes: Concepts of level 2 to 4, sorted by level and name.
+        merges: In the order in which they were made.
+        removed: Sorted by name.
+        cuts: Sorted by level, name and parent.
         refused: answers of the source about parents that were not used, by reason.
         facts: what it was made of: settings, encoder, source.
     """
@@ -115,9 +114,10 @@ class Hierarchy:
 
     def place(self, name: str) -> Concept | str:
         """The concept that a first-level name belongs to, merges followed; or the reason why it has none."""
-        while name in self._merged:
-            name = self._merged[name]
-        return self._found.get(name) or self._reasons.get(name, "not a concept of this hierarchy")
+        # A concept that took in others may have been merged itself.
+        while name in self._merged_into:
+            name = self._merged_into[name]
+        return self._concept_by_name.get(name) or self._removal_reasons.get(name, "not a concept of this hierarchy")
 
     def graph(self) -> DiGraph:
         """Nodes are pairs of level and name, edges run from a parent to its child."""
@@ -132,15 +132,15 @@ class Hierarchy:
         return found
 
     @cached_property
-    def _found(self) -> dict[str, Concept]:
+    def _concept_by_name(self) -> dict[str, Concept]:
         return {one.name: one for one in self.concepts}
 
     @cached_property
-    def _merged(self) -> dict[str, str]:
+    def _merged_into(self) -> dict[str, str]:
         return {one.name: one.into for one in self.merges}
 
     @cached_property
-    def _reasons(self) -> dict[str, str]:
+    def _removal_reasons(self) -> dict[str, str]:
         return {one.name: one.reason for one in self.removed}
 
 
@@ -150,18 +150,12 @@ _RECORDS = {"concepts": Concept, "nodes": Node, "merges": Merge, "removed": Remo
 
 
 def write_hierarchy(folder: Path, hierarchy: Hierarchy) -> None:
-    """Writes the file into the folder of a set."""
     records = {name: [asdict(one) for one in getattr(hierarchy, name)] for name in _RECORDS}
     others = {name: dict(getattr(hierarchy, name)) for name in ("parents", "refused", "facts")}
     write_json(folder / HIERARCHY, {"schema_version": SCHEMA_VERSION, **records, **others}, sort_keys=True)
 
 
 def read_hierarchy(folder: Path) -> Hierarchy:
-    """The hierarchy in the folder of a set.
-
-    Raises:
-        ValueError: for a file that is missing, damaged or of another version.
-    """
     path = folder / HIERARCHY
     if not path.is_file():
         raise ValueError(f"{folder} has no {HIERARCHY}: expected the folder of a set of `hfcomp build magic`.")
@@ -180,15 +174,14 @@ def _tuples(record: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in record.items()}
 
 
+# CLEAR GLASS, Table 1. Its pairs by its concepts would be 76.2 per concept.
 PAPER_PAIRS, PAPER_NODES, PAPER_IMAGES = 81_602, (1_071, 281, 113, 87), 32.48
-"""CLEAR GLASS, Table 1. Its pairs by its concepts would be 76.2 a concept."""
 
 
 def hierarchy_tables(hierarchy: Hierarchy, pairs: int) -> list[Table]:
     """The paper's Table 1 beside ours, and what became of concepts.
 
     Args:
-        hierarchy: of a set.
         pairs: images with each of their captions in the set; 0 where it is not built yet.
     """
     return [_numbers(hierarchy, pairs), *_outcomes(hierarchy)]
@@ -215,8 +208,8 @@ def _outcomes(hierarchy: Hierarchy) -> list[Table]:
         lost[one.reason] += one.images
     rows = [
         ["kept", len(concepts), sum(one.images for one in concepts)],
-        *_of_kept("with a hard negative", [one.images for one in concepts if one.hard_negatives]),
-        *_of_kept("test concepts of the split by concept", [one.images for one in concepts if one.unseen]),
+        *_subset_row("with a hard negative", [one.images for one in concepts if one.hard_negatives]),
+        *_subset_row("test concepts of the split by concept", [one.images for one in concepts if one.unseen]),
         ["merged into others", len(hierarchy.merges), sum(one.images for one in hierarchy.merges)],
         *([f"removed, {reason}", number, lost[reason]] for reason, number in sorted(removed.items())),
     ]
@@ -231,5 +224,5 @@ def _outcomes(hierarchy: Hierarchy) -> list[Table]:
     return tables
 
 
-def _of_kept(what: str, images: list[int]) -> list[list[object]]:
+def _subset_row(what: str, images: list[int]) -> list[list[object]]:
     return [[f"of these, {what}", len(images), sum(images)]]

@@ -36,11 +36,8 @@ def image_rows(source: Dataset) -> ImageRows:
 
     Args:
         source: with `caption`, a text or a list of texts.
-
-    Raises:
-        ValueError: for an `image_id` that is neither a text nor a whole number, naming the row.
     """
-    names = photographs_or_rows(_checked(source))
+    names = photographs_or_rows(_check_ids(source))
     ids: dict[str, int] = {}
     texts: list[list[str]] = []
     image_of, number_of = [], []
@@ -59,7 +56,7 @@ def image_rows(source: Dataset) -> ImageRows:
     return ImageRows(images, np.array(image_of, np.int64), np.array(number_of, np.int64))
 
 
-def _checked(source: Dataset) -> Dataset:
+def _check_ids(source: Dataset) -> Dataset:
     """The source, whose ids are texts or whole numbers."""
     for row, value in enumerate(source[IMAGE_ID] if IMAGE_ID in source.column_names else ()):
         image_key(value, row)  # raises

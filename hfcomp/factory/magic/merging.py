@@ -22,8 +22,8 @@ from hfcomp.factory.magic.similarity import (
     similar_pairs,
 )
 
+# Similar concepts of a small one that are in memory.
 KEPT = 64
-"""Similar concepts of a small one that are in memory."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,9 @@ class Merged:
     """Concepts after merging.
 
     Attributes:
-        images: of each concept that is left.
         members: names that were merged into it, also by way of others.
-        merges: in their order.
-        removed: in their order.
+        merges: In the order in which they were made.
+        removed: In the order in which they were removed.
     """
 
     images: dict[str, int]
@@ -51,10 +50,9 @@ def merge_small(images: Mapping[str, int], names: Sequence[str], vectors: Vector
     that were still there in its record.
 
     Args:
-        images: of each name, at least 1.
-        names: of the rows of `vectors`.
+        images: Number of images of each name, at least 1.
+        names: Names of the rows of `vectors`.
         vectors: `[n, D]`, see `similar_pairs`.
-        settings: thresholds.
     """
     left, place = dict(images), {name: row for row, name in enumerate(names)}
     small = np.array([row for row, name in enumerate(names) if images[name] < settings.min_images], np.int64)
@@ -95,7 +93,7 @@ def merge_small(images: Mapping[str, int], names: Sequence[str], vectors: Vector
 
 @dataclass(frozen=True)
 class _Similar:
-    """Of each small concept those above the threshold: `KEPT` in memory, others once these are gone."""
+    """Concepts similar to each small one: `KEPT` are in memory, others are found once these are gone."""
 
     names: Sequence[str]
     vectors: Vectors
@@ -111,7 +109,7 @@ class _Similar:
         return found
 
     def near(self, rows: NDArray[np.int64], most: int) -> dict[int, list[tuple[str, float]]]:
-        """Of each row the names above the threshold, the most similar first, equal ones by name."""
+        """Names above the threshold for each row, the most similar first, equal ones by name."""
         found: dict[int, list[tuple[str, float]]] = {int(row): [] for row in rows}
         pairs = similar_pairs(self.vectors, self.threshold, rows=rows)
         for row, other, cosine in zip(*most_similar(pairs, self.order, most), strict=True):
@@ -121,40 +119,36 @@ class _Similar:
     def best(self, row: int, left: Container[str]) -> tuple[str, float] | None:
         """The most similar one of those that are left."""
         best = next((one for one in self.first[row] if one[0] in left), None)
+        # All that are in memory have been merged away, and there were more: this rare list is made again in full.
         if best is None and len(self.first[row]) == KEPT:
             all_of_it = self.near(np.array([row]), len(self.names))[row]
             best = next((one for one in all_of_it if one[0] in left), None)
         return best
 
 
-Rivals = list[tuple[str, float]]
+HardNegatives = list[tuple[str, float]]
 
 
 def hard_negatives(
     chains: Mapping[str, Chain], names: Sequence[str], vectors: Vectors, settings: GraphSettings, *, block: int = BLOCK
-) -> dict[str, Rivals]:
-    """Of each concept the most similar others with a cosine above `negative_similarity`, at most `max_negatives`.
+) -> dict[str, HardNegatives]:
+    """Finds the most similar others of each concept, above `negative_similarity` and at most `max_negatives`.
 
     No name of its chain is in the chain of the other, whatever its level: "animal" is no negative of a dog below
     "animal". Only the `shared_levels` most abstract levels of both may have common names.
-
-    Args:
-        chains: of each concept.
-        names: of the rows of `vectors`, all of them with a chain.
-        vectors: `[n, D]`, see `similar_pairs`.
-        settings: thresholds.
-        block: rows at a time.
 
     Returns:
         Names and cosines, the nearest first, equal ones by name.
     """
     top = 4 - settings.shared_levels
+    # Numbers stand for names, since many pairs are compared at once.
     ids = _ids([chains[name] for name in names])
     order = places_of(names)
-    found: dict[str, Rivals] = {name: [] for name in names}
+    found: dict[str, HardNegatives] = {name: [] for name in names}
     for rows in blocks(np.arange(len(names)), block):
         first, second, cosines = similar_pairs(vectors, settings.negative_similarity, rows=rows, block=block)
         differ = np.ones(len(first), bool)
+        # Each level is compared with each: one name may be on level 2 of a chain and on level 3 of another.
         for level, other_level in product(range(4), repeat=2):
             if min(level, other_level) < top:
                 differ &= ids[first, level] != ids[second, other_level]

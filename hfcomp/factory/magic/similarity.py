@@ -1,27 +1,111 @@
-"""Similar concepts by blocks of the matrix of cosines, which is never in memory as a whole.
+"""Embeddings of the names of concepts, and the similar ones among them, by which concepts are merged and mined.
 
-A product of blocks in float32 depends, in its last digits, on the size of a block and on the processor. So blocks only
-propose pairs, with some slack; their cosines are then computed one by one in float64 and rounded to six digits, so
-that a pair near a threshold is decided the same everywhere.
+The matrix of cosines is never in memory as a whole. A product of its blocks in float32 depends, in its last digits,
+on the size of a block and on the processor. So blocks only propose pairs, with some slack; their cosines are then
+computed one by one in float64 and rounded to six digits, so that a pair near a threshold is decided the same
+everywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.factory.magic.options import BY_CAPTIONS
+from hfcomp.factory.sources import model_facts
+
+# Size of the vectors of `CaptionsEncoder`. Our choice.
+DIMENSIONS = 32
+
+
+class ConceptEncoder(Protocol):
+    """Embeds names."""
+
+    def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
+        """`[n, D]`: a row for each name, of length 1, or 0 for one that is similar to none."""
+        ...
+
+    def facts(self) -> Mapping[str, Any]:
+        """What identifies it in a manifest: JSON values, nothing of this machine."""
+        ...
+
+
+class SentenceEncoder:
+    """A model of sentence-transformers.
+
+    Args:
+        model: Hub id or folder, with safetensors; no code of the repository is run.
+    """
+
+    def __init__(self, model: str, device: str | None = None) -> None:
+        if find_spec("sentence_transformers") is None:
+            raise ImportError(
+                'a sentence encoder needs sentence-transformers: pip install "hfcomp[magic]". Or choose --encoder '
+                f"{BY_CAPTIONS}, which needs no model."
+            )
+        self._model, self._device = model, device
+
+    def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
+        found = self._network.encode(list(names), normalize_embeddings=True, show_progress_bar=False)
+        return np.asarray(found, np.float32)
+
+    def facts(self) -> Mapping[str, Any]:
+        return {"encoder": model_facts(self._model)}
+
+    @cached_property
+    def _network(self) -> Any:
+        from sentence_transformers import SentenceTransformer
+
+        return SentenceTransformer(
+            self._model,
+            device=self._device,
+            trust_remote_code=False,
+            model_kwargs={"use_safetensors": True},
+        )
+
+
+class CaptionsEncoder:
+    """A concept is the words of its captions: TF-IDF, reduced by a truncated SVD (latent semantic analysis)."""
+
+    def __init__(self, captions_of: Callable[[str], Iterable[str]]) -> None:
+        self._captions_of = captions_of
+
+    def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
+        """See `ConceptEncoder`; a concept without a word has a row of zeros."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.utils.extmath import randomized_svd
+        from threadpoolctl import threadpool_limits
+
+        vectorizer = TfidfVectorizer(sublinear_tf=True, token_pattern=r"[^\W\d_]{2,}", dtype=np.float64)
+        try:
+            words = vectorizer.fit_transform(" ".join(self._captions_of(name)) for name in names)
+        except ValueError:  # no caption has a word
+            return np.zeros((len(names), 1), np.float32)
+        with threadpool_limits(1, "blas"):  # the number of threads moves the last digits of its sums
+            left, values, _ = randomized_svd(words, min(DIMENSIONS, *words.shape), random_state=0)
+        found = left * values
+        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        return np.divide(found, lengths, out=np.zeros_like(found), where=lengths > 1e-12).astype(np.float32)
+
+    def facts(self) -> Mapping[str, Any]:
+        return {"encoder": BY_CAPTIONS, "dimensions": DIMENSIONS}
+
+
+# Rows of a block: with 30,000 concepts a block of cosines has 31 MB, and 250 MB once all of them are similar.
 BLOCK = 256
-"""Rows of a block: with 30,000 concepts a block of cosines has 31 MB, and 250 MB once all of them are similar."""
+# Above the rounding of a product of two unit vectors in float32 (about 6e-8 per summand).
 SLACK = 1e-4
-"""Above the rounding of a product of two unit vectors in float32 (about 6e-8 a summand)."""
 DIGITS = 6
 _PAIRS_AT_A_TIME = 1 << 16
 
 Vectors = NDArray[np.float32]
+# Rows, columns and cosines.
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
-"""Rows, columns and cosines."""
 
 
 def check_vectors(vectors: Vectors, names: list[str]) -> None:
@@ -41,15 +125,15 @@ def similar_pairs(
 
     Args:
         vectors: `[n, D]`, each of length 1, or 0 for a concept that is similar to none.
-        threshold: a cosine.
         rows: first members of the pairs; by default all.
-        block: rows at a time.
 
     Returns:
         In the order of first and second members.
     """
     chosen = np.arange(len(vectors)) if rows is None else rows
-    found = [_exact(vectors, *_proposed(vectors, part, threshold), threshold) for part in blocks(chosen, block)]
+    found = [
+        _confirm_pairs(vectors, *_propose_pairs(vectors, part, threshold), threshold) for part in blocks(chosen, block)
+    ]
     if not found:
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
     first, second, cosines = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -57,14 +141,13 @@ def similar_pairs(
 
 
 def most_similar(pairs: Pairs, order: NDArray[np.int64], most: int) -> Pairs:
-    """Of each first member the second ones with the highest cosines, at most `most`, the highest first.
+    """Second members with the highest cosines for each first one, at most `most`, the highest first.
 
     Args:
-        pairs: of `similar_pairs`.
         order: `[n]`, the place of each row among equal cosines.
-        most: that are kept.
     """
     first, second, cosines = pairs
+    # The last key counts first: by first member, from the highest cosine down, equal ones by name.
     by = np.lexsort((order[second], -cosines, first))
     first, second, cosines = first[by], second[by], cosines[by]
     _, starts, numbers = np.unique(first, return_index=True, return_counts=True)
@@ -91,9 +174,7 @@ def nearest(
 
     Args:
         vectors: `[n, D]`, see `similar_pairs`.
-        rows: of which the nearest is found.
         gone: `[n]`, when each row left; one is compared with those that left later.
-        block: rows at a time.
     """
     found: list[tuple[int, float] | None] = []
     for part in blocks(rows, block):
@@ -104,6 +185,7 @@ def nearest(
             if best == -np.inf or not vectors[row].any():  # none is left, or it is similar to none
                 found.append(None)
                 continue
+            # Rounding may have put the wrong one first: all within the slack are compared exactly.
             columns = np.flatnonzero(values >= best - SLACK)
             exact = exact_cosines(vectors, np.full(len(columns), row), columns)
             found.append((int(columns[exact.argmax()]), float(exact.max())))
@@ -113,6 +195,7 @@ def nearest(
 def exact_cosines(vectors: Vectors, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
     """Cosines of pairs of rows, rounded to `DIGITS`."""
     parts = []
+    # Some at a time: the vectors of all pairs in float64 would not fit into memory.
     for start in range(0, len(first), _PAIRS_AT_A_TIME):
         part = slice(start, start + _PAIRS_AT_A_TIME)
         products = vectors[first[part]].astype(np.float64) * vectors[second[part]]
@@ -120,16 +203,17 @@ def exact_cosines(vectors: Vectors, first: NDArray[np.int64], second: NDArray[np
     return np.concatenate(parts) if parts else np.empty(0)
 
 
-def _proposed(
+def _propose_pairs(
     vectors: Vectors, part: NDArray[np.int64], threshold: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     cosines = vectors[part] @ vectors.T
+    # No concept is similar to itself.
     cosines[np.arange(len(part)), part] = -np.inf
     places, second = np.nonzero(cosines > threshold - SLACK)
     return part[places], second
 
 
-def _exact(vectors: Vectors, first: NDArray[np.int64], second: NDArray[np.int64], threshold: float) -> Pairs:
+def _confirm_pairs(vectors: Vectors, first: NDArray[np.int64], second: NDArray[np.int64], threshold: float) -> Pairs:
     cosines = exact_cosines(vectors, first, second)
     above = cosines > threshold
     return first[above], second[above], cosines[above]

@@ -1,14 +1,18 @@
-"""Where the concepts of images, their parents and generalised captions come from: a language model or a taxonomy."""
+"""Sources of concepts, their parents and generalised captions: the protocol, names, and a language model."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
+from hfcomp.factory.writers.llm_client import LlmClient, Question, build_llm_client, retry_refused, writer_facts
+from hfcomp.factory.writers.prompts import CONCEPTS_FILE, concept_prompt, generalized_prompt, parent_prompt
+from hfcomp.factory.writers.requests import AnswerField, Refused
 from hfcomp.parsing.rules.words import lemma
 
 
@@ -50,17 +54,17 @@ class ConceptSource(Protocol):
         """The more abstract concepts of each concept.
 
         Args:
-            level: of the names, 1 to 3.
+            level: Level of the names, 1 to 3.
             names: canonical.
             known: names of the next level that other concepts have as parents, the most frequent first.
         """
         ...
 
-    def generalised(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[Found]:
+    def generalize(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[Found]:
         """A caption of each image that says what it has in common with others of its concept.
 
         Args:
-            captions: of each image, those that `read` names.
+            captions: Captions of each image that `read` names.
             chains: the names of its concepts, level 1 to 4.
         """
         ...
@@ -70,16 +74,18 @@ class ConceptSource(Protocol):
         ...
 
 
+# Most words of a name. Our choice: "people waiting at a bus stop" has six and is a caption.
 MAX_WORDS = 5
-"""Of a name. Our choice: "people waiting at a bus stop" has six and is a caption."""
 EMPTY, LONG, LIST, MARKUP = "empty name", "longer than a name", "a list of names", "markup in a name"
 NO_LETTERS, CONTROL, NO_NAME = "no letters in a name", "control characters in a name", "no concept"
 SENTENCE = "a sentence"
 
 _AROUND = " \t.,;:!?\"'`´‘’“”«»()[]{}*_-–—#"
 _ARTICLES = frozenset(("a", "an", "the"))
+# Several names in one answer: separators, bullets, numbering, or "or".
 _LIST = re.compile(r"[\n\r,;|/]|\s[-–—•]\s|^\s*(?:\d+[.)]|[-*•])\s|\b(?:and/or|or)\b", re.IGNORECASE)
 _MARKUP = re.compile(r"[<>(){}\[\]\\`]|\*\*|:")
+# Words that models write when no concept fits.
 _NONE = frozenset(
     (
         "none",
@@ -96,6 +102,7 @@ _NONE = frozenset(
         "concept",
     )
 )
+# Answers that talk about a concept in place of naming it.
 _SENTENCE = re.compile(
     r"^(?:this|these|that|there|it|he|she|they|i|we|you|here)\b"
     r"|^(?:the|an?) (?:image|photo|picture|concept|caption)s?\b"
@@ -146,3 +153,96 @@ def _singular(word: str) -> str:
         return word
     # A second look: the dictionary has plurals that it takes for singulars only once they are cut.
     return lemma(lemma(word, "NNS"), "NNS")
+
+
+# Most captions of an image in a prompt, the first ones, and their characters. Our choice; COCO has five captions of
+# about 50 characters.
+MOST_CAPTIONS, MOST_CHARACTERS = 10, 2_000
+# Names that are offered as parents. Our choice.
+MOST_KNOWN = 100
+ITSELF, IS_A_NAME = "the concept itself", "the name of a concept"
+
+# Maps a place and the text of an answer to what is used of it; raises `Refused`.
+Check = Callable[[int, str], str]
+
+
+class LanguageModelSource:
+    """A source of concepts (`hfcomp.factory.magic.source.ConceptSource`) that asks a language model.
+
+    Args:
+        model: settings of `hfcomp.factory.writers.llm_client.build_llm_client`.
+        attempts: Most attempts at a question, each with a seed of its own and warmer.
+    """
+
+    grows = True
+
+    def __init__(self, model: Mapping[str, Any], *, attempts: int, seed: int, device: str | None = None) -> None:
+        self._model, self._attempts, self._seed, self._device = model, attempts, seed, device
+
+    @property
+    def counts(self) -> Counter[str]:
+        return self._client.counts if "_client" in vars(self) else Counter()
+
+    def read(self, captions: Sequence[str]) -> list[str]:
+        shown, left = [], MOST_CHARACTERS
+        # The first caption is always read, cut if need be: an image without any would have no concept.
+        for caption in captions[:MOST_CAPTIONS]:
+            if shown and len(caption) > left:
+                break
+            shown.append(caption[:MOST_CHARACTERS])
+            left -= len(caption)
+        return shown
+
+    def concepts(self, captions: Sequence[Sequence[str]]) -> list[Found]:
+        questions = [Question(concept_prompt(some), "\n".join(some), ("concept",)) for some in captions]
+        return self._ask(questions, "concept", lambda _, text: _name(text))
+
+    def parents(self, level: int, names: Sequence[str], known: Sequence[str]) -> list[Found]:
+        offered = known[:MOST_KNOWN]
+        questions = [Question(parent_prompt(name, level, offered), name, ("parent", str(level))) for name in names]
+
+        def check(place: int, text: str) -> str:
+            found = _name(text)
+            if found == names[place]:
+                raise Refused(ITSELF)
+            return found
+
+        return self._ask(questions, "concept", check)
+
+    def generalize(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[Found]:
+        questions = [
+            Question(generalized_prompt(some, chain), "\n".join(some), ("generalised", *chain))
+            for some, chain in zip(captions, chains, strict=True)
+        ]
+
+        def check(place: int, text: str) -> str:
+            if canonical_name(text) in chains[place]:
+                raise Refused(IS_A_NAME)
+            return text
+
+        return self._ask(questions, "caption", check)
+
+    def facts(self) -> Mapping[str, Any]:
+        return writer_facts(self._model, CONCEPTS_FILE) | {"attempts": self._attempts, "seed": self._seed}
+
+    @cached_property
+    def _client(self) -> LlmClient:
+        return build_llm_client(**self._model, device=self._device)
+
+    def _ask(self, questions: Sequence[Question], field: AnswerField, check: Check) -> list[Found]:
+        def ask(left: list[int], attempt: int) -> list[str | Refused]:
+            asked = [replace(questions[place], attempt=attempt) for place in left]
+            return self._client.answers(asked, self._seed, lambda number, text: check(left[number], text), field)
+
+        texts, refused = retry_refused(len(questions), self._attempts, ask)
+        return [
+            Found((texts[place],) if place in texts else (), tuple(map(str, reasons)))
+            for place, reasons in enumerate(refused)
+        ]
+
+
+def _name(text: str) -> str:
+    problem = name_problem(text)
+    if problem:
+        raise Refused(problem)
+    return canonical_name(text)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from hfcomp.data.concepts.level_names import LEVELS
 from hfcomp.factory.builder import ANSWERS
 from hfcomp.factory.magic.source import ConceptSource, Found
-from hfcomp.factory.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, Stage, this_run
+from hfcomp.factory.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, this_run
 from hfcomp.factory.text_negatives import NO_CAPTION, PASSED_OVER
 from hfcomp.parsing.captions import caption_problem
 
@@ -24,7 +24,7 @@ def make_concepts(**settings: Any) -> Callable[[Batch], Batch]:
     source = make_source(**settings)
 
     def concepts(batch: Batch) -> Batch:
-        return batch | _asked(source, batch["caption"], CONCEPT, lambda texts, _: source.concepts(texts))
+        return batch | _answer_columns(source, batch["caption"], CONCEPT, lambda texts, _: source.concepts(texts))
 
     return concepts
 
@@ -33,28 +33,18 @@ def make_generalised(**settings: Any) -> Callable[[Batch], Batch]:
     """The stage that adds `generalised_caption`, from the captions of an image and the names of its concepts."""
     source = make_source(**settings)
 
-    def generalised(batch: Batch) -> Batch:
+    def generalize(batch: Batch) -> Batch:
         chains = list(zip(*(batch[level] for level in LEVELS), strict=True))
 
         def ask(texts: Sequence[Sequence[str]], places: Sequence[int]) -> list[Found]:
-            return source.generalised(texts, [chains[place] for place in places])
+            return source.generalize(texts, [chains[place] for place in places])
 
-        return batch | _asked(source, batch["caption"], GENERALISED, ask)
+        return batch | _answer_columns(source, batch["caption"], GENERALISED, ask)
 
-    return generalised
-
-
-def concept_stage(settings: Mapping[str, Any], source: ConceptSource) -> Stage:
-    """The stage with what identifies it in the manifest."""
-    return Stage("concepts", make_concepts, settings, source.facts())
+    return generalize
 
 
-def generalised_stage(settings: Mapping[str, Any], source: ConceptSource) -> Stage:
-    """The stage with what identifies it in the manifest."""
-    return Stage("generalised captions", make_generalised, settings, source.facts())
-
-
-def _asked(
+def _answer_columns(
     source: ConceptSource,
     captions: Sequence[Sequence[str]],
     column: str,
@@ -68,10 +58,12 @@ def _asked(
         counts.append(Counter(f"{PASSED_OVER}{problem.partition(':')[0]}" for problem in problems if problem))
         good = [text for text, problem in zip(texts, problems, strict=True) if problem is None]
         if good:
+            # A prompt has room for some captions only; the others are counted.
             usable[place] = list(source.read(good))
             counts[place] += Counter({UNREAD: len(good) - len(usable[place])})  # without zeros
     places, before = list(usable), source.counts
     answers = dict(zip(places, ask(list(usable.values()), places) if places else [], strict=True))
+    # Only refusals of a language model are counted: those of a taxonomy all have the same reason.
     for place, found in answers.items() if source.grows else ():
         counts[place].update(ANSWERS(reason.partition(":")[0]) for reason in found.refused)
     rows = [answers.get(place) for place in range(len(captions))]
@@ -92,19 +84,13 @@ def _reason(found: Found | None, without: str) -> str | None:
 
 
 def make_source(*, writer: str, **settings: Any) -> ConceptSource:
-    """The source that the settings of `MagicOptions.source_settings` name.
-
-    Raises:
-        ValueError: for a taxonomy that is not as expected.
-        ImportError: for a missing package.
-        OSError: for a model or file that is missing.
-    """
+    """The source that the settings of `MagicOptions.source_settings` name."""
     if writer == "taxonomy":
         from hfcomp.factory.magic.taxonomy import TaxonomySource
 
         place = settings["taxonomy"]
         return TaxonomySource(None if place is None else Path(place))
-    from hfcomp.factory.magic.language_model import LanguageModelSource
+    from hfcomp.factory.magic.source import LanguageModelSource
 
     return LanguageModelSource(
         settings["model"], attempts=settings["attempts"], seed=settings["seed"], device=settings["device"]

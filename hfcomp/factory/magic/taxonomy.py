@@ -20,11 +20,11 @@ from hfcomp.schemas import parse
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
+# Our concepts of everyday photographs.
 EVERYDAY = Path(__file__).parent / "everyday.yaml"
-"""Our concepts of everyday photographs."""
 NO_WORD = "no word of the taxonomy"
+# Level 4, 3, 2 and 1, and the words that evoke each concept of level 1.
 Tree = dict[str, dict[str, dict[str, dict[str, list[str]]]]]
-"""Level 4, 3, 2 and 1, and the words that evoke each concept of level 1."""
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -37,10 +37,6 @@ class TaxonomySource:
     Args:
         path: a YAML file with level 4 above 3 above 2 above 1 above a list of words; by default `EVERYDAY`. A concept
             may stand in several places: it has several parents.
-
-    Raises:
-        ValueError: for a file that is not as expected, naming the key.
-        OSError: for one that is missing.
     """
 
     grows = False
@@ -56,24 +52,19 @@ class TaxonomySource:
             self._add([self._name(name, names) for name in names], words)
 
     def read(self, captions: Sequence[str]) -> Sequence[str]:
-        """See `ConceptSource`: all of them."""
         return captions
 
     def concepts(self, captions: Sequence[Sequence[str]]) -> list[Found]:
-        """See `ConceptSource`."""
         return [self._concept(texts) for texts in captions]
 
     def parents(self, level: int, names: Sequence[str], known: Sequence[str]) -> list[Found]:
-        """See `ConceptSource`."""
         return [Found(tuple(self._parents[level - 1].get(name, ()))) for name in names]
 
-    def generalised(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[Found]:
-        """See `ConceptSource`."""
+    def generalize(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[Found]:
         pairs = zip(captions, chains, strict=True)
         return [Found((generalised_caption(texts, chain),)) for texts, chain in pairs]
 
     def facts(self) -> Mapping[str, Any]:
-        """See `ConceptSource`."""
         return {"writer": "taxonomy", "taxonomy": f"{self._path.name} sha256:{file_hash(self._path)}"}
 
     def _name(self, name: str, chain: Sequence[str]) -> str:
@@ -120,6 +111,7 @@ class TaxonomySource:
         place = 0
         while place < len(words):
             longest = min(self._longest.get(words[place], 0), len(words) - place)
+            # The longest phrase wins, so that a "hot dog" is no dog.
             length = next((n for n in range(longest, 0, -1) if words[place : place + n] in self._phrases), 0)
             if length:
                 yield from self._phrases[words[place : place + length]]
@@ -140,7 +132,7 @@ def _lemmas(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=65536)
 def _lemma(word: str) -> str:
-    """Of a noun or a verb, whichever changes the word: no tagger decides between them."""
+    """Lemma as a noun or as a verb, whichever changes the word: no tagger decides between them."""
     found = lemma(word, "NNS")
     return found if found != word else lemma(word, "VBZ")
 
@@ -152,8 +144,8 @@ _BETWEEN = (*_DETAILS, "CC", ",", "HYPH")
 _LOOSE = frozenset(("IN", "RB", "JJ", "DT", "CC", "TO", "WDT", "WP", "PRP$", ","))
 _LOOSE_WORDS = frozenset(("next", "front", "top", "side", "is", "are", "was", "were", "has", "have", "be", "that"))
 _CLOSING = (",", ".", ":", "-RRB-")
+# Words that a caption keeps when its last phrase is cut off. Our choice.
 SHORTEST = 4
-"""Words that a caption keeps when its last phrase is cut off. Our choice."""
 
 
 def generalised_caption(captions: Sequence[str], chain: Sequence[str]) -> str:
@@ -167,23 +159,24 @@ def generalised_caption(captions: Sequence[str], chain: Sequence[str]) -> str:
     best = min(range(len(captions)), key=lambda place: (-shared[place], len(captions[place]), place))
     text = " ".join(captions[best].split())
     (doc,) = cached_parser("rules").parse([text])
-    found = _without_details(doc) or text
+    found = _drop_details(doc) or text
     return f"there is {found}" if canonical_name(found) in chain else found
 
 
-def _without_details(doc: Doc) -> str:
+def _drop_details(doc: Doc) -> str:
     tags = [token.tag_ for token in doc]
     kept = [place for place in range(len(doc)) if _is_compound(doc, place) or not _is_detail(tags, place)]
+    # The last preposition opens the phrase at the end. Words before it that cannot end a caption go with it.
     cut = next((number for number in range(len(kept) - 1, 0, -1) if tags[kept[number]] == "IN"), None)
     if cut is not None:
         while cut and (tags[kept[cut - 1]] in _LOOSE or doc[kept[cut - 1]].lower_ in _LOOSE_WORDS):
             cut -= 1
         if cut >= SHORTEST and any(tags[place] in _NOUNS for place in kept[:cut]):
             kept = kept[:cut]
-    return _joined(doc, kept).strip(" ,;:-.")
+    return _join_words(doc, kept).strip(" ,;:-.")
 
 
-def _joined(doc: Doc, kept: Sequence[int]) -> str:
+def _join_words(doc: Doc, kept: Sequence[int]) -> str:
     """The words that are kept, with the spaces of the caption and articles that fit."""
     text, end = "", 0
     for place in kept:

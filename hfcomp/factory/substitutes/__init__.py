@@ -4,8 +4,3 @@
   plurals and forms of verbs.
 * `choice`: what may stand in a keyword's place, in an order that a seed draws.
 """
-
-from hfcomp.factory.substitutes.choice import MISSES, Substitute, spatial_phrase, substitutes
-from hfcomp.factory.substitutes.lexicon import Lexicon, default_lexicon, read_lexicon
-
-__all__ = ["MISSES", "Lexicon", "Substitute", "default_lexicon", "read_lexicon", "spatial_phrase", "substitutes"]

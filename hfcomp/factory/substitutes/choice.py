@@ -25,8 +25,8 @@ from hfcomp.parsing.captions import Span
 from hfcomp.parsing.words import MASS_NOUNS, MAY_BE_ONE, word_set
 
 NOT_ENGLISH, AUXILIARY, NO_GROUP = "not an English word", "auxiliary verb", "no word for its tag"
+# Why a keyword has no substitute.
 MISSES = (NOT_ENGLISH, AUXILIARY, NO_GROUP)
-"""Why a keyword has no substitute."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _WORD_BEHIND, _WORD_BEFORE = re.compile(r" [^\W\d_]+\b"), re.compile(r"\b[^\W\d_]+ $")
@@ -84,7 +84,7 @@ class _Keyword:
 
     @property
     def after(self) -> str:
-        """What follows, in small letters."""
+        """The text that follows, in small letters."""
         return self.caption[self.span[1] : self.span[1] + 100].lower()
 
 
@@ -96,11 +96,8 @@ def substitutes(
     The same caption, span, tag, seed and lexicon give the same.
 
     Args:
-        caption: The caption.
         span: `[start, end)` in characters of the keyword.
         tag: The Penn tag of the keyword's last word.
-        seed: Any integer.
-        lexicon: By default that of the package.
 
     Returns:
         At least one substitute, the words of groups before those of the fallback; or one of `MISSES`.
@@ -108,13 +105,16 @@ def substitutes(
     keyword = _Keyword(caption, span, tag, lexicon or default_lexicon())
     if not _ENGLISH.fullmatch(keyword.word):
         return NOT_ENGLISH
+    # Random numbers of this keyword alone: no other keyword or caption moves them.
     rng = caption_rng(seed, caption, "substitute", tag, f"{span[0]}-{span[1]}")
     found = _spatial_phrase(keyword)
     if not found and _is_auxiliary(keyword):
         return AUXILIARY
+    # A spatial phrase is replaced as a whole; only other words may be half of a compound.
     keyword = keyword if found else _whole_compound(keyword)
     grouped = found or [Substitute(text, keyword.span) for text in _from_groups(keyword, rng)]
     rest = [Substitute(text, keyword.span, is_fallback=True) for text in _fallback(keyword)] if not found else []
+    # Words of groups stay before those of the fallback; within each the seed decides.
     for some in (grouped, rest):
         rng.shuffle(some)
     some = [one for one in (*grouped, *rest) if one.text.lower() != keyword.word]
@@ -134,6 +134,7 @@ def _spatial_phrase(keyword: _Keyword) -> list[Substitute]:
     start, end = keyword.span
     first = max(0, start - 40)
     window = keyword.caption[first : end + 40].lower()
+    # The longest phrase that holds the keyword wins.
     best: tuple[int, Span, tuple[str, ...]] | None = None
     for phrase, others in keyword.lexicon.prepositions.items():
         if " " not in phrase or keyword.word not in phrase:
@@ -171,6 +172,7 @@ def _from_groups(keyword: _Keyword, rng: random.Random) -> list[str]:
     by_class = {"N": _noun, "J": _adjective, "V": _verb, "C": _number, "I": _preposition}
     by_class |= {"T": _preposition, "R": _preposition}
     own = by_class.get(keyword.tag[:1], _noun)
+    # Taggers err on captions, so a word that its own class does not have is looked up in the others.
     others = [one for one in (_noun, _adjective, _verb, _preposition, _number) if one is not own]
     if own is _noun and _is_counted(keyword) is not None:
         others.remove(_verb)  # behind an article a noun is one: "a different color" is nothing to "break"
@@ -180,6 +182,7 @@ def _from_groups(keyword: _Keyword, rng: random.Random) -> list[str]:
             return found
     if keyword.tag.startswith("CD") and any(sign.isdigit() for sign in keyword.word):
         return [_other_digits(keyword.word, rng)]
+    # The last word of a compound names the thing: a "school bus" is a bus.
     head = keyword.word.rpartition(" ")[2].rpartition("-")[2]
     if head != keyword.word and keyword.tag.startswith("N"):
         return _noun(keyword, head)
@@ -198,6 +201,7 @@ def _noun(keyword: _Keyword, form: str = "") -> list[str]:
     for other in _different(keyword, place.base, place.others()):
         plural = keyword.lexicon.inflection.plural(other)
         plurals.append(plural)
+        # "scissors" and the like have no form that could stand behind "a".
         has_no_singular = group.mass or (other == plural and other.endswith("s"))
         if is_counted and has_no_singular:
             continue
@@ -228,6 +232,7 @@ def _adjective(keyword: _Keyword) -> list[str]:
 def _verb(keyword: _Keyword) -> list[str]:
     """In the frame that stands in the caption before the others; a participle behind a noun is one of its own."""
     frame = _frame(keyword)
+    # The form of the tag first. If the tag is wrong, the form that the lexicon has corrects it.
     tags = [keyword.tag] if keyword.tag in VERB_TAGS else []
     for name in dict.fromkeys((frame, "intransitive", "transitive", "participles")):
         place = keyword.lexicon.verb(keyword.word, name, [*tags, *(tag for tag in VERB_TAGS if tag not in tags)])
@@ -288,6 +293,7 @@ def _fallback(keyword: _Keyword) -> list[str]:
 
 def _different(keyword: _Keyword, base: str, words: Iterable[str]) -> list[str]:
     """Words that the caption does not name already and that are not another name for the keyword's thing."""
+    # What the caption names already is in the image, so the negative might be true.
     named = keyword.caption.lower()
     return [
         word

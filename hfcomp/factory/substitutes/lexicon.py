@@ -39,7 +39,7 @@ class Inflection:
         if noun in self.plurals:
             return self.plurals[noun]
         before, space, last = noun.rpartition(" ")
-        return before + space + (self.plurals.get(last) or _with_s(last))
+        return before + space + (self.plurals.get(last) or _add_s(last))
 
     def verb(self, base: str, tag: str) -> str:
         """A form of a verb; of several words, of the first.
@@ -47,9 +47,6 @@ class Inflection:
         Args:
             base: Its base form.
             tag: One of `VERB_TAGS`.
-
-        Raises:
-            ValueError: The tag is not one of them.
         """
         if tag not in VERB_TAGS:
             raise ValueError(f"tag is {tag!r}; expected one of {', '.join(VERB_TAGS)}.")
@@ -60,7 +57,7 @@ class Inflection:
         if tag in ("VB", "VBP"):
             return base
         if tag == "VBZ":
-            return {"be": "is", "have": "has"}.get(base) or _with_s(base)
+            return {"be": "is", "have": "has"}.get(base) or _add_s(base)
         if base in self.verbs:
             return self.verbs[base][("VBD", "VBN", "VBG").index(tag)]
         stem = base + base[-1] if _DOUBLES.match(base) else base
@@ -71,7 +68,7 @@ class Inflection:
         return (base[:-1] + "ied") if _CONSONANT_Y.search(base) else stem + "ed"
 
 
-def _with_s(word: str) -> str:
+def _add_s(word: str) -> str:
     if word.endswith(_HISS) or word in ("go", "do"):
         return word + "es"
     return word[:-1] + "ies" if _CONSONANT_Y.search(word) else word + "s"
@@ -81,8 +78,8 @@ DEFAULT_LEXICON = Path(__file__).with_name("lexicon.yaml")
 FRAMES = ("transitive", "intransitive", "participles")
 Frame = Literal["transitive", "intransitive", "participles"]
 NOUN_TAGS = ("NN", "NNS")
+# Mark behind a word of the file that also goes without an article.
 FREE = "~"
-"""Behind a word of the file: it also goes without an article."""
 
 _Text = Annotated[str, Field(min_length=1)]
 
@@ -135,7 +132,6 @@ class Group:
     """Words of which one excludes the others.
 
     Attributes:
-        name: As the file has it.
         entries: Each with its synonyms; the first of them is written.
         written: How many of `entries` may be written; those behind are only replaced.
         foreign: Entries that are written and replaced by another group.
@@ -216,29 +212,26 @@ class Lexicon:
 
 @cache
 def default_lexicon() -> Lexicon:
-    """The lexicon of the package."""
     return read_lexicon(DEFAULT_LEXICON)
 
 
 def read_lexicon(path: str | PathLike[str]) -> Lexicon:
     """Reads a lexicon of the form of `lexicon.yaml`, which says what it holds.
 
-    A word of several groups is of the first.
-
-    Raises:
-        ValueError: For a file that is not one, naming the place.
-        OSError: For a file that is not there.
+    A word listed in several groups belongs to the first one.
     """
     file: _File = parse(_File, read_yaml(path), str(path))
     inflection = Inflection(file.irregular.plurals, file.irregular.verbs)
     nouns: dict[tuple[str, str], Place] = {}
     for place in _places(file.nouns):
+        # A word of several groups belongs to the first one.
         nouns.setdefault((place.base, "NN"), place)
     for place in _places(file.nouns):
         nouns.setdefault((inflection.plural(place.base), "NNS"), Place(place.group, place.entry, place.base, "NNS"))
     verbs: dict[str, dict[tuple[str, str], Place]] = {frame: {} for frame in FRAMES}
     for frame, groups in file.verbs.items():
         for place in _places(groups):
+            # All forms are entered, so that a form is found without being taken apart.
             for tag in VERB_TAGS:
                 form = inflection.verb(place.base, tag)
                 verbs[frame].setdefault((form, tag), Place(place.group, place.entry, place.base, tag))
@@ -251,27 +244,28 @@ def read_lexicon(path: str | PathLike[str]) -> Lexicon:
         nouns=nouns,
         adjectives=adjectives,
         verbs=verbs,
-        prepositions={words: _parted(others) for words, others in file.prepositions.items()},
-        before_clothes={words: _parted(others) for words, others in file.before_clothes.items()},
+        prepositions={words: _split_words(others) for words, others in file.prepositions.items()},
+        before_clothes={words: _split_words(others) for words, others in file.before_clothes.items()},
         numbers={place.base: place for place in numbers},
         one=file.numbers.one,
         one_of=file.numbers.one_of,
-        names=_parted(file.names),
-        anything={name: _parted(words) for name, words in file.anything.model_dump().items()},
+        names=_split_words(file.names),
+        anything={name: _split_words(words) for name, words in file.anything.model_dump().items()},
         inflection=inflection,
         clothes=frozenset(clothes),
     )
 
 
-def _parted(text: str) -> tuple[str, ...]:
+def _split_words(text: str) -> tuple[str, ...]:
     return tuple(" ".join(one.split()) for one in text.split(",") if one.strip())
 
 
 def _group(name: str, words: _Words) -> Group:
-    own, to, also = _parted(words.words), _parted(words.to), _parted(words.also)
+    own, to, also = _split_words(words.words), _split_words(words.to), _split_words(words.also)
     entries = [tuple(word.strip() for word in entry.split("/")) for entry in (*own, *to, *also)]
     free = frozenset(word.removesuffix(FREE) for entry in entries for word in entry if word.endswith(FREE))
     plain = tuple(tuple(word.removesuffix(FREE) for word in entry) for entry in entries)
+    # Words of `to` may be written but belong to another group; those of `also` are only replaced.
     written = len(own) + len(to)
     return Group(name, plain, written, range(len(own), written), words.mass, free)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from hfcomp.factory.targets.relations import Phrase, is_interaction, is_perfect, is_spatial, spatial_phrases
+from hfcomp.factory.targets.relations import is_interaction, is_perfect, is_spatial, spatial_phrases
 from hfcomp.negatives.concreteness import ConcretenessRatings, RatingMatch
 from hfcomp.parsing.captions import Span
 from hfcomp.parsing.phrases import (
@@ -30,8 +30,8 @@ from hfcomp.parsing.words import EMPTY_NOUNS, FIXED_PAIRS, LOCATION_NOUNS, POSTU
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
+# Universal parts of speech that can be targets: Appendix A.1, footnote 1.
 KEPT = ("NOUN", "PROPN", "ADJ", "NUM", "ADP", "VERB")
-"""Universal parts of speech that can be targets: Appendix A.1, footnote 1."""
 ATTRIBUTE, OBJECT, RELATION = "attribute", "object", "relation"
 CATEGORIES = (ATTRIBUTE, OBJECT, RELATION)
 Lookup = Literal["word_first", "expression_first"]
@@ -52,7 +52,7 @@ class Candidate(NamedTuple):
     """A part of a caption that a negative may change.
 
     Attributes:
-        keyword: as it stands in the caption: a word, or a few ("fire hydrant", "in front of", "holding up").
+        keyword: Text in the caption: a word, or a few ("fire hydrant", "in front of", "holding up").
         span: `[start, end)` of it in characters of the caption.
         category: `attribute`, `object` or `relation`.
         rated_word: the entry of the ratings table that was found; empty if none was.
@@ -94,12 +94,10 @@ def find_candidates(
     entry whole before its words: "fire hydrant" is one. The paper names "fire hydrant" and "coffee mug" as
     concrete keywords and has "coffee cup" in its prompt, none of which `word_first` can find as their words are rated;
     and another word for one of them is seldom English ("a coffee dog"). The keyword of an expression is its two words.
-    A fixed pair ("hot dog"), a shade with its colour and a verb with its particle are one candidate in either order.
+    A fixed pair ("hot dog"), a shade with its color and a verb with its particle are one candidate in either order.
 
     Args:
-        doc: A caption as parsers of `hfcomp.parsing` return it.
         ratings: None for candidates without ratings.
-        lookup: See above.
         prepositions: Which single ones are relations: `specific` leaves out "at", "by", "in" and "on", which say
             little. With them nine of ten captions of COCO have a relation, against the paper's "relative sparseness of
             relational descriptions"; without them six do, and the mean ratings are the paper's: our choice. `all` has
@@ -107,9 +105,6 @@ def find_candidates(
 
     Returns:
         All candidates; those without a rating too.
-
-    Raises:
-        ValueError: For an unknown lookup or set of prepositions.
     """
     if lookup not in LOOKUPS or prepositions not in PREPOSITIONS:
         raise ValueError(
@@ -117,7 +112,7 @@ def find_candidates(
             f"{', '.join(PREPOSITIONS)}."
         )
     left_out = GENERAL_PREPOSITIONS if prepositions == "specific" else frozenset()
-    tokens, text = list(doc), doc.text  # spaCy makes both anew at every access
+    tokens, text = list(doc), doc.text  # spaCy makes both again at every access
     units = sorted(_units(doc, tokens, left_out), key=lambda unit: unit.start)
     matches = [_match(tokens, unit, ratings) for unit in units]
     if ratings is None:
@@ -128,6 +123,7 @@ def find_candidates(
         if unit.start < behind:
             continue  # the second word of an expression
         match = matches[at]
+        # If each of the two words has a rating of its own, only a compound is taken as one, see `lookup`.
         for first, second in _pairs(tokens, units[at : at + 2], behind):
             has_unrated = match is None or (second is not unit and matches[at + 1] is None)
             joins = has_unrated or (lookup == "expression_first" and _is_compound(tokens[first]))
@@ -194,18 +190,15 @@ def _forms(tokens: list[Token]) -> list[tuple[str, str]]:
 
 def _units(doc: Doc, tokens: list[Token], left_out: frozenset[str]) -> Iterator[_Unit]:
     phrases = list(spatial_phrases(doc))
+    # Phrases come first: "front" of "in front of" is no object of its own.
     taken = {place for phrase in phrases for place in range(phrase.start, phrase.end)}
-    yield from (_relation(phrase) for phrase in phrases)
+    yield from (_Unit(one.start, one.end, one.start, RELATION, one.rated, "IN") for one in phrases)
     others = _objects(tokens), _attributes(doc, tokens), _verb_units(doc, tokens), _prepositions(tokens, left_out)
     for unit in chain.from_iterable(others):
         places = range(unit.start, unit.end)
         if taken.isdisjoint(places):
             taken.update(places)
             yield unit
-
-
-def _relation(phrase: Phrase) -> _Unit:
-    return _Unit(phrase.start, phrase.end, phrase.start, RELATION, phrase.rated, "IN")
 
 
 def _objects(tokens: list[Token]) -> Iterator[_Unit]:

@@ -18,16 +18,16 @@ from typing import Literal, get_args
 from hfcomp.factory.targets.candidates import ATTRIBUTE, CATEGORIES, OBJECT, RELATION, Candidate
 from hfcomp.negatives.concreteness import ConcretenessRatings
 
+# The paper's three sets: D_hc, D_lc and D_wo.
 Mode = Literal["high", "low", "random"]
-"""The paper's three sets: D_hc, D_lc and D_wo."""
 Order = Literal["top_k", "category_first", "sample"]
 MODES: dict[Mode, str] = {
     "high": "keywords among the most concrete of a caption",
     "low": "keywords among the least concrete of a caption",
     "random": "any keyword of a caption",
 }
+# The configurations of ConcreteBatch, each with its mode.
 CONFIGS: dict[str, Mode] = {"high_concreteness": "high", "low_concreteness": "low", "random": "random"}
-"""The configurations of ConcreteBatch, each with its mode."""
 ORDERS: tuple[Order, ...] = get_args(Order)
 
 
@@ -46,10 +46,7 @@ class Choice:
             chosen among those of all candidates, then the k candidates of it. `sample`: the first that is drawn of the
             k, whatever its category.
         k: candidates that take part. The paper gives none.
-        temperature: of the softmax of ratings: 1 is the paper's softmax(C); less prefers the first more.
-
-    Raises:
-        ValueError: for an unknown name, or a number that is not above 0.
+        temperature: Temperature of the softmax of ratings: 1 is the paper's softmax(C); less prefers the first more.
     """
 
     mode: Mode
@@ -76,14 +73,9 @@ class Choice:
         candidates, which is nearly all.
 
         Args:
-            mode: as in the class.
-            order: likewise; by default `top_k` for `high` and else `sample`.
-            k: likewise; by default 3 for `high` and 8 for `low`. That of `random` is 3, on which
+            order: Defaults to `top_k` for `high` and else `sample`.
+            k: Defaults to 3 for `high` and 8 for `low`. That of `random` is 3, on which
                 `sample` does not depend.
-            temperature: likewise.
-
-        Raises:
-            ValueError: as the class.
         """
         usual, number = _DEFAULTS.get(mode, ("top_k", 3))
         return cls(mode, order or usual, number if k is None else k, temperature)
@@ -92,9 +84,9 @@ class Choice:
         """The possible targets of a caption: at most one of each category, the first that was drawn first.
 
         Args:
-            candidates: of the caption. Without a rating they take part in `random` only.
-            rng: of the caption, see `hfcomp.negatives.negative.caption_rng`. It gives a number for each candidate, so
-                that another k or temperature draws from the same numbers.
+            candidates: Candidates of the caption. Without a rating they take part in `random` only.
+            rng: Random numbers of the caption, see `hfcomp.negatives.negative.caption_rng`. Each candidate takes one,
+                so that another k or temperature draws from the same numbers.
         """
         # The order of ratings / temperature + Gumbel noise is one of draws from the softmax without replacement.
         noise = [-math.log(max(rng.expovariate(1.0), 1e-300)) for _ in candidates]
@@ -107,6 +99,7 @@ class Choice:
             pools = [[place for place in keys if candidates[place].category == category] for category in CATEGORIES]
         else:
             pools = [list(keys)]
+        # First who takes part, then in which order they are drawn.
         left = [place for pool in pools for place in self._top(pool, candidates, keys)]
         first: dict[str, Candidate] = {}
         for place in sorted(left, key=lambda place: -keys[place]):
@@ -141,13 +134,10 @@ def balanced_categories(rows: Iterable[Sequence[str]], *, attribute_share: float
 
     Args:
         rows: The categories that each row can have, the preferred one first.
-        attribute_share: Of the rows without a relation; our choice is half.
+        attribute_share: Share of attributes among the rows without a relation; our choice is half.
 
     Returns:
         The category of each row; empty for a row without any.
-
-    Raises:
-        ValueError: The share is not in 0 to 1.
     """
     if not 0 <= attribute_share <= 1:
         raise ValueError(f"attribute_share is {attribute_share}; expected 0 to 1.")
@@ -167,8 +157,8 @@ def _decide(rows: Iterable[Sequence[str]], shares: dict[str, float]) -> Iterator
         yield chosen
 
 
+# Concreteness of the keywords by mode: Concrete Jungle, Table 1. It does not give the shares of the categories.
 PAPER_MEAN_AND_MEDIAN = {"high": (4.77, 4.85), "low": (3.81, 3.89), "random": (4.29, 4.63)}
-"""Concreteness of the keywords by mode: Concrete Jungle, Table 1. It does not give the shares of the categories."""
 
 
 @dataclass(frozen=True)
@@ -177,8 +167,8 @@ class TargetSummary:
 
     Attributes:
         rated: how many have a rating.
-        mean: of these ratings, 1 to 5; NaN without any.
-        shares: of each category among the targets.
+        mean: Mean of these ratings, 1 to 5; NaN without any.
+        shares: Share of each category among the targets.
         expressions: share of targets that were found as an expression of two words.
     """
 

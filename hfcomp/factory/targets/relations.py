@@ -81,7 +81,7 @@ def spatial_phrases(doc: Doc) -> Iterator[Phrase]:
     lower = [token.lower_ for token in doc]
     at = 0
     while at < len(lower):
-        found = _fixed(lower, at) or _with_place(lower, at)
+        found = _fixed_phrase(lower, at) or _place_phrase(lower, at)
         if found is not None and _has_noun_behind(doc, found.end):
             yield found
             at = found.end
@@ -89,12 +89,12 @@ def spatial_phrases(doc: Doc) -> Iterator[Phrase]:
             at += 1
 
 
-def _fixed(lower: list[str], at: int) -> Phrase | None:
+def _fixed_phrase(lower: list[str], at: int) -> Phrase | None:
     rated = _FIXED.get((lower[at], lower[at + 1])) if at + 1 < len(lower) else None
     return None if rated is None else Phrase(at, at + 2, at + rated)
 
 
-def _with_place(lower: list[str], at: int) -> Phrase | None:
+def _place_phrase(lower: list[str], at: int) -> Phrase | None:
     if lower[at] not in _PLACE_PREPOSITIONS:
         return None
     for place in range(at + 1, min(at + 2 + _MOST_BEFORE_PLACE, len(lower) - 1)):
@@ -148,6 +148,7 @@ def _has_child(token: Token, labels: tuple[str, ...]) -> bool:
 
 def _has_subject(verb: Token) -> bool:
     """Its own, the noun that it modifies, or that of the verb it is joined to."""
+    # No more steps than tokens: the tree of a caption that was parsed wrongly may lead in a circle.
     seen = 0
     while not _has_child(verb, _SUBJECTS):
         head = verb.head

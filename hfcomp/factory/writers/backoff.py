@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 from hfcomp.factory.writers.requests import BadBody
 
+# Seconds after the first failure in a row, and after many; each pause is twice the one before. Our choice.
 PAUSE, LONGEST_PAUSE = 0.5, 8.0
-"""Seconds after the first failure in a row, and after many; each pause is twice the one before. Our choice."""
 
 
 class Halted(Exception):
@@ -27,7 +27,6 @@ class Halted(Exception):
 
 
 def pause_after(failures: int) -> float:
-    """Seconds to wait after so many failures in a row."""
     return min(PAUSE * 2.0 ** min(failures - 1, 10), LONGEST_PAUSE)
 
 
@@ -36,30 +35,25 @@ class Pace:
 
     The number is halved by a failure, once for all requests that ran at the same moment, and grows by one with each
     round of successes, as TCP does. A server that sets a limit of requests makes all threads wait.
+
+    Attributes:
+        succeeded: Time of the last success, on the monotonic clock.
     """
 
     def __init__(self, most: int) -> None:
         self._most, self._limit, self._running = most, float(most), 0
         self._changed = threading.Condition()
-        self._slowed = self._opens = self._succeeded = float("-inf")
+        self._slowed = self._opens = self.succeeded = float("-inf")
         self._rounds, self._halted = 0, threading.Event()
 
     @property
-    def succeeded(self) -> float:
-        """When the last success was, on the monotonic clock."""
-        return self._succeeded
-
-    @property
     def concurrency(self) -> int:
-        """Requests that may run now."""
         return int(self._limit)
 
     def restart(self) -> None:
-        """Lets threads send again after `halt`."""
         self._halted.clear()
 
     def halt(self) -> None:
-        """Ends all waiting."""
         with self._changed:
             self._halted.set()
             self._changed.notify_all()
@@ -75,6 +69,8 @@ class Pace:
             Halted: after `halt`.
         """
         with self._changed:
+            # A thread waits until the pause that a server asked for is over and a place is free. Whoever wakes up
+            # looks again.
             while not self._halted.is_set() and (
                 (left := self._opens - time.monotonic()) > 0 or self._running >= self.concurrency
             ):
@@ -97,8 +93,9 @@ class Pace:
     def speed_up(self) -> None:
         """After a success."""
         with self._changed:
+            # Each success of a round adds its share, so that a whole round adds one.
             self._limit = min(self._most, self._limit + 1 / self._limit)
-            self._rounds, self._succeeded = 0, time.monotonic()
+            self._rounds, self.succeeded = 0, time.monotonic()
 
     def slow_down(self, started: float, hold: bool = False, seconds: float | None = None) -> None:
         """After a failure that may pass.
@@ -117,8 +114,8 @@ class Pace:
                 self._opens = max(self._opens, time.monotonic() + pause)
 
 
+# Seconds. A longer `Retry-After` counts as this one: any program would give up.
 LONGEST_WAIT = 86_400.0
-"""Seconds. A longer `Retry-After` counts as this one: any program would give up."""
 _OWN_FAULT = (400, 413, 422)  # too long a prompt, a word that the server does not take
 _MAY_PASS = (408, 409, 425, 429)  # and 5xx
 _SPENT = "insufficient_quota"  # OpenAI's, which comes as 429
@@ -131,7 +128,6 @@ _OPTIONS = {"chat_template_kwargs": "--thinking as_served", "response_format": "
 
 
 def status_of(error: Exception) -> int | None:
-    """The HTTP status of an error, if any."""
     status: int | None = getattr(error, "status_code", None)
     return status
 
@@ -156,6 +152,7 @@ def retry_after(error: Exception) -> float | None:
         seconds = float(text)
     except ValueError:
         try:
+            # The header may hold a date in place of seconds (RFC 9110).
             seconds = calendar.timegm(parsedate_to_datetime(text).utctimetuple()) - time.time()
         except (ValueError, OverflowError, IndexError, TypeError):
             return None
@@ -163,7 +160,7 @@ def retry_after(error: Exception) -> float | None:
 
 
 def redirect_target(error: Exception) -> str | None:
-    """Where a redirect leads, without a query; None for other errors."""
+    """Target of a redirect, without a query; None for other errors."""
     if not 300 <= (status_of(error) or 0) < 400:
         return None
     try:
@@ -187,6 +184,7 @@ def unsupported_fields(error: Exception, fields: Collection[str]) -> list[str]:
 def root_cause(error: BaseException) -> str:
     """The words of the first of the errors that led to a lost connection."""
     while (
+        # HTTP libraries wrap what the operating system said several times: the innermost error has the reason.
         cause := error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error.__cause__ or error.__context__
     ):
         error = cause

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from hfcomp.factory.substitutes import default_lexicon, spatial_phrase
+from hfcomp.factory.substitutes.choice import spatial_phrase
+from hfcomp.factory.substitutes.lexicon import default_lexicon
 from hfcomp.factory.writers.answer_cache import NothingToChange
 from hfcomp.factory.writers.meanings import check_words, may_be_one
 from hfcomp.factory.writers.requests import Refused
@@ -31,8 +32,8 @@ UNCHANGED, OTHER_WORDS, DELETED = "the caption itself", "other words changed", "
 SAME_WORD, SAME_THING, KEEPS = "same word", "may be the same thing", "keeps the keyword"
 TOO_MANY_WORDS, REPEATED, NUMBER = "replaced by too many words", "a word twice", "singular and plural"
 NOT_THE_CHANGE = "not the change that was asked for"
+# Most words that replace a keyword or are added. Our choice: longer ones describe more than what they replace.
 MOST_WORDS = 6
-"""Of what replaces a keyword or is added. Our choice: longer ones describe more than what they replace."""
 KIND_OF_CATEGORY = {"attribute": "replace_att", "object": "replace_obj", "relation": "replace_rel"}
 CATEGORIES = {"att": "attribute", "obj": "object", "rel": "relation"}
 
@@ -87,11 +88,9 @@ def replaced_keyword(caption: str, span: Span, tag: str, category: str, answer: 
     "front", "in front of" to "behind".
 
     Args:
-        caption: the caption.
         span: `[start, end)` in characters of the keyword.
         tag: the Penn tag of the keyword's last word.
         category: `attribute`, `object` or `relation`.
-        answer: from `answered_text`.
 
     Raises:
         Refused: with the reason.
@@ -101,6 +100,7 @@ def replaced_keyword(caption: str, span: Span, tag: str, category: str, answer: 
     phrase = spatial_phrase(caption, span)
     found = _middle(caption, span, answer)
     if found is None and phrase is not None:
+        # The model may have exchanged the phrase around the keyword, as in the paper's own example.
         found = _middle(caption, phrase, answer)
     if found is None:
         raise Refused(OTHER_WORDS)
@@ -109,10 +109,12 @@ def replaced_keyword(caption: str, span: Span, tag: str, category: str, answer: 
         raise Refused(DELETED)
     new = _new_words(caption, changed, answer, words)
     check_replacement(caption[slice(*changed)], new, tag)
-    if phrase is not None and may_be_one(caption[slice(*phrase)].casefold(), _within(caption, phrase, changed, new)):
+    if phrase is not None and may_be_one(
+        caption[slice(*phrase)].casefold(), _phrase_text(caption, phrase, changed, new)
+    ):
         raise Refused(SAME_THING)
     check_words(new, caption)
-    text = _assembled(caption, [(changed, new), *agreements])
+    text = _assemble(caption, [(changed, new), *agreements])
     check_neighbours(caption, text)
     negative = Negative(text, KIND_OF_CATEGORY[category], caption[slice(*changed)], new, category, (changed,))
     return Change(negative, len(agreements))
@@ -128,6 +130,7 @@ def _middle(caption: str, span: Span, answer: str) -> tuple[Span, list[Token], l
     if len(theirs) < len(before) + len(behind):
         return None
     end = len(theirs) - len(behind)
+    # All words around the place have to be the same, except for those that follow it in number.
     pairs = [*zip(before, theirs, strict=False), *zip(behind, theirs[end:], strict=True)]
     if not all(_agree(one, other) for one, other in pairs):
         return None
@@ -154,12 +157,12 @@ def _new_words(caption: str, span: Span, answer: str, words: Sequence[Token]) ->
     return new[0].lower() + new[1:] if is_first and words[0].text[1:].islower() and len(words[0].text) > 1 else new
 
 
-def _within(caption: str, phrase: Span, span: Span, new: str) -> str:
+def _phrase_text(caption: str, phrase: Span, span: Span, new: str) -> str:
     """A phrase with new words for a part of it, in small letters: "near to" for "next to" where "next" is replaced."""
     return (caption[phrase[0] : span[0]] + new + caption[span[1] : phrase[1]]).casefold()
 
 
-def _assembled(caption: str, edits: Sequence[tuple[Span, str]]) -> str:
+def _assemble(caption: str, edits: Sequence[tuple[Span, str]]) -> str:
     ordered = sorted(edits)
     return rewrite(caption, [span for span, _ in ordered], [text for _, text in ordered])
 
@@ -168,8 +171,6 @@ def check_replacement(keyword: str, new: str, tag: str = "") -> None:
     """Raises `Refused` for words that may say the same, or are too many.
 
     Args:
-        keyword: what is replaced.
-        new: what stands there now.
         tag: Penn tag of the keyword's last word; by default its number is not checked.
     """
     old_words, new_words = keyword.casefold().split(), new.casefold().split()
@@ -179,6 +180,7 @@ def check_replacement(keyword: str, new: str, tag: str = "") -> None:
         len(old_words) == len(new_words) == 1 and lemmas_of(old_words[0]) & lemmas_of(new_words[0])
     ):
         raise Refused(SAME_WORD)
+    # Words that contain the old ones, or part of them, only add or drop a detail: "dog" and "brown dog".
     if not Counter(old_words) - Counter(new_words) or not Counter(new_words) - Counter(old_words):
         raise Refused(KEEPS)
     if may_be_one(" ".join(old_words), " ".join(new_words)):
@@ -195,22 +197,17 @@ def _numbers(word: str) -> set[str]:
 
 def check_neighbours(caption: str, text: str) -> None:
     """Raises `Refused` where the new words repeat a word beside them ("a a cat", "red red")."""
-    if _doubled(text) - _doubled(caption):
+    if _repeated_words(text) - _repeated_words(caption):
         raise Refused(REPEATED)
 
 
-def _doubled(text: str) -> Counter[str]:
-    words = _folded(tokens_of(text))
+def _repeated_words(text: str) -> Counter[str]:
+    words = _fold(tokens_of(text))
     return Counter(one for one, other in zip(words, words[1:], strict=False) if one == other and one[0].isalnum())
 
 
 def changed_part(caption: str, part: str, answer: str) -> Change:
     """The change of an answer to one of `PARTS`, where the model chose what to change.
-
-    Args:
-        caption: the caption.
-        part: such as `replace_obj`.
-        answer: from `answered_text`.
 
     Raises:
         Refused: with the reason.
@@ -220,11 +217,12 @@ def changed_part(caption: str, part: str, answer: str) -> Change:
         raise NothingToChange(UNCHANGED) if way == "swap" else Refused(UNCHANGED)
     ours, theirs = tokens_of(caption), tokens_of(answer)
     if way == "swap":
-        return Change(_swapped(caption, ours, theirs, part, CATEGORIES[what]), 0)
+        return Change(_read_swap(caption, ours, theirs, part, CATEGORIES[what]), 0)
     edits = _edits(ours, theirs)
     if len(edits) != 1:
         raise Refused(OTHER_WORDS if edits else UNCHANGED)
     ((first, last), (start, end)) = edits[0]
+    # An addition has no words of the caption in its place, a replacement has; what has no new words is a deletion.
     if (first == last) != (way == "add") or start == end:
         raise Refused(NOT_THE_CHANGE)
     span = _span(caption, ours, first, last)
@@ -234,7 +232,7 @@ def changed_part(caption: str, part: str, answer: str) -> Change:
     elif len(new.split()) > MOST_WORDS:
         raise Refused(TOO_MANY_WORDS)
     check_words(new, caption)
-    text = _assembled(caption, [(span, new if way == "replace" else _spaced(caption, span, new))])
+    text = _assemble(caption, [(span, new if way == "replace" else _add_space(caption, span, new))])
     check_neighbours(caption, text)
     negative = Negative(text, part, caption[slice(*span)] or new, new, CATEGORIES[what], (span,))
     return Change(negative, 0)
@@ -245,11 +243,12 @@ _Edit = tuple[tuple[int, int], tuple[int, int]]
 
 def _edits(ours: Sequence[Token], theirs: Sequence[Token]) -> list[_Edit]:
     """The runs of tokens that differ; articles that fit themselves to a new word are none."""
-    matcher = SequenceMatcher(None, _folded(ours), _folded(theirs), autojunk=False)
+    # Without `autojunk`, which would ignore frequent words of long captions.
+    matcher = SequenceMatcher(None, _fold(ours), _fold(theirs), autojunk=False)
     return [((i, j), (k, m)) for tag, i, j, k, m in matcher.get_opcodes() if tag != "equal"]
 
 
-def _folded(tokens: Sequence[Token]) -> list[str]:
+def _fold(tokens: Sequence[Token]) -> list[str]:
     return ["a" if token.folded in _ARTICLES else token.folded for token in tokens]
 
 
@@ -261,21 +260,22 @@ def _span(caption: str, tokens: Sequence[Token], first: int, last: int) -> Span:
     return place, place
 
 
-def _spaced(caption: str, span: Span, new: str) -> str:
+def _add_space(caption: str, span: Span, new: str) -> str:
     """Words that are put in, with the space that parts them from what stands there."""
     if span[0] == len(caption) or not caption[span[0]].isalnum():
         return new if new[:1] in ",;" else f" {new}"
     return f"{new} "
 
 
-def _swapped(caption: str, ours: Sequence[Token], theirs: Sequence[Token], part: str, category: str) -> Negative:
-    """Two runs that changed places: the same words in another order, but for articles."""
-    old, new = _folded(ours), _folded(theirs)
+def _read_swap(caption: str, ours: Sequence[Token], theirs: Sequence[Token], part: str, category: str) -> Negative:
+    """Two runs that changed places: the same words in another order, except for articles."""
+    old, new = _fold(ours), _fold(theirs)
     if old == new:
         raise Refused(UNCHANGED)
     if Counter(old) != Counter(new):
         raise Refused(OTHER_WORDS)
-    places = _exchanged(old, new)
+    # The same words in another order may also be a shuffle, which is no exchange of two runs.
+    places = _swapped_runs(old, new)
     if places is None:
         raise Refused(NOT_THE_CHANGE)
     spans = [_span(caption, ours, *place) for place in places]
@@ -286,11 +286,12 @@ def _swapped(caption: str, ours: Sequence[Token], theirs: Sequence[Token], part:
     return Negative(text, part, first, second, category, tuple(spans))
 
 
-def _exchanged(old: Sequence[str], new: Sequence[str]) -> tuple[tuple[int, int], tuple[int, int]] | None:
+def _swapped_runs(old: Sequence[str], new: Sequence[str]) -> tuple[tuple[int, int], tuple[int, int]] | None:
     """The shortest two runs of words that change places, as `[start, end)` in the old order; None if no two do."""
     differing = [place for place, (one, other) in enumerate(zip(old, new, strict=True)) if one != other]
     start, end = differing[0], differing[-1] + 1
     before, after = list(old[start:end]), list(new[start:end])
+    # Short runs first: of several exchanges that explain an answer, the smallest counts.
     lengths = [(one, other) for one in range(1, MOST_WORDS + 1) for other in range(1, MOST_WORDS + 1)]
     for one, other in sorted(lengths, key=sum):
         if one + other > end - start:

@@ -53,20 +53,20 @@ from hfcomp.factory.writers.requests import (
 
 _logger = logging.getLogger(__name__)
 
+# The environment variable of the key; a server of one's own needs none.
 KEY_VARIABLE = "HFCOMP_LLM_API_KEY"
-"""The environment variable of the key; a server of one's own needs none."""
 NO_KEY = "none"
 NO_REPLY, HOLDS_KEY, NO_COMPLETION = "no reply from the server", "answer holds the key", "no chat completion"
 _HIDDEN = "[key]"
 _SHORTEST_SECRET = 8  # "EMPTY", which many servers of one's own are given, may be a word of a caption
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[^\s\"',;<>]+")
 _PROBE = 'Write {"caption": "a dog"} and nothing else.'
+# Seconds in which nothing is answered, or that a server asks to wait, before the build stops; our choice.
 PATIENCE = 1800.0
-"""Seconds in which nothing is answered, or that a server asks to wait, before the build stops; our choice."""
 _LIMITED = (429, 503)  # these concern all requests
 _FRESH = 5.0  # seconds for which a small request stands for others
+# Fields that some servers do not support, and what is sent instead, if anything, once a server has said so.
 _LEARNED = {"max_tokens": "max_completion_tokens", "temperature": None, "seed": None}
-"""Fields that some servers do not support, and what is sent instead, if anything, once a server has said so."""
 
 
 class EndpointError(OSError):
@@ -80,8 +80,7 @@ class EndpointWriter:
         base_url: such as `http://127.0.0.1:8000/v1`, without a key or password in it.
         model: the name under which the endpoint serves it.
         concurrency: requests at a time, less while the endpoint does not take them.
-        retries: of one request, before a small one shows whether the endpoint works.
-        timeout: seconds for one reply.
+        retries: Retries of one request, before a small one shows whether the endpoint works.
         thinking: `off` sends vLLM's `chat_template_kwargs`; `as_served` sends nothing of the kind.
         plain_answers: ask for text and not for JSON of a schema.
         request_options: Fields to add to each request or to replace in it; None removes a field.
@@ -119,9 +118,10 @@ class EndpointWriter:
             timeout=timeout,
             max_retries=0,  # the client would not tell the other requests
             default_headers=unsent,
-            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False, mounts=_direct(base_url)),
+            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False, mounts=_no_proxy(base_url)),
         )
-        self._loop = _started_loop()
+        self._loop = _start_loop()
+        # The thread of the loop ends with the writer.
         weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)
         self._learned: dict[str, str | None] = {}
         self._pace = Pace(concurrency)
@@ -149,7 +149,7 @@ class EndpointWriter:
         return body
 
     def _body(self, request: Request) -> dict[str, Any]:
-        """What is sent: as the options and the server's earlier refusals want it."""
+        """The body that is sent: with the options, and without what the server has refused."""
         body = self._usual_body(request) | self._options
         for name, other in self._learned.items():
             value = body.pop(name, None)
@@ -184,8 +184,11 @@ class EndpointWriter:
                 self._pace.speed_up()
                 return found
             first, own = first or time.monotonic(), is_own(found)
+            # Failures of one kind in a row count: a lost connection says nothing about a bad body before it.
             tries, was_own = (tries + 1 if own == was_own else 1), own
             if self._is_doubtful(found, tries, time.monotonic() - first):
+                # It raises unless the endpoint works. If it does, the request itself is at fault, or the trouble has
+                # passed.
                 self._check_works(request)
                 if own:
                     what = f"code {status_of(found)}" if status_of(found) else NO_COMPLETION
@@ -221,6 +224,7 @@ class EndpointWriter:
 
     def _check_works(self, request: Request) -> None:
         """Distinguishes a bad request from a bad endpoint with a small request; one thread does for all."""
+        # One small request stands for all threads that wait here: a broken endpoint gets no storm of them.
         with self._probe_lock:
             if self._failure is not None:  # the others need not wait for it again
                 raise self._failure
@@ -242,7 +246,7 @@ class EndpointWriter:
     def _stop(self, error: Exception, what: str, advice: str) -> NoReturn:
         place = urlsplit(self._base_url)
         self._failure = EndpointError(
-            f"the endpoint {place.scheme}://{place.netloc}{place.path} {what}: {self._said(error)}. "
+            f"the endpoint {place.scheme}://{place.netloc}{place.path} {what}: {self._error_text(error)}. "
             f"{advice}, or check --base_url, --llm {self._model} and {KEY_VARIABLE}; answers so far are kept."
         )
         raise self._failure
@@ -250,6 +254,7 @@ class EndpointWriter:
     def _ask(self, request: Request) -> Reply | Exception:
         """The reply, or why there is none. It is returned, as no error may carry along what the server said."""
         while True:
+            # The loop ends: whoever comes back here has learned of a field that the next body lacks.
             body = self._body(request)
             sent = asyncio.run_coroutine_threadsafe(self._answer(body), self._loop)
             try:
@@ -258,6 +263,7 @@ class EndpointWriter:
                 if self._learn(error, body):  # the next body lacks the field
                     continue
                 return error
+            # Answers are kept on disk and published: a server that repeats the key must not get it there.
             holds_key = len(self._key) >= _SHORTEST_SECRET and any(form in reply.text for form in self._key_forms())
             return Reply(problem=HOLDS_KEY) if holds_key else reply
 
@@ -274,32 +280,34 @@ class EndpointWriter:
 
     async def _answer(self, body: dict[str, Any]) -> bytes | None:
         """The bytes of a reply; None for one over the limit. The time limit is for everything together."""
+        # The client insists on these two. All other fields go out as they are, also those that only some servers
+        # know.
         given = {name: body.pop(name) for name in ("model", "messages")}
         create = self._client.chat.completions.with_streaming_response.create
         try:
             async with asyncio.timeout(self._timeout), create(**given, extra_body=body) as response:
-                return await _whole(response)
+                return await _read_body(response)
         except TimeoutError:
-            raise BrokenOff(self._too_late()) from None
+            raise BrokenOff(self._timeout_text()) from None
 
-    def _too_late(self) -> str:
+    def _timeout_text(self) -> str:
         return f"no reply within {self._timeout:g} seconds (--llm_timeout)"
 
-    def _said(self, error: Exception) -> str:
+    def _error_text(self, error: Exception) -> str:
         """An error in one line of plain characters without the key; what the server says of itself is cut."""
         if isinstance(error, BadBody):
             found = self._without_key(error.body.decode(errors="replace"))[:60]
             return error.reason + (f", found {found!r}" if error.body else "")
         if isinstance(error, self._openai.APITimeoutError):
-            return self._too_late()
+            return self._timeout_text()
         if (place := redirect_target(error)) is not None:
-            where = f" to {self._plain_words(place)}" if place else ""
+            where = f" to {self._printable(place)}" if place else ""
             return f"code {status_of(error)}, a redirect{where}, which is not followed"
         is_lost = isinstance(error, self._openai.APIConnectionError)  # its own text is the same for every reason
-        line = self._plain_words(root_cause(error) if is_lost else str(error))
+        line = self._printable(root_cause(error) if is_lost else str(error))
         return f"no connection, {line}" if is_lost else line.replace("Error code:", "code", 1)
 
-    def _plain_words(self, words: str) -> str:
+    def _printable(self, words: str) -> str:
         plain = "".join(sign if sign.isprintable() else " " for sign in self._without_key(words))
         return " ".join(plain.split())[:200].rstrip(". ")
 
@@ -329,14 +337,14 @@ def check_base_url(base_url: str) -> None:
         raise ValueError(f"base_url is {base_url!r}; expected an address such as http://127.0.0.1:8000/v1.")
 
 
-def _direct(base_url: str) -> dict[str, None]:
+def _no_proxy(base_url: str) -> dict[str, None]:
     """No proxy for a server on this machine: variables such as HTTP_PROXY would send the key elsewhere."""
     host = urlsplit(base_url).hostname or ""
     is_here = host in ("localhost", "::1") or host.startswith("127.")
     return {f"all://{f'[{host}]' if ':' in host else host}": None} if is_here else {}
 
 
-def _started_loop() -> asyncio.AbstractEventLoop:
+def _start_loop() -> asyncio.AbstractEventLoop:
     """An event loop in a thread of its own, which ends with the loop."""
     loop = asyncio.new_event_loop()
 
@@ -348,7 +356,7 @@ def _started_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _whole(response: Any) -> bytes | None:
+async def _read_body(response: Any) -> bytes | None:
     """A body; None for one over the limit.
 
     Raises:

@@ -21,10 +21,6 @@ class InProcessWriter:
 
     Args:
         model: Hub id or folder, with safetensors.
-
-    Raises:
-        OSError: for a model that cannot be found.
-        ValueError: for a checkpoint without all its weights.
     """
 
     def __init__(self, model: str, *, batch_size: int = 16, device: str | None = None, dtype: str = "float32") -> None:
@@ -37,19 +33,17 @@ class InProcessWriter:
         self._padding = next(token for token in tokens if token is not None)
 
     def payload(self, request: Request) -> dict[str, Any]:
-        """See `Writer`."""
         seen = {name: value for name, value in vars(request).items() if name != "field"}
         return {"in_process": self._identity, "dtype": self._dtype, **seen}
 
     def replies(self, requests: Sequence[Request]) -> Iterator[tuple[int, Reply]]:
-        """See `Writer`."""
         encoded = [self._encode(request.prompt) for request in requests]
         for batch in length_sorted_batches([len(ids) for ids in encoded], self._batch_size):
             replies = self._generate([encoded[place] for place in batch], [requests[place] for place in batch])
             yield from zip(batch, replies, strict=True)
 
     def _encode(self, prompt: str) -> list[int]:
-        """By the model's chat template, with thinking off; of a model without one the prompt as it is."""
+        """Applies the model's chat template, with thinking off; without a template the prompt stays as it is."""
         if not self._tokenizer.chat_template:
             return list(self._tokenizer(prompt)["input_ids"])
         text = self._tokenizer.apply_chat_template(
@@ -80,6 +74,7 @@ class InProcessWriter:
         ends = self._network.generation_config.eos_token_id
         ends = {ends} if isinstance(ends, int) else set(ends or ())
         end = next((place for place, token in enumerate(row) if token in ends), None)
+        # A batch runs to the largest budget in it, so a row may have gone beyond its own.
         if end is None or end > max_tokens:
             return Reply(problem=CUT)
         return Reply(self._tokenizer.decode(row[:end], skip_special_tokens=True))
@@ -95,6 +90,7 @@ def _own_noise(requests: Sequence[Request]) -> Any:
         changed = scores.float()
         for row, (request, generator) in enumerate(zip(requests, generators, strict=True)):
             if request.temperature > 0:
+                # Above 0, so that no logarithm is infinite.
                 uniform = torch.rand(scores.shape[1], generator=generator, dtype=torch.float64).clamp_min(1e-300)
                 noise = -torch.log(-torch.log(uniform)).to(scores.device, torch.float32)
                 changed[row] = changed[row] / request.temperature + noise

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from hfcomp.factory.substitutes import default_lexicon
+from hfcomp.factory.substitutes.lexicon import default_lexicon
 from hfcomp.factory.writers.requests import Refused
 from hfcomp.negatives.mask_filling import lemmas_of
 from hfcomp.negatives.paraphrases import SYNONYMS
@@ -63,6 +63,7 @@ def may_be_one(keyword: str, new: str) -> bool:
     if _may_be_one_number(keyword, new) or any({keyword, new} <= group for group in _meanings().groups):
         return True
     lexicon = default_lexicon()
+    # Words of one entry are synonyms; those of other entries of a group exclude each other.
     for look_up in (lexicon.noun, lexicon.adjectives.get):
         first, second = look_up(keyword), look_up(new)
         if first is not None and second is not None and first.group is second.group and first.entry == second.entry:
@@ -85,6 +86,7 @@ def _may_be_one_number(first: str, second: str) -> bool:
         return numbers[0] == numbers[1]
     if None not in sizes:
         return "any" in sizes or sizes[0] == sizes[1]
+    # A number from two on may be what a quantity means: "three dogs" are "some dogs".
     return any(number is not None and number >= 2 and size for number, size in zip(numbers, sizes[::-1], strict=True))
 
 

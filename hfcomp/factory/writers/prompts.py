@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from hfcomp.checksums import file_hash
 from hfcomp.reading import read_yaml
@@ -16,13 +16,14 @@ KEYWORD_FILE, NEGATIVES_FILE, CONCEPTS_FILE, EDITS_FILE = (
     FOLDER / f"{name}.yaml" for name in ("keyword", "negatives", "concepts", "edits")
 )
 _SLOT = "{}"
+Prompts = TypeVar("Prompts", bound=Strict)
 
 Part = Literal["replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att", "add_obj", "add_att"]
+# What the kind `llm` changes; each is also the value of `negative_kinds`.
 PARTS: tuple[Part, ...] = (
     *("replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att"),
     *("add_obj", "add_att"),
 )
-"""What the kind `llm` changes; each is also the value of `negative_kinds`."""
 
 
 class _KeywordPrompt(Strict):
@@ -54,44 +55,35 @@ class _EditPrompts(Strict):
 
 
 def edit_prompt(captions: Sequence[str], concept: str, choices: Mapping[str, Sequence[str]]) -> str:
-    """Our prompt for an edit of an image.
-
-    Args:
-        captions: of the image, those with a keyword of the concept.
-        concept: object, color or size.
-        choices: to each keyword what it may become.
-
-    Raises:
-        ValueError: for another concept.
-    """
-    prompts = _read_edit_prompts()
+    """Our prompt for an edit of an image."""
+    prompts = _read(_EditPrompts, EDITS_FILE)
     if concept not in prompts.examples:
         raise ValueError(f"concept {concept!r}: expected one of {', '.join(prompts.examples)}.")
     listed = "\n".join(f"- {keyword}: {', '.join(words)}" for keyword, words in choices.items())
-    return _filled(prompts.template, (concept, prompts.examples[concept], _listed(captions), listed))
+    return _fill(prompts.template, (concept, prompts.examples[concept], _list_captions(captions), listed))
 
 
 def concept_prompt(captions: Sequence[str]) -> str:
-    """Our prompt for the first-level concept of an image's captions."""
-    return _filled(_read_concept_prompts().concept, (_listed(captions),))
+    return _fill(_read(_ConceptPrompts, CONCEPTS_FILE).concept, (_list_captions(captions),))
 
 
 def parent_prompt(name: str, level: int, known: Sequence[str]) -> str:
     """Our prompt for the parent of a concept.
 
     Args:
-        name: of the concept.
-        level: of the concept, 1 to 3.
+        level: Level of the concept, 1 to 3.
         known: names on the next level, offered first.
     """
-    prompts = _read_concept_prompts()
-    offered = _filled(prompts.known, (", ".join(known),)) if known else ""
-    return _filled(prompts.parent, (prompts.levels[level], offered, _one_line(name)))
+    prompts = _read(_ConceptPrompts, CONCEPTS_FILE)
+    offered = _fill(prompts.known, (", ".join(known),)) if known else ""
+    return _fill(prompts.parent, (prompts.levels[level], offered, _one_line(name)))
 
 
-def generalised_prompt(captions: Sequence[str], chain: Sequence[str]) -> str:
+def generalized_prompt(captions: Sequence[str], chain: Sequence[str]) -> str:
     """Our prompt for a generalised caption of an image; the chain is of its concepts, from specific to abstract."""
-    return _filled(_read_concept_prompts().caption, (" < ".join(map(_one_line, chain)), _listed(captions)))
+    return _fill(
+        _read(_ConceptPrompts, CONCEPTS_FILE).caption, (" < ".join(map(_one_line, chain)), _list_captions(captions))
+    )
 
 
 def keyword_prompt(caption: str, keyword: str, examples: str) -> str:
@@ -101,21 +93,17 @@ def keyword_prompt(caption: str, keyword: str, examples: str) -> str:
         caption: the caption; its white space becomes single spaces, so that it cannot pretend to be a turn of its own.
         keyword: what to replace, as it stands in the caption.
         examples: `attribute`, `object` or `relation`, or `random` for a keyword drawn without its concreteness.
-
-    Raises:
-        ValueError: for other examples.
     """
-    prompt = _read_keyword_prompt()
+    prompt = _read(_KeywordPrompt, KEYWORD_FILE)
     if examples not in prompt.examples:
         raise ValueError(f"examples is {examples!r}; expected one of {', '.join(prompt.examples)}.")
-    return _filled(prompt.template, (prompt.examples[examples], _one_line(caption), _one_line(keyword)))
+    return _fill(prompt.template, (prompt.examples[examples], _one_line(caption), _one_line(keyword)))
 
 
 def part_prompt(caption: str, part: Part) -> str:
-    """Our prompt for one of `PARTS`."""
-    prompt = _read_negatives_prompt()
+    prompt = _read(_NegativesPrompt, NEGATIVES_FILE)
     chosen = prompt.examples[part]
-    return _filled(prompt.template, (chosen.instruction, chosen.shots, _one_line(caption)))
+    return _fill(prompt.template, (chosen.instruction, chosen.shots, _one_line(caption)))
 
 
 def prompt_facts(file: Path) -> str:
@@ -124,26 +112,11 @@ def prompt_facts(file: Path) -> str:
 
 
 @cache
-def _read_keyword_prompt() -> _KeywordPrompt:
-    return parse(_KeywordPrompt, read_yaml(KEYWORD_FILE), str(KEYWORD_FILE))
+def _read(kind: type[Prompts], file: Path) -> Prompts:
+    return parse(kind, read_yaml(file), str(file))
 
 
-@cache
-def _read_negatives_prompt() -> _NegativesPrompt:
-    return parse(_NegativesPrompt, read_yaml(NEGATIVES_FILE), str(NEGATIVES_FILE))
-
-
-@cache
-def _read_concept_prompts() -> _ConceptPrompts:
-    return parse(_ConceptPrompts, read_yaml(CONCEPTS_FILE), str(CONCEPTS_FILE))
-
-
-@cache
-def _read_edit_prompts() -> _EditPrompts:
-    return parse(_EditPrompts, read_yaml(EDITS_FILE), str(EDITS_FILE))
-
-
-def _listed(captions: Sequence[str]) -> str:
+def _list_captions(captions: Sequence[str]) -> str:
     """A line for each caption, so that none can pretend to be a turn of its own."""
     return "\n".join(f"- {_one_line(caption)}" for caption in captions)
 
@@ -152,7 +125,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _filled(template: str, values: tuple[str, ...]) -> str:
+def _fill(template: str, values: tuple[str, ...]) -> str:
     """The template with its slots filled; braces in a value are left alone."""
     pieces = template.split(_SLOT)
     return pieces[0] + "".join(value + piece for value, piece in zip(values, pieces[1:], strict=True))

@@ -21,19 +21,15 @@ from hfcomp.schemas import Strict
 _TOKENS_BESIDES = 64
 
 
+# Kinds of answers: the name of an answer in JSON, and of its only field if it has one.
 AnswerField = Literal["caption", "concept", "edit"]
-"""What is asked for: the name of an answer in JSON, and of its field where it has one."""
 
 
 class CaptionAnswer(Strict):
-    """An answer with a caption."""
-
     caption: str
 
 
 class ConceptAnswer(Strict):
-    """An answer with the name of a concept."""
-
     concept: str
 
 
@@ -68,9 +64,9 @@ class Request:
     """One question.
 
     Attributes:
-        seed: of the sampling, where the server has one.
-        temperature: of the sampling; 0 takes the likeliest token.
-        field: of an answer in JSON; a writer of plain texts does not see it.
+        seed: Random seed of the sampling, if the server has one.
+        temperature: Temperature of the sampling; 0 takes the likeliest token.
+        field: Field of an answer in JSON; a writer of plain texts does not see it.
     """
 
     prompt: str
@@ -82,7 +78,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back: a text, or why there is none.
+    """A text, or why there is none.
 
     Attributes:
         is_final: whether the same request would be answered the same; False for a server that failed.
@@ -115,11 +111,11 @@ def token_budget(text: str) -> int:
     return _TOKENS_BESIDES + len(text)
 
 
+# Largest body of a reply; our choice, a hundred times what the longest caption needs.
 MOST_BYTES = 1_000_000
-"""Of the body of a reply; our choice, a hundred times what the longest caption needs."""
 REFUSED, CUT, TOO_LARGE = "model refused", "answer cut off", "answer too long"
+# Stands before reasoning that came instead of an answer.
 OPENS_THOUGHTS = "<think>"
-"""Stands before reasoning that came instead of an answer."""
 _SHOWN = 4096  # bytes of a wrong body that are searched for the key, of which 60 are shown
 
 
@@ -202,8 +198,8 @@ _THOUGHTS_START = re.compile(
     r"<(?:\w+:)?(?:think(?:ing)?|thought|reasoning)>|\[THINK\]|<\|(?:START_THINKING|begin_of_thought)\|>|◁think▷"
 )
 _CHANNEL, _MESSAGE, _MESSAGE_END = "<|channel|>", "<|message|>", re.compile(r"<\|(?:return|end|call)\|>")
+# Beginning and end of channels in the text of a server that leaves out their special tokens.
 _BARE_CHANNELS = "analysis", "assistantfinal"
-"""Where channels begin and end in the text of a server that leaves out their special tokens."""
 _OBJECT = re.compile(r"\{[^{}]*\}")
 _MOST_OBJECTS = 100
 _FENCE = "```"
@@ -231,26 +227,23 @@ def answered_text(reply: Reply, *, plain: bool, field: AnswerField = "caption") 
     """The caption, or the name of a concept, in a reply.
 
     Args:
-        reply: of a writer.
         plain: whether the answer is the text itself and not JSON of one of `ANSWERS`.
-        field: of that JSON.
 
     Raises:
         Refused: with the reason.
     """
     text, is_thought = _text(reply)
     if not plain:
-        return _clean(_from_json(text, field, is_thought)[field])
+        return _clean_text(_read_object(text, field, is_thought)[field])
     if is_thought:
         raise Unreadable(ONLY_THOUGHTS)
-    return _clean(_unfenced(text))
+    return _clean_text(_strip_fence(text))
 
 
 def answered_edit(reply: Reply, *, plain: bool) -> EditAnswer:
     """The edit in a reply.
 
     Args:
-        reply: of a writer.
         plain: whether the answer has a line `name: text` for each field, in any order, and not JSON.
 
     Raises:
@@ -259,8 +252,8 @@ def answered_edit(reply: Reply, *, plain: bool) -> EditAnswer:
     text, is_thought = _text(reply)
     if plain and is_thought:
         raise Unreadable(ONLY_THOUGHTS)
-    found = _from_lines(_unfenced(text)) if plain else _from_json(text, "edit", is_thought)
-    return EditAnswer(**{name: _clean(value) for name, value in found.items()})
+    found = _read_lines(_strip_fence(text)) if plain else _read_object(text, "edit", is_thought)
+    return EditAnswer(**{name: _clean_text(value) for name, value in found.items()})
 
 
 def _text(reply: Reply) -> tuple[str, bool]:
@@ -268,6 +261,7 @@ def _text(reply: Reply) -> tuple[str, bool]:
     if reply.problem:
         raise Unreadable(reply.problem)
     text = reply.text
+    # Models that write channels put their reasoning there too; only the final one is an answer.
     if _CHANNEL in text:
         name, _, message = text.rpartition(_CHANNEL)[2].partition(_MESSAGE)
         text = _MESSAGE_END.split(message, 1)[0]
@@ -275,6 +269,7 @@ def _text(reply: Reply) -> tuple[str, bool]:
             return text, True
     elif text.startswith(_BARE_CHANNELS[0]) and _BARE_CHANNELS[1] in text:
         text = text.rpartition(_BARE_CHANNELS[1])[2]
+    # Everything up to the last end of reasoning goes: some servers leave out where it began.
     ends = [match.span() for match in _THOUGHTS_END.finditer(text)]
     thoughts, text = (text[: ends[-1][0]], text[ends[-1][1] :]) if ends else ("", text)
     if not text.strip():
@@ -282,8 +277,9 @@ def _text(reply: Reply) -> tuple[str, bool]:
     return text, _THOUGHTS_START.match(text.lstrip()) is not None
 
 
-def _from_json(text: str, field: AnswerField, is_thought: bool) -> dict[str, str]:
+def _read_object(text: str, field: AnswerField, is_thought: bool) -> dict[str, str]:
     """The one object of an answer, also within prose; within reasoning only where it ends it."""
+    # Models put the object into prose or a fence, or repeat it. Two different objects are no answer.
     answers = [_read_json(part, field) for part in (text, *_objects(text))]
     valid = [answer for answer in answers if answer is not None]
     is_one = bool(valid) and all(answer == valid[0] for answer in valid)
@@ -307,7 +303,7 @@ def _objects(text: str) -> list[str]:
     return found if len(found) <= _MOST_OBJECTS else []
 
 
-def _unfenced(text: str) -> str:
+def _strip_fence(text: str) -> str:
     inner = text.strip()
     if len(inner) < 2 * len(_FENCE) or not (inner.startswith(_FENCE) and inner.endswith(_FENCE)):
         return text
@@ -315,7 +311,7 @@ def _unfenced(text: str) -> str:
     return rest if re.fullmatch(r"\w*\s*", first) else f"{first}\n{rest}"
 
 
-def _from_lines(text: str) -> dict[str, str]:
+def _read_lines(text: str) -> dict[str, str]:
     lines = [line.partition(":") for line in text.strip().splitlines() if line.strip()]
     found = {name.strip().casefold(): value for name, _, value in lines}
     if len(found) != len(lines) or {*found} != {*EditAnswer.model_fields}:
@@ -323,16 +319,16 @@ def _from_lines(text: str) -> dict[str, str]:
     return found
 
 
-def _clean(text: str) -> str:
-    return _checked(_unquoted(text.strip()))
+def _clean_text(text: str) -> str:
+    return _check_text(_strip_quotes(text.strip()))
 
 
-def _unquoted(text: str) -> str:
+def _strip_quotes(text: str) -> str:
     is_quoted = len(text) > 1 and _QUOTES.get(text[0]) == text[-1] and text.count(text[0]) <= 2
     return text[1:-1].strip() if is_quoted else text
 
 
-def _checked(text: str) -> str:
+def _check_text(text: str) -> str:
     """The text itself, if it may be a caption. The order is that of what is most telling to be counted."""
     if not text:
         raise Unreadable(EMPTY)

@@ -12,6 +12,6 @@ from tests.annotate.app import stand_ins
 
 if __name__ == "__main__":
     folder, port = sys.argv[1:]
-    with serving(stand_ins.studio(Project(Path(folder))), title="Boxes", port=int(port)) as address:
+    with serving(stand_ins.service(Project(Path(folder))), title="Boxes", port=int(port)) as address:
         print(address, flush=True)
         threading.Event().wait()

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from hfcomp.annotate.studio import Studio
+from hfcomp.annotate.service import AnnotationService
 from hfcomp.data.annotations.entries import Item
 from hfcomp.data.annotations.project import Project
 from hfcomp.factory.images.editor import Edit
@@ -31,7 +31,7 @@ def picture(color: str, number: int = 0) -> Image.Image:
 class ExactSegmenter:
     """Finds the square, whatever it is asked for; nothing if asked for "nothing"."""
 
-    def heat(self, image: Image.Image, prompt: str) -> np.ndarray:
+    def probability_map(self, image: Image.Image, prompt: str) -> np.ndarray:
         """0.9 in the square and 0.5 in a margin of 10 pixels."""
         found = np.zeros((image.height, image.width), dtype=np.float32)
         if prompt == "nothing":
@@ -93,7 +93,7 @@ def project(folder: Path, number: int, **settings) -> Project:
     return made
 
 
-def studio(project: Project, painter: ExactPainter | None = None, **settings) -> Studio:
-    """The studio with the stand-ins."""
+def service(project: Project, painter: ExactPainter | None = None, **settings) -> AnnotationService:
+    """The service with the stand-ins."""
     make: Callable[[], ExactPainter] = lambda: painter or ExactPainter()  # noqa: E731
-    return Studio(project, ExactSegmenter, make, **settings)
+    return AnnotationService(project, ExactSegmenter, make, **settings)

@@ -36,8 +36,8 @@ class Site:
 @contextmanager
 def site_of(folder, **settings):
     project, log = stand_ins.project(folder / "boxes", 4), []
-    studio = stand_ins.studio(project)
-    with closing(studio), serving(studio, title="Boxes", log=log.append, **settings) as address:
+    service = stand_ins.service(project)
+    with closing(service), serving(service, title="Boxes", log=log.append, **settings) as address:
         yield Site(address, project, log)
 
 

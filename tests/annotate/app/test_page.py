@@ -11,7 +11,7 @@ import pytest
 from hfcomp.annotate.app.server import serving
 from hfcomp.annotate.models import Inpainter, Segmenter
 from hfcomp.annotate.people_file import SharedPassword
-from hfcomp.annotate.studio import Studio
+from hfcomp.annotate.service import AnnotationService
 from hfcomp.data.annotations.masks import changed_outside, read_mask
 from tests.annotate import models
 from tests.annotate.app import stand_ins
@@ -28,8 +28,8 @@ def browser():
 class Site:
     """A served project, and the people who visit it."""
 
-    def __init__(self, browser, project, painter, studio, address):
-        self.browser, self.project, self.painter, self.studio = browser, project, painter, studio
+    def __init__(self, browser, project, painter, service, address):
+        self.browser, self.project, self.painter, self.service = browser, project, painter, service
         self.address, self.decisions = address, project.decisions
         self.visits = []
 
@@ -42,9 +42,9 @@ class Site:
 @contextmanager
 def site_of(folder, browser, number=8, **settings):
     project, painter = stand_ins.project(folder, number, lease_seconds=900), stand_ins.ExactPainter()
-    studio = stand_ins.studio(project, painter)
-    with serving(studio, title="Boxes", **settings) as address:
-        site = Site(browser, project, painter, studio, address)
+    service = stand_ins.service(project, painter)
+    with serving(service, title="Boxes", **settings) as address:
+        site = Site(browser, project, painter, service, address)
         yield site
         assert [error for visit in site.visits for error in visit.errors] == []
         asked = [url for visit in site.visits for url in visit.requests]
@@ -52,7 +52,7 @@ def site_of(folder, browser, number=8, **settings):
         for visit in site.visits:
             visit.leave()
     painter.released.set()
-    studio.close()
+    service.close()
 
 
 @pytest.fixture
@@ -354,10 +354,12 @@ def test_a_locked_database_is_explained_and_the_decision_can_be_repeated(site):
 def test_tiny_models_of_the_real_kinds_segment_and_paint(tmp_path, browser):
     segmenter, inpainter = models.clipseg(tmp_path / "clipseg"), models.inpainting(tmp_path / "inpainting")
     project = stand_ins.project(tmp_path / "boxes", 2)
-    studio = Studio(project, lambda: Segmenter(str(segmenter)), lambda: Inpainter(str(inpainter), steps=2, size=64))
+    service = AnnotationService(
+        project, lambda: Segmenter(str(segmenter)), lambda: Inpainter(str(inpainter), steps=2, size=64)
+    )
     item = project.decisions.item("0/color")
-    heat = Segmenter(str(segmenter)).heat(project.read(item.image), "box")
-    with serving(studio, title="Boxes") as address:
+    heat = Segmenter(str(segmenter)).probability_map(project.read(item.image), "box")
+    with serving(service, title="Boxes") as address:
         ann = Visit(browser, address)
         ann.field("name").fill("Ann")
         ann.page.click("#begin")
@@ -374,7 +376,7 @@ def test_tiny_models_of_the_real_kinds_segment_and_paint(tmp_path, browser):
     mask = read_mask(project.read(edit.mask))
     assert (mask == (heat >= threshold)).all()
     assert changed_outside(project.read(item.image), project.read(edit.image), mask) == 0
-    studio.close()
+    service.close()
 
 
 @pytest.mark.slow

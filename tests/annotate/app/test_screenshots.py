@@ -13,7 +13,7 @@ from PIL import Image
 
 from hfcomp.annotate.app.server import serving
 from hfcomp.annotate.candidates import CandidateOptions, add_candidates
-from hfcomp.annotate.studio import Studio
+from hfcomp.annotate.service import AnnotationService
 from hfcomp.data.annotations.project import Project
 from hfcomp.factory.images.editor import Edit
 from tests.annotate.app import stand_ins
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 class RedSegmenter:
     """Finds what is red."""
 
-    def heat(self, image, prompt):
+    def probability_map(self, image, prompt):
         """How much redder than green and blue a pixel is."""
         red, green, blue = np.moveaxis(np.asarray(image, dtype=np.float32), -1, 0)
         return np.clip((red - np.maximum(green, blue)) / 90, 0, 1)
@@ -71,8 +71,8 @@ def test_annotating(tmp_path):
         source=str(source), concepts=("color",), allow_outside_files=True, column_names="caption=captions"
     )
     add_candidates(project, options, log=lambda line: None)
-    studio = Studio(project, RedSegmenter, HuePainter)
-    with chromium() as browser, serving(studio, title="Challenge set") as address:
+    service = AnnotationService(project, RedSegmenter, HuePainter)
+    with chromium() as browser, serving(service, title="Challenge set") as address:
         ann = Visit(browser, address).sign_in("Ann")
         ann.page.locator("#share", has_text="The mask is").wait_for()
         ann.choose("word", "yellow")
@@ -84,13 +84,13 @@ def test_annotating(tmp_path):
         ann.page.wait_for_timeout(500)
         keep(ann, "annotate.png", tmp_path)
         assert ann.problems() == []
-    studio.close()
+    service.close()
 
 
 def test_reviewing(tmp_path):
     project = stand_ins.project(tmp_path / "boxes", 6)
-    studio = stand_ins.studio(project)
-    with chromium() as browser, serving(studio, title="Boxes (synthetic)") as address:
+    service = stand_ins.service(project)
+    with chromium() as browser, serving(service, title="Boxes (synthetic)") as address:
         ann = Visit(browser, address).sign_in("Ann")
         ann.choose("word", "green")
         ann.page.wait_for_function("document.querySelector('#difference ins')?.innerText == 'green'")
@@ -103,4 +103,4 @@ def test_reviewing(tmp_path):
         ben.page.wait_for_timeout(1000)
         keep(ben, "annotate_review.png", tmp_path)
         assert ben.problems() == []
-    studio.close()
+    service.close()

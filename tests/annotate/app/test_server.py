@@ -11,7 +11,7 @@ from PIL import Image
 
 from hfcomp.annotate.app import markup
 from hfcomp.annotate.app.server import bind, check_access, check_port
-from hfcomp.annotate.app.sessions import Session, acting_person
+from hfcomp.annotate.app.tabs import Session, acting_person
 from hfcomp.annotate.app.uploads import strokes
 from hfcomp.annotate.people_file import SharedPassword
 from hfcomp.data.annotations.entries import Item

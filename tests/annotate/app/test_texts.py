@@ -118,8 +118,8 @@ def test_items_with_markup_in_their_ids_and_captions_are_shown_as_texts(tmp_path
     project.decisions.add_items(
         [Item(f"{PAYLOAD}{place}", image, "color", captions, ("red", "red")) for place in "01"]
     )
-    studio = stand_ins.studio(project)
-    with closing(studio), chromium() as browser, serving(studio, title=f"</title>{PAYLOAD}") as address:
+    service = stand_ins.service(project)
+    with closing(service), chromium() as browser, serving(service, title=f"</title>{PAYLOAD}") as address:
         ann = Visit(browser, address).sign_in("Ann")
         shown = PAYLOAD.replace("\u202e", "\\u202e")
         ann.page.wait_for_function("document.querySelector('#title').innerText.includes('x.png')")

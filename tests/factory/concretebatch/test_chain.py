@@ -20,6 +20,7 @@ import pytest
 import transformers
 from datasets import Image, load_dataset
 
+from dataset_builders.concretebatch.selection import selection_table
 from hfcomp import cli
 from hfcomp.analysis.pairs.analyze import analyze
 from hfcomp.analysis.pairs.items import named_sets
@@ -30,10 +31,10 @@ from hfcomp.data.negatives import with_concreteness
 from hfcomp.data.verification import verify_set
 from hfcomp.factory import chain
 from hfcomp.factory.build import build_set
-from hfcomp.factory.concretebatch.chain import STEPS, ConcreteBatchOptions, selection_table
+from hfcomp.factory.concretebatch.chain import STEPS, ConcreteBatchOptions
 from hfcomp.factory.concretebatch.targets import balance_targets
 from hfcomp.factory.runner import run_stages
-from hfcomp.factory.targets import CATEGORIES
+from hfcomp.factory.targets.candidates import CATEGORIES
 from hfcomp.testing import write_tiny_sdxl
 from hfcomp.writing import locked
 from tests import tiny

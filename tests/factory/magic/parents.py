@@ -19,7 +19,7 @@ class Written:
     def concepts(self, captions):
         raise AssertionError("the graph asks for parents alone")
 
-    def generalised(self, captions, chains):
+    def generalize(self, captions, chains):
         raise AssertionError("the graph asks for parents alone")
 
     def parents(self, level: int, names: Sequence[str], known: Sequence[str]) -> list[Found]:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.factory.magic.language_model import LanguageModelSource
 from hfcomp.factory.magic.options import MagicOptions
+from hfcomp.factory.magic.source import LanguageModelSource
 from hfcomp.factory.magic.stages import UNREAD, make_concepts, make_source
 from hfcomp.factory.shards import COUNTS
 from hfcomp.factory.writers import backoff
@@ -125,7 +125,7 @@ def test_parents_are_offered_the_known_ones_and_differ_from_the_concept(tmp_path
 
 def test_a_generalised_caption_is_a_caption_and_no_name(tmp_path):
     with serving([says("Celebrations."), says("Children around a cake.")]) as server:
-        (found,) = source(server, tmp_path).generalised([["a cake"]], [CHAIN])
+        (found,) = source(server, tmp_path).generalize([["a cake"]], [CHAIN])
     assert (found.text, found.refused) == ("Children around a cake.", ("the name of a concept",))
     assert "birthday party < celebration < social event < human activity" in str(server.bodies[0])
     assert field_of(server.bodies[0]) == "caption"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hfcomp.factory.targets import KEPT, find_candidates
+from hfcomp.factory.targets.candidates import KEPT, find_candidates
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.parsing import cached_parser
 from hfcomp.parsing.rules.tags import UNIVERSAL

@@ -8,7 +8,8 @@ from collections import Counter
 
 import pytest
 
-from hfcomp.factory.targets import MODES, ORDERS, Candidate, Choice, balanced_categories, summarize_targets
+from hfcomp.factory.targets.candidates import Candidate
+from hfcomp.factory.targets.choice import MODES, ORDERS, Choice, balanced_categories, summarize_targets
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.negatives.negative import caption_rng
 

@@ -19,8 +19,8 @@ from hfcomp import cli, writing
 from hfcomp.factory.options import WriterOptions
 from hfcomp.factory.writers import backoff
 from hfcomp.factory.writers.answer_cache import AnswerCache, CachedWriter, UnusableAnswers
-from hfcomp.factory.writers.asker import Question, make_asker
 from hfcomp.factory.writers.changes import changed_part
+from hfcomp.factory.writers.llm_client import Question, build_llm_client
 from hfcomp.factory.writers.requests import Refused, Reply, Request, Unreadable, content_hash
 from tests.factory.writers.endpoint import Answer, completion, serving, text
 
@@ -238,7 +238,7 @@ def test_a_run_without_a_usable_answer_stops_after_fifty_with_examples(build, wr
     assert len(found) == 60 and all(found)
 
 
-@pytest.mark.follows("hfcomp/factory/writers/asker.py", "Check what the model answers, or choose another --llm.")
+@pytest.mark.follows("hfcomp/factory/writers/llm_client.py", "Check what the model answers, or choose another --llm.")
 def test_another_model_of_the_server_helps(build):
     def answer(body) -> Answer:
         return right(body) if body["model"] == "good" else Answer(completion(json.dumps({"caption": "A dog."})))
@@ -272,8 +272,8 @@ def prose(body) -> Answer:
     return Answer(completion(caption))
 
 
-@pytest.mark.follows("hfcomp/factory/writers/asker.py", "If the model reasons before it answers, pass")
-@pytest.mark.follows("hfcomp/factory/writers/asker.py", "pass --plain_answers")
+@pytest.mark.follows("hfcomp/factory/writers/llm_client.py", "If the model reasons before it answers, pass")
+@pytest.mark.follows("hfcomp/factory/writers/llm_client.py", "pass --plain_answers")
 @pytest.mark.parametrize(
     ("answer", "advice"),
     [
@@ -298,11 +298,11 @@ def test_a_model_that_answered_wrongly_is_taken_at_its_word(tmp_path):
     def answers(*texts: str) -> list[str]:
         with serving([text(one) for one in texts]) as server:
             options = WriterOptions(base_url=server.base_url, llm="m", answer_cache=str(tmp_path), concurrency=1)
-            asker = make_asker(**options.writer_settings())
+            client = build_llm_client(**options.writer_settings())
             asked = [Question(prompt, prompt, ()) for prompt in ("good", "wrong", "broken")]
-            found = asker.answers(asked, 0, check)
+            found = client.answers(asked, 0, check)
             assert (
-                asker.counts
+                client.counts
                 == Counter(
                     {"answers from the model": len(server.bodies), "answers from the cache": 3 - len(server.bodies)}
                 )
@@ -319,7 +319,7 @@ def test_a_model_that_answered_wrongly_is_taken_at_its_word(tmp_path):
 def test_the_reasons_of_a_stop_are_counted(tmp_path):
     with serving([text("no")] * 30 + [text("")]) as server:
         options = WriterOptions(base_url=server.base_url, llm="m", answer_cache=str(tmp_path), concurrency=1)
-        asker = make_asker(**options.writer_settings())
+        client = build_llm_client(**options.writer_settings())
         questions = [Question(f"{number}", "x", ()) for number in range(60)]
         with pytest.raises(UnusableAnswers, match=r"asked for \(30\), empty answer \(20\)\. Examples: 'no', ''\. If"):
-            asker.answers(questions, 0, lambda _, answer: answer)
+            client.answers(questions, 0, lambda _, answer: answer)

@@ -9,8 +9,8 @@ import pytest
 
 from hfcomp.factory.options import WriterOptions
 from hfcomp.factory.writers import backoff
-from hfcomp.factory.writers.asker import Question, make_asker
 from hfcomp.factory.writers.endpoint import EndpointError, EndpointWriter
+from hfcomp.factory.writers.llm_client import Question, build_llm_client
 from hfcomp.factory.writers.requests import Request, content_hash
 from tests.factory.writers.endpoint import Answer, right, serving
 
@@ -155,10 +155,10 @@ def test_request_options_replace_and_remove_fields(tmp_path):
     given = "max_tokens=null,max_completion_tokens=500,temperature=null,seed=null,reasoning_effort=low"
     with serving(lambda body: Answer(b"", 500) if "seed" in body else right(body)) as server:
         options = WriterOptions(base_url=server.base_url, llm="m", answer_cache=str(tmp_path), request_options=given)
-        asker = make_asker(**options.writer_settings())
+        client = build_llm_client(**options.writer_settings())
         prompt = REQUEST.prompt
         found = [
-            asker.answers([Question(prompt, "a dog", ("x",), attempt)], 0, lambda _, text: text)[0]
+            client.answers([Question(prompt, "a dog", ("x",), attempt)], 0, lambda _, text: text)[0]
             for attempt in (0, 1)
         ]
     assert found == ["a cat", "a cat"] and len(server.bodies) == 2  # attempts are questions of their own

@@ -10,8 +10,8 @@ import pytest
 from threadpoolctl import threadpool_limits
 from transformers import BertConfig, BertModel, BertTokenizer
 
-from hfcomp.factory.magic import encoders
-from hfcomp.factory.magic.encoders import CaptionsEncoder, SentenceEncoder
+from hfcomp.factory.magic import similarity
+from hfcomp.factory.magic.similarity import CaptionsEncoder, SentenceEncoder
 
 CAPTIONS = {
     "dog": ["a brown dog in a park", "a dog with a ball"],
@@ -85,6 +85,6 @@ def test_a_sentence_encoder_gives_unit_vectors_and_its_identity(model):
 def test_what_is_missing_is_said(monkeypatch):
     with pytest.raises(OSError, match="is not a folder"):
         SentenceEncoder("./nowhere").facts()
-    monkeypatch.setattr(encoders, "find_spec", lambda name: None)
+    monkeypatch.setattr(similarity, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"hfcomp\[magic\].*--encoder captions"):
         SentenceEncoder("any")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hfcomp.annotate.sandbox_project import ANNOTATOR, REVIEWER, annotate_sandbox
+from dataset_builders.inpaintcoco.sandbox_project import ANNOTATOR, REVIEWER, annotate_sandbox
 from hfcomp.data.annotations.masks import changed_outside, read_mask
 from hfcomp.data.annotations.project import Project
 from hfcomp.data.image_ids import IMAGE_ID

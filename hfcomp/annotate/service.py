@@ -1,23 +1,24 @@
-"""The work on items, as the page asks for it: drafts, masks, candidates and decisions."""
+"""The work on items, as the page asks for it: drafts, masks, candidates and decisions, and models behind queues."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import lru_cache
 from threading import Lock
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from PIL import Image
 
 from hfcomp.annotate.captions import check_caption
-from hfcomp.annotate.model_queue import ModelQueue, Paints, Segments
 from hfcomp.annotate.page_draft import Candidate, PageDraft, Painting, Segmentation, draft_of, first_draft
 from hfcomp.data.annotations.entries import QUALITIES, Edit, Item, decode, encode, is_same_person, person_key
 from hfcomp.data.annotations.masks import (
+    Heat,
     Mask,
     above,
     check_mask,
@@ -29,43 +30,131 @@ from hfcomp.data.annotations.masks import (
     read_mask,
 )
 from hfcomp.data.annotations.project import Project
+from hfcomp.factory.images.editor import Edit as Painted
 
+if TYPE_CHECKING:
+    from hfcomp.annotate.models import Inpainter, Segmenter
+
+# Images to choose from (section A.3).
 CANDIDATES = 3
-"""Images to choose from (section A.3)."""
+# Largest enlargement of a mask, in pixels.
 MOST_ENLARGEMENT = 200
-"""Pixels."""
 IMAGES_IN_MEMORY = 32
+# Requests for candidates that wait or are painted: of a person, who may have gone on to another item, and in all.
 MOST_OF_A_PERSON, MOST_IN_ALL = 3, 64
-"""Requests for candidates that wait or are painted: of a person, who may have gone on to another item, and in all."""
 
-Model = TypeVar("Model", Segments, Paints)
+# Attempts at a job of a model before its error is shown.
+ATTEMPTS = 2
+# Memory for segmentations, of which the oldest go first.
+MAP_BYTES = 256 * 2**20
+
+Model, T = TypeVar("Model"), TypeVar("T")
 
 
-class Studio:
+class ModelError(RuntimeError):
+    """A model that failed `ATTEMPTS` times, with its last error."""
+
+
+class ModelQueue:
+    """A segmentation model and an inpainting pipeline, each in a thread of its own.
+
+    Each does one job at a time, in the order of the requests, so that a segmentation never waits for an inpainting.
+    Models are loaded with their first job. A failed one is tried again, and loaded again where it failed to load.
+    """
+
+    def __init__(self, segmenter: Callable[[], Segmenter], inpainter: Callable[[], Inpainter]) -> None:
+        self._make: dict[str, Callable[[], Any]] = {"segmentation": segmenter, "inpainting": inpainter}
+        self._models: dict[str, Any] = {}
+        # One thread per model: it runs one job at a time, and a segmentation never waits for an inpainting.
+        self._threads = {name: ThreadPoolExecutor(1, thread_name_prefix=name) for name in self._make}
+        self._waiting = dict.fromkeys(self._make, 0)
+        self._maps: OrderedDict[tuple[str, str], Future[Heat]] = OrderedDict()
+        self._lock = Lock()
+
+    def close(self) -> None:
+        """Drops what waits; the jobs under way end first."""
+        for threads in self._threads.values():
+            threads.shutdown(cancel_futures=True)
+
+    def waiting(self) -> int:
+        """Inpainting jobs that are under way or wait."""
+        return self._waiting["inpainting"]
+
+    def probability_map(self, name: str, prompt: str, read: Callable[[], Image.Image]) -> Future[Heat]:
+        """The segmentation of an image by a prompt, which is begun unless it was before."""
+        key = (name, prompt)
+        with self._lock:
+            found = self._maps.get(key)
+            # a failed segmentation is not cached: the next request tries the model again
+            if found is None or found.cancelled() or (found.done() and found.exception() is not None):
+                found = self._submit("segmentation", lambda model: model.probability_map(read(), prompt))
+                self._maps[key] = found
+            self._maps.move_to_end(key)
+            self._forget()
+        return found
+
+    def paint(self, image: Image.Image, mask: Mask, prompt: str, seeds: Sequence[int]) -> Future[list[Painted]]:
+        with self._lock:
+            return self._submit("inpainting", lambda model: model.paint(image, mask, prompt, seeds))
+
+    def _submit(self, name: str, work: Callable[[Any], T]) -> Future[T]:
+        self._waiting[name] += 1
+        return self._threads[name].submit(self._attempt, name, work)
+
+    def _attempt(self, name: str, work: Callable[[Any], T]) -> T:
+        try:
+            return self._work(name, work, ATTEMPTS)
+        finally:
+            with self._lock:
+                self._waiting[name] -= 1
+
+    def _work(self, name: str, work: Callable[[Any], T], attempts: int) -> T:
+        try:
+            # Only the thread of a model touches it, so this needs no lock.
+            if name not in self._models:
+                self._models[name] = self._make[name]()
+            return work(self._models[name])
+        except Exception as error:  # a model may raise anything, and all of it is for the page
+            if attempts > 1:
+                return self._work(name, work, attempts - 1)
+            said = " ".join(str(error).split()) or type(error).__name__
+            raise ModelError(f"The {name} model failed {ATTEMPTS} times: {said}") from error
+
+    def _forget(self) -> None:
+        """Drops the oldest segmentations beyond `MAP_BYTES`, but not the last one."""
+        # Only finished ones have a size.
+        done = [key for key, one in self._maps.items() if one.done() and not one.cancelled() and not one.exception()]
+        used = sum(self._maps[key].result().nbytes for key in done)
+        for key in done:
+            if used <= MAP_BYTES or key == next(reversed(self._maps)):
+                break
+            used -= self._maps.pop(key).result().nbytes
+
+
+class AnnotationService:
     """The work on items, for any number of annotators at once.
 
     Attributes:
-        project: of the items.
-        concept: to which the items are limited.
-        queue: of the models.
+        concept: Concept that items are limited to; None for all.
     """
 
     def __init__(
         self,
         project: Project,
-        segmenter: Callable[[], Segments],
-        inpainter: Callable[[], Paints],
+        segmenter: Callable[[], Segmenter],
+        inpainter: Callable[[], Inpainter],
         *,
         concept: str | None = None,
     ) -> None:
         self.project, self.concept = project, concept
-        self.queue = ModelQueue(_noted(project, "segmenter", segmenter), _noted(project, "inpainter", inpainter))
+        self.queue = ModelQueue(
+            _record_model(project, "segmenter", segmenter), _record_model(project, "inpainter", inpainter)
+        )
         self._updates = Lock()
         self._waiting: Counter[str] = Counter()
         self.image = lru_cache(maxsize=IMAGES_IN_MEMORY)(project.read)
 
     def close(self) -> None:
-        """Ends the models' threads and closes the database."""
         self.queue.close()
         self.project.decisions.close()
 
@@ -76,7 +165,7 @@ class Studio:
         coming = self.project.decisions.peek_item(person, concept=self.concept) if item else None
         for one in (item, coming):
             if one is not None and (prompt := first_draft(one).segmentation.prompt):
-                self.queue.heat(one.image, prompt, self._reader(one.image))
+                self.queue.probability_map(one.image, prompt, self._reader(one.image))
         return item
 
     def draft(self, person: str, item: Item) -> PageDraft:
@@ -99,6 +188,8 @@ class Studio:
         note = f"A reviewer sent this back: {returned[-1].content['reason']}" if returned else ""
         where = f"log, row {submitted[-1].number}"
         edit = decode(Edit, encode(submitted[-1].content, where), where)
+        # A mask corrected by hand does not follow from prompt and threshold. Its pixels come back as strokes that
+        # add, all others as strokes that erase.
         inverse = mask_image(~read_mask(self.image(edit.mask))) if edit.is_corrected else None
         return draft_of(edit, None if inverse is None else self.project.save(inverse), note)
 
@@ -109,7 +200,7 @@ class Studio:
             before = self.draft(person, item)
             draft = change(before)
             if draft != before:
-                self.project.decisions.save_draft(person, item.id, draft.to_json())
+                self.project.decisions.save_draft(person, item.id, asdict(draft))
         return draft
 
     def mask(self, item: Item, made: Segmentation) -> Mask:
@@ -123,8 +214,10 @@ class Studio:
         if made.prompt.strip():
             if not all(0 <= pixels <= MOST_ENLARGEMENT for pixels in made.enlarge):
                 raise ValueError(f"enlargement: found {made.enlarge} pixels, expected 0 to {MOST_ENLARGEMENT}.")
-            heat = self.queue.heat(item.image, made.prompt.strip(), self._reader(item.image)).result()
-            found = enlarge(above(heat, made.threshold), *made.enlarge)
+            probabilities = self.queue.probability_map(
+                item.image, made.prompt.strip(), self._reader(item.image)
+            ).result()
+            found = enlarge(above(probabilities, made.threshold), *made.enlarge)
         elif made.added is None:
             raise ValueError(
                 "The mask prompt is empty. Name what is to be replaced, such as: fire hydrant. Or draw the mask with "
@@ -145,7 +238,7 @@ class Studio:
     def is_ready(self, item: Item, made: Segmentation) -> bool:
         """Whether `mask` would not wait for the model."""
         prompt = made.prompt.strip()
-        return not prompt or self.queue.heat(item.image, prompt, self._reader(item.image)).done()
+        return not prompt or self.queue.probability_map(item.image, prompt, self._reader(item.image)).done()
 
     def brush(self, item: Item, made: Segmentation, strokes: Mask, *, erases: bool) -> Segmentation:
         """A segmentation with further strokes of the brush. The last stroke wins where both were drawn.
@@ -169,7 +262,7 @@ class Studio:
     def paint(self, item: Item, draft: PageDraft) -> Painting:
         """Candidates, with seeds from the draft's next one.
 
-        The prompt is painted in the mask; beyond its border each pixel is the original's, to the bit.
+        The prompt is painted in the mask; beyond its border each pixel is exactly the original's.
 
         Raises:
             ValueError: for an empty prompt, a mask that cannot be used, or where no candidate can be: all of them were
@@ -180,6 +273,7 @@ class Studio:
         if not prompt:
             raise ValueError("The inpainting prompt is empty. Describe what to paint, such as: a yellow hydrant.")
         original, mask = self.image(item.image), self.mask(item, draft.segmentation)
+        # Seeds go on from the last ones, so that new candidates are other images.
         seeds = range(draft.next_seed, draft.next_seed + CANDIDATES)
         painted = self.queue.paint(original, mask, prompt, [*seeds]).result()
         found = []
@@ -204,6 +298,7 @@ class Studio:
         """
         name = person_key(person)
         with self._updates:
+            # Inpainting takes seconds per image: one person could fill the queue for all.
             if self._waiting[name] >= MOST_OF_A_PERSON or self._waiting.total() >= MOST_IN_ALL:
                 raise ValueError(
                     f"{self._waiting[name]} of your requests and {self._waiting.total()} of all people wait for the "
@@ -262,12 +357,13 @@ def is_outdated(draft: PageDraft) -> bool:
     painting = draft.painting
     if painting is None:
         return False
+    # Spaces around a prompt change nothing that a model sees.
     now = asdict(replace(draft.segmentation, prompt=draft.segmentation.prompt.strip()))
     before = asdict(replace(painting.segmentation, prompt=painting.segmentation.prompt.strip()))
     return now != before or " ".join(draft.prompt.split()) != painting.prompt
 
 
-def _noted(project: Project, role: str, make: Callable[[], Model]) -> Callable[[], Model]:
+def _record_model(project: Project, role: str, make: Callable[[], Model]) -> Callable[[], Model]:
     """Makes a model, which the project then names as one that edits are made with."""
 
     def made() -> Model:

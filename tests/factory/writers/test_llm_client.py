@@ -10,7 +10,7 @@ from datasets import load_dataset
 from hfcomp import cli
 from hfcomp.factory.options import NegativeOptions, WriterOptions
 from hfcomp.factory.text_negatives import TextNegatives, check_kinds
-from hfcomp.factory.writers.asker import make_asker
+from hfcomp.factory.writers.llm_client import build_llm_client
 from tests.factory.writers.endpoint import Answer, completion, serving, text
 
 
@@ -18,7 +18,7 @@ from tests.factory.writers.endpoint import Answer, completion, serving, text
 def test_a_writer_that_is_no_language_model_is_refused(writer, tmp_path):
     settings = WriterOptions(writer=writer, answer_cache=str(tmp_path)).writer_settings()
     with pytest.raises(ValueError, match=f"writer '{writer}' is no language model"):
-        make_asker(**settings)
+        build_llm_client(**settings)
 
 
 pytest.importorskip("openai")

@@ -32,8 +32,8 @@ from hfcomp.negatives.negative import Negative, caption_rng
 
 Answer = TypeVar("Answer")
 
+# Each further attempt at the same caption is warmer by this. Our choice: at 0 it would repeat itself.
 RISE = 0.2
-"""By which each further attempt at the same caption is warmer. Our choice: at 0 it would else repeat itself."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class Question:
     shared: str = ""
 
 
-class Asker:
+class LlmClient:
     """Asks a language model for captions, names of concepts, or edits of images.
 
     Args:
         plain: whether its answers are text and not JSON.
-        temperature: of the first attempt; each further one is `RISE` warmer.
+        temperature: Temperature of the first attempt; each further one is `RISE` warmer.
     """
 
     def __init__(self, writer: CachedWriter, *, plain: bool, temperature: float) -> None:
@@ -66,7 +66,6 @@ class Asker:
 
     @property
     def counts(self) -> Counter[str]:
-        """Number of answers so far, see `CachedWriter`."""
         return Counter(self._writer.counts)
 
     def answers(
@@ -79,11 +78,8 @@ class Asker:
         """Asks for texts; an answer depends on its question and the seed only.
 
         Args:
-            questions: What to ask.
-            seed: Random seed of the sampling.
             check: From the place of a question and the text in its answer to what is made of it; raises `Refused` if
                 the answer cannot be used.
-            field: The name of what is asked for.
 
         Returns:
             For each question what `check` returned, or why there is no usable answer.
@@ -109,17 +105,45 @@ class Asker:
         self, questions: Sequence[Question], seed: int, field: AnswerField, read: Callable[[int, Reply], Answer]
     ) -> list[Answer | Refused]:
         requests = [self._request(question, seed, field) for question in questions]
+        # The last argument names what attempts have in common, by which the cache keeps refusals that led to an
+        # answer.
         return self._writer.answers(requests, read, [question.shared or question.prompt for question in questions])
 
     def _request(self, question: Question, seed: int, field: AnswerField) -> Request:
         rng = caption_rng(seed, question.about, "llm", *question.purpose, str(question.attempt))
+        # Rounded, as 0.7 + 0.2 would be 0.8999999999999999 in the request, whose content is the key of its answer.
         warmth = round(self._temperature + RISE * question.attempt, 6)
         # A name is short however long the captions are that it is about.
         budget = token_budget("" if field == "concept" else question.about)
         return Request(question.prompt, rng.getrandbits(31), warmth, budget, field)
 
 
-def make_asker(
+def retry_refused(
+    number: int, attempts: int, ask: Callable[[list[int], int], Sequence[Answer | Refused]]
+) -> tuple[dict[int, Answer], list[list[Refused]]]:
+    """Asks again for what was refused.
+
+    Args:
+        ask: From the places of the questions that are left, and the number of the attempt, to an answer for each.
+
+    Returns:
+        The usable answers by place, and the refusals of each question in their order.
+    """
+    usable: dict[int, Answer] = {}
+    refused: list[list[Refused]] = [[] for _ in range(number)]
+    for attempt in range(attempts):
+        left = [place for place in range(number) if place not in usable]
+        if not left:
+            break
+        for place, answer in zip(left, ask(left, attempt), strict=True):
+            if isinstance(answer, Refused):
+                refused[place].append(answer)
+            else:
+                usable[place] = answer
+    return usable, refused
+
+
+def build_llm_client(
     *,
     writer: str,
     base_url: str | None,
@@ -134,18 +158,13 @@ def make_asker(
     answer_cache: str | None,
     llm_batch_size: int,
     device: str | None = None,
-) -> Asker:
-    """The model that the settings of `hfcomp.factory.options.WriterOptions` name.
-
-    Raises:
-        ValueError: for an endpoint without an address, or a writer that is no language model.
-        ImportError: for a missing package.
-        OSError: for a model that cannot be found.
-    """
+) -> LlmClient:
+    """The model that the settings of `hfcomp.factory.options.WriterOptions` name."""
     model: Writer
     if writer == "transformers":
         from hfcomp.factory.writers.in_process import InProcessWriter
 
+        # Nothing holds a small model to a schema here, so it answers in plain text.
         model, plain_answers = InProcessWriter(llm, batch_size=llm_batch_size, device=device), True
     elif writer == "endpoint":
         from hfcomp.factory.writers.endpoint import EndpointWriter
@@ -167,7 +186,7 @@ def make_asker(
     def advise(reasons: Counter[str]) -> str:
         return _advice(reasons, writer, is_off=thinking == "off", is_plain=plain_answers)
 
-    return Asker(CachedWriter(model, cache, advise), plain=plain_answers, temperature=temperature)
+    return LlmClient(CachedWriter(model, cache, advise), plain=plain_answers, temperature=temperature)
 
 
 def _advice(reasons: Counter[str], writer: str, *, is_off: bool, is_plain: bool) -> str:
@@ -189,6 +208,7 @@ def writer_facts(settings: Mapping[str, Any], prompts: Path) -> dict[str, Any]:
         facts["llm"] = model_facts(settings["llm"])
     else:
         facts["llm"] = without_local_paths(settings["llm"])
+        # These change only requests to an endpoint.
         facts |= {name: settings[name] for name in ("thinking", "plain_answers")}
         if settings["request_options"]:  # plans of builds without it still resume
             facts["request_options"] = settings["request_options"]
@@ -199,20 +219,19 @@ class LlmNegatives:
     """Proposes negatives of one or all of `PARTS`.
 
     Args:
-        parts: in turn; which is the first depends on the caption and the seed.
+        parts: Parts to ask for in turn; which is the first depends on the caption and the seed.
 
     Attributes:
         rejected: answers that were refused, by reason.
     """
 
-    def __init__(self, parts: Sequence[Part], asker: Asker) -> None:
-        self._parts, self._asker = tuple(parts), asker
+    def __init__(self, parts: Sequence[Part], client: LlmClient) -> None:
+        self._parts, self._client = tuple(parts), client
         self.rejected: Counter[str] = Counter()
 
     @property
     def counts(self) -> Counter[str]:
-        """Number of answers so far, see `Asker`."""
-        return self._asker.counts
+        return self._client.counts
 
     def propose(self, captions: Sequence[str], *, start: int, end: int, seed: int) -> list[list[Negative | None]]:
         """The answers to some questions about each caption.
@@ -221,15 +240,14 @@ class LlmNegatives:
             captions: The captions, all different.
             start: Number of the first question.
             end: Number of the question after the last one.
-            seed: Random seed.
 
         Returns:
             For each caption and question a negative, or None for an answer that was refused.
         """
         turns = [(caption, turn) for caption in captions for turn in range(start, end)]
-        parts = [self._part(caption, turn, seed) for caption, turn in turns]
+        parts, all_parts = [self._part(caption, turn, seed) for caption, turn in turns], ",".join(self._parts)
         questions = [
-            Question(part_prompt(caption, part), caption, (part,), turn // len(self._parts), self._shared(caption))
+            Question(part_prompt(caption, part), caption, (part,), turn // len(self._parts), f"{all_parts}: {caption}")
             for (caption, turn), part in zip(turns, parts, strict=True)
         ]
 
@@ -237,7 +255,7 @@ class LlmNegatives:
             return changed_part(turns[place][0], parts[place], answer).negative
 
         answers: list[Negative | None] = []
-        for answer in self._asker.answers(questions, seed, check):
+        for answer in self._client.answers(questions, seed, check):
             if isinstance(answer, Refused):
                 self.rejected[str(answer).partition(":")[0]] += 1
                 answers.append(None)
@@ -246,10 +264,8 @@ class LlmNegatives:
         number = end - start
         return [answers[place : place + number] for place in range(0, len(answers), number)]
 
-    def _shared(self, caption: str) -> str:
-        return f"{','.join(self._parts)}: {caption}"
-
     def _part(self, caption: str, turn: int, seed: int) -> Part:
+        # Captions begin with different parts, so that a set with one negative per caption has all kinds.
         first = caption_rng(seed, caption, "llm part").randrange(len(self._parts))
         return self._parts[(first + turn) % len(self._parts)]
 
