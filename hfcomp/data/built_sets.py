@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tqdm.auto import tqdm
 
 from hfcomp.checksums import file_hash, read_checked
-from hfcomp.data.views import VIEWS, View, part_names, read_views
+from hfcomp.data.views import HOW_TO_FIX, VIEWS, View, part_names, read_views
 
 MANIFEST = "manifest.json"
 SET_ASIDE_FILE = "set_aside.jsonl"
@@ -150,7 +150,7 @@ def step_names(folder: Path) -> StepNames:
     """
     path = folder / STEPS_FOLDER / CHAIN
     if path.is_file():
-        content = read_checked(path, "Delete it: the command that made the set writes it again.")
+        content = read_checked(path, HOW_TO_FIX)
         return StepNames(content["command"], tuple(content["steps"]))
     return _PARTS if is_build(folder / STEPS_FOLDER / _PARTS.steps[0]) else _PAIRS
 

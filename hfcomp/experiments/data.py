@@ -20,8 +20,7 @@ from hfcomp.data.pair_table import Log, Rows, RowSource, choose_captions, comple
 from hfcomp.data.replay import with_shared_image_ids
 from hfcomp.data.sources import load_source
 from hfcomp.distributed import first_process_first
-from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.cache_files import default_folder
+from hfcomp.evaluation.encoding.cache import open_cache
 from hfcomp.evaluation.encoding.neighbours import with_neighbours
 from hfcomp.experiments.arm import check_batch, fit_batch, method_arm
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig
@@ -208,5 +207,5 @@ def _with_hard_images(recipe: Recipe, rows: Rows, replay: Dataset | None, log: L
         return rows
     arm = method_arm(recipe, rows, replay)  # what the rows lack costs no embedding of all images
     replace(arm, arguments={**arm.arguments, "num_neighbours": 0}).check()
-    place, cache = config.model or base_folder(SANDBOX_MODELS[config.fresh_model]), EmbeddingCache(default_folder())
+    place, cache = config.model or base_folder(SANDBOX_MODELS[config.fresh_model]), open_cache()
     return with_neighbours(rows, place=place, number=config.hard_images, log=log, cache=cache, device=recipe.device)

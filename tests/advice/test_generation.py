@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hfcomp import cli
-from hfcomp.data.built_sets import UNFINISHED
+from hfcomp.data.built_sets import UNFINISHED, check_finished
 from hfcomp.data.loading import load_training_set
 from hfcomp.evaluation.benchmarks import benchmarks
 from hfcomp.evaluation.sources import load_items
@@ -158,7 +158,8 @@ def test_magic(advice, tmp_path):
     cli.main(words)
     rows = len(load_training_set(str(tmp_path / "magic")))
     for name, read in (("hierarchy.json", lambda: read_hierarchy(tmp_path / "magic")),
-                       ("views.json", lambda: load_training_set(str(tmp_path / "magic")))):  # fmt: skip
+                       ("views.json", lambda: load_training_set(str(tmp_path / "magic"))),
+                       ("steps/.chain.json", lambda: check_finished(tmp_path / "magic"))):  # fmt: skip
         (tmp_path / "magic" / name).write_text("damaged")
         advice.of(read)
         if name == "hierarchy.json":

@@ -26,7 +26,6 @@ from datasets import Dataset, Features, IterableDataset, Value
 from numpy.typing import NDArray
 
 from hfcomp.data.columns import LEFT_OUT
-from hfcomp.data.overlap.hash_store import FILE, RECORD, HashStore, default_folder
 from hfcomp.data.overlap.image_columns import (
     COCO,
     OPEN,
@@ -40,7 +39,16 @@ from hfcomp.data.overlap.image_columns import (
     scored_columns,
     training_column,
 )
-from hfcomp.data.overlap.image_hashes import file_key, hash_images, like_another, looks_alike
+from hfcomp.data.overlap.image_hashes import (
+    FILE,
+    RECORD,
+    HashStore,
+    file_key,
+    hash_images,
+    like_another,
+    looks_alike,
+)
+from hfcomp.store import cache_folder
 
 COLUMNS = ("image", "negative_image")
 WAYS = ("name", "file", "pixels", "look")
@@ -173,7 +181,7 @@ def find_overlap(
     theirs = scored_columns(scored)
     # rows that a sure name decides are not hashed
     matches = _by_name(own, theirs)
-    hashed = _Hashing(folder or default_folder(), looks, progress)
+    hashed = _Hashing(folder or cache_folder("image_hashes"), looks, progress)
     for ours, others in COMPARED:
         here = hashed.of(own, ours, without=matches) if _has(theirs, others) else None
         if here is not None and len(here.records):

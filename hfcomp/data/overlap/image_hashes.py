@@ -8,8 +8,11 @@ differs most; without contrast nothing but equal pixels counts. docs/datasets.md
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -17,15 +20,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL
 from datasets.arrow_dataset import Column
 from numpy.typing import NDArray
 from PIL import Image
 from tqdm.auto import tqdm
 
 from hfcomp.data.images import decode_image
-from hfcomp.data.overlap.hash_store import FILE, GRID, RECORD, SIDE, HashStore, digest
 from hfcomp.data.urls import is_url
+from hfcomp.store import FLUSH_ENTRIES, FLUSH_SECONDS, KEY_BYTES, Store, digest, part_files, remove
 
+logger = logging.getLogger(__name__)
+
+SIDE, GRID = 16, 8
+VERSION = 2
+RECORD = np.dtype(
+    [
+        ("key", f"V{KEY_BYTES}"),
+        ("pixels", f"V{KEY_BYTES}"),
+        ("hash", "<u8", (SIDE * SIDE // 64,)),
+        ("grid", "u1", (GRID * GRID, 3)),
+    ]
+)
+# A file by its path, size and time of change, and the key of its content.
+FILE = np.dtype([("file", f"V{KEY_BYTES}"), ("key", f"V{KEY_BYTES}")])
 MOST_BITS = 56
 """Of 256. On 449 photographs: re-saved or resized 28 at most, 4 % cropped 49 in 99 %; two different ones 90 or more.
 """
@@ -38,6 +56,76 @@ AT_A_TIME = 256
 BLOCK = 1 << 20
 # Pairs whose thumbnails are compared at a time.
 PAIRS = 1 << 16
+
+
+class HashStore:
+    """Records by their first field, such as hashes of images by the digest of a file, in memory and in a store.
+
+    Args:
+        folder: `None` keeps them in memory alone.
+        dtype: of a record.
+    """
+
+    def __init__(self, folder: Path | None = None, dtype: np.dtype[Any] = RECORD) -> None:
+        self.folder = None if folder is None else folder / (_version() if dtype == RECORD else f"files-v{VERSION}")
+        self._store = Store(self.folder, name="image hashes")
+        self._by, self._dtype = dtype.names[0], dtype
+        self._records: dict[bytes, NDArray[Any]] = {}
+        self._pending: list[NDArray[Any]] = []
+        self._flushed = time.monotonic()
+        self._lock = threading.Lock()
+        if self.folder is not None:
+            parts = [self._store.read_part(path, self._checked) for path in part_files(self.folder)]
+            for part in (*parts, *_older_parts(self.folder, dtype)):
+                self._records |= {} if part is None else {record[self._by].tobytes(): record for record in part}
+
+    def get(self, key: bytes | None) -> NDArray[Any] | None:
+        """The record of a key, if it is known."""
+        return None if key is None else self._records.get(key)
+
+    def add(self, record: NDArray[Any]) -> None:
+        """Adds a record; threads may."""
+        with self._lock:
+            self._records[record[self._by].tobytes()] = record
+            self._pending.append(record)
+            if len(self._pending) >= FLUSH_ENTRIES or time.monotonic() - self._flushed > FLUSH_SECONDS:
+                self._write()
+
+    def flush(self) -> None:
+        """Writes new records."""
+        with self._lock:
+            self._write()
+
+    def _write(self) -> None:
+        self._flushed = time.monotonic()
+        if self.folder is not None and self._pending:
+            records = np.frombuffer(np.stack(self._pending).tobytes(), np.uint8)
+            self._store.write_part(self.folder, {"records": records.reshape(-1, self._dtype.itemsize)})
+        self._pending = []
+
+    def _checked(self, tensors: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        records = tensors.get("records", np.empty(0))
+        if records.dtype != np.uint8 or records.shape[1:] != (self._dtype.itemsize,):
+            raise ValueError(f"records of shape {list(records.shape)}")
+        return records.view(self._dtype).reshape(-1)
+
+
+def _version() -> str:
+    from importlib.metadata import version  # of the package: ImageHash itself takes time to import
+
+    # Part of the folder's name: another version of either package may hash the same pixels otherwise.
+    return f"v{VERSION}-imagehash-{version('imagehash')}-pillow-{PIL.__version__}"
+
+
+def _older_parts(folder: Path, dtype: np.dtype[Any]) -> Iterator[NDArray[Any]]:
+    """Records in raw files, named by the digest of their content, as hfcomp wrote them before it had one store."""
+    for path in sorted(folder.glob("*.npy")):
+        content = path.read_bytes()
+        if digest(content).hex() == path.stem:
+            yield np.frombuffer(content, dtype)
+        else:
+            logger.warning(f"{path} is damaged; its images are hashed again")
+            remove(path)
 
 
 def file_key(cell: Any, files: HashStore | None = None) -> bytes | None:

@@ -1,64 +1,59 @@
 """Embeddings that were computed before, by content: in memory, and with a folder on disk for later runs.
 
-On disk, every model and preprocessing has a folder, which holds `fingerprint.json` and any number of
-`*.safetensors`, each with the keys, vectors and flags of some items. Files are written whole under another name and
-then renamed, and never changed afterwards: a killed process leaves nothing half-written under a name that is read, and
-two processes that encode the same things at once write the same vectors twice, no more.
-
-The name of a file is the hash of its content. It is checked whenever vectors are read, and so are their shapes, that
-they are finite and, but for scores of pairs, of length 1: a file that fails is removed, and what it held is encoded
-again. A folder that cannot be written to costs no result: embeddings are then kept in memory. Both are counted in
-`EmbeddingCache.notes`.
+On disk, every model and preprocessing has a folder, which holds `fingerprint.json` and parts (see `hfcomp.store`) with
+the keys, vectors and flags of some items. The shapes of vectors are checked whenever they are read, and that they are
+finite and, except for scores of pairs, of length 1.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import load, save
 
-from hfcomp.evaluation.cells import KEY_BYTES
-from hfcomp.evaluation.encoding.cache_files import (
+from hfcomp.reading import nearest
+from hfcomp.store import (
     DAY,
-    FINGERPRINT,
-    LIMIT_VARIABLE,
-    default_folder,
+    FLUSH_ENTRIES,
+    FLUSH_SECONDS,
+    KEY_BYTES,
+    NEIGHBOURS,
+    Store,
+    StoredFile,
+    cache_folder,
+    cache_folders,
     default_limit,
-    evict,
-    holds,
     mark_used,
     parse_size,
-    remove,
-    size_text,
-    vector_files,
+    part_files,
+    stored_files,
 )
-from hfcomp.writing import remove_unfinished, write_bytes
+from hfcomp.writing import remove_unfinished
 
-logger = logging.getLogger(__name__)
-
-FLUSH_VECTORS = 8192
-FLUSH_SECONDS = 30.0
+FINGERPRINT = "fingerprint.json"
 LENGTH_TOLERANCE = 1e-3  # vectors normalised in fp32 are off by at most 1e-6
 
 Vectors = NDArray[np.float32]
 Flags = NDArray[np.bool_]
 
 
-class EmbeddingCache:
+class EmbeddingCache(Store):
     """Embeddings of several models, by content.
 
     Args:
-        folder: where they are kept for later runs; without one they are kept in memory while this object lives.
-        limit: bytes that the folder may take; by default `$HFCOMP_CACHE_LIMIT`, else 20 GB. Beyond it, files that were
+        folder: Where they are kept for later runs; without one they are kept in memory while this object lives.
+        limit: Bytes that the folder may take; by default `$HFCOMP_CACHE_LIMIT`, else 20 GB. Beyond it, files that were
             not used for longest are removed, never one that was used since this object was made.
 
     Raises:
@@ -66,39 +61,9 @@ class EmbeddingCache:
     """
 
     def __init__(self, folder: str | Path | None = None, *, limit: int | None = None) -> None:
-        self.folder = None if folder is None else Path(folder)
-        self.limit = default_limit() if limit is None and folder is not None else limit or 0
+        limit = default_limit() if limit is None and folder is not None else limit
+        super().__init__(folder, limit=limit, name="embedding cache")
         self._stores: dict[str, VectorStore] = {}
-        self._opened = time.time() - 1  # a file's time may lag behind the clock
-        self._unwritable = ""
-        self._damaged: dict[Path, int] = {}
-        self._evicted = (0, 0)
-        self._size = 0
-
-    @property
-    def notes(self) -> list[str]:
-        """What a reader of the results has to know: damaged files, a folder that cannot be written to, its limit."""
-        found = []
-        if self._damaged:
-            entries = sum(self._damaged.values())
-            found.append(
-                f"embedding cache: {len(self._damaged):,} damaged files ({entries:,} readable keys) were removed and "
-                "their content encoded again"
-            )
-        if self._unwritable:
-            found.append(f"embedding cache: {self._unwritable}; embeddings are not kept for later runs")
-        if self._evicted[0]:
-            number, size = self._evicted
-            found.append(
-                f"embedding cache: {number:,} files ({size_text(size)}) (least recently used) were removed to stay "
-                f"within {size_text(self.limit)} ({LIMIT_VARIABLE})"
-            )
-        if self._size > self.limit:
-            found.append(
-                f"embedding cache: {size_text(self._size)} remain, over the limit of {size_text(self.limit)} "
-                f"({LIMIT_VARIABLE}): files in use by this or another run, or that cannot be removed"
-            )
-        return found
 
     def store(self, fingerprint: Mapping[str, Any], model: str = "", *, unit: bool = True) -> VectorStore:
         """The vectors of one model and preprocessing.
@@ -122,45 +87,18 @@ class EmbeddingCache:
         if self.folder is not None:
             self._stores.pop(_name(fingerprint), None)
 
-    def write(self, path: Path, content: bytes) -> None:
-        """Writes a file, whole or not at all. After one that cannot be written no other is tried."""
-        if self._unwritable:
-            return
-        try:
-            write_bytes(path, content)
-        except OSError as error:
-            self._unwritable = f"{self.folder} cannot be written to ({error.strerror or error})"
-            logger.warning(f"{self._unwritable}: embeddings are kept in memory only.")
-
     def _describe(self, path: Path, content: bytes) -> None:
         """Writes a fingerprint, or marks the same one as used."""
-        if holds(path, content):
-            mark_used(path)
-        else:
-            self.write(path, content)
-
-    def damaged(self, path: Path, entries: int, reason: Exception) -> None:
-        """Counts a file that cannot be used, and removes it unless the disk or its permissions are at fault."""
-        if not self._damaged:
-            logger.warning(f"{path} is damaged ({reason}): its content is encoded again, as for further such files.")
-        self._damaged[path] = entries
-        if not isinstance(reason, OSError):
-            remove(path)
-
-    def trim(self) -> None:
-        """Removes files until the folder is within its limit."""
-        if self.folder is None:
-            return
-        number, size, self._size = evict(self.folder, self.limit, since=self._opened)
-        self._evicted = (self._evicted[0] + number, self._evicted[1] + size)
-        if number:
-            logger.warning(f"{self.folder} was over {size_text(self.limit)}: {number} old files were removed.")
+        with suppress(OSError):
+            if path.read_bytes() == content:
+                return mark_used(path)
+        self.write(path, content)
 
 
-def open_cache(cache: str | Path | bool, limit: str | None) -> EmbeddingCache:
+def open_cache(cache: str | Path | bool = True, limit: str | None = None) -> EmbeddingCache:
     """The cache that a user asks for: whether there is one on disk, or its folder, and its size such as `5GB`."""
     size = None if limit is None else parse_size(limit, "cache_limit")
-    folder = (default_folder() if cache else None) if isinstance(cache, bool) else Path(cache)
+    folder = (cache_folder("embeddings") if cache else None) if isinstance(cache, bool) else Path(cache)
     return EmbeddingCache(folder, limit=size)
 
 
@@ -173,10 +111,10 @@ def _text(fingerprint: Mapping[str, Any]) -> str:
 
 
 class VectorStore:
-    """Vectors and flags by key; see the module's words on files.
+    """Vectors and flags by key; without a `folder`, in memory only.
 
     Args:
-        folder: of the files; `None` keeps everything in memory.
+        folder: of the files.
         cache: writes files, and counts what is wrong with them.
         unit: whether vectors are of length 1.
     """
@@ -190,7 +128,7 @@ class VectorStore:
         self._place: dict[bytes, tuple[int, int]] = {}
         self._pending: list[tuple[list[bytes], Vectors, Flags]] = []
         self._flushed = time.monotonic()
-        for path in vector_files(folder) if folder else ():
+        for path in part_files(folder) if folder else ():
             self._read_keys(path)
 
     def __contains__(self, key: bytes) -> bool:
@@ -209,7 +147,7 @@ class VectorStore:
         if own and self.folder is not None and len(keys):
             self._pending.append((list(keys), vectors, flags))
             waiting = sum(len(part[0]) for part in self._pending)
-            if waiting >= FLUSH_VECTORS or time.monotonic() - self._flushed > FLUSH_SECONDS:
+            if waiting >= FLUSH_ENTRIES or time.monotonic() - self._flushed > FLUSH_SECONDS:
                 self.flush()
 
     def look_up(self, keys: Sequence[bytes], width: int) -> tuple[Vectors, Flags, Flags]:
@@ -239,8 +177,7 @@ class VectorStore:
             "vectors": np.concatenate([part[1] for part in pending]),
             "flags": np.concatenate([part[2] for part in pending]),
         }
-        content = save(tensors)
-        self._cache.write(self.folder / f"{_checksum(content)}.safetensors", content)
+        self._cache.write_part(self.folder, tensors)
         self._cache.trim()
 
     def _read_keys(self, path: Path) -> None:
@@ -252,7 +189,7 @@ class VectorStore:
         except FileNotFoundError:  # removed by another process
             return
         except (OSError, SafetensorError, ValueError) as error:
-            self._cache.damaged(path, 0, error)
+            self._cache.count_damage(path, 0, error)
             return
         content = keys.tobytes()
         self._take([content[at : at + KEY_BYTES] for at in range(0, len(content), KEY_BYTES)], path)
@@ -262,17 +199,14 @@ class VectorStore:
         part = self._parts[number]
         if not isinstance(part, Path):
             return part
-        try:
-            found = _read_part(part, width, self._unit)
-        except FileNotFoundError:  # removed by another process
-            pass
-        except (OSError, SafetensorError, ValueError) as error:
-            self._cache.damaged(part, sum(own == number for own, _ in self._place.values()), error)
-        else:
-            mark_used(part)
-            return found
-        self._place = {key: place for key, place in self._place.items() if place[0] != number}
-        return None
+
+        def entries() -> int:
+            return sum(own == number for own, _ in self._place.values())
+
+        found = self._cache.read_part(part, partial(_checked, width=width, unit=self._unit), entries)
+        if found is None:
+            self._place = {key: place for key, place in self._place.items() if place[0] != number}
+        return found
 
     def _take(self, keys: Sequence[bytes], part: tuple[Vectors, Flags] | Path) -> None:
         self._parts.append(part)
@@ -281,20 +215,13 @@ class VectorStore:
             self._place.setdefault(key, (len(self._parts) - 1, row))
 
 
-def _checksum(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def _read_part(path: Path, width: int, unit: bool) -> tuple[Vectors, Flags]:
-    """Vectors and flags of a file.
+def _checked(tensors: Mapping[str, NDArray[Any]], width: int, unit: bool) -> tuple[Vectors, Flags]:
+    """Vectors and flags of a part.
 
     Raises:
-        ValueError: if its content or its vectors are damaged.
+        ValueError: if they are damaged.
     """
-    content = path.read_bytes()
-    if _checksum(content) != path.stem:
-        raise ValueError("its content does not match the checksum in its name")
-    tensors = load(content)
+    # Beside the checksum of the file, since a GPU or a broken library may have made wrong vectors whole.
     keys, vectors, flags = (tensors.get(name, np.empty(0)) for name in ("keys", "vectors", "flags"))
     if vectors.dtype != np.float32 or vectors.shape != (len(keys), width) or flags.shape != (len(keys),):
         raise ValueError(f"vectors of shape {list(vectors.shape)} for {len(keys)} keys, expected {width} columns")
@@ -304,3 +231,103 @@ def _read_part(path: Path, width: int, unit: bool) -> tuple[Vectors, Flags]:
     if not np.isfinite(vectors).all():
         raise ValueError("scores that are not finite")
     return vectors, flags.astype(bool)
+
+
+@dataclass(frozen=True)
+class CachedModel:
+    """What the cache holds of one model and preprocessing.
+
+    Attributes:
+        folder: With the files.
+        model: Name of the model; `unknown` from an older hfcomp, or if `fingerprint.json` is damaged.
+        kind: `images`, `texts`, `pairs` of both, or `neighbours` for stored searches.
+        versions: Of the packages that computed it.
+        files: Parts, or documents of searches.
+        used: When it was last used, in seconds since 1970.
+    """
+
+    folder: Path
+    model: str
+    kind: str
+    versions: dict[str, str]
+    files: list[StoredFile]
+    used: float
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def entries(self) -> int:
+        """Images, texts or pairs; a file that cannot be read counts none."""
+        return sum(_entries(file.path) for file in self.files)
+
+
+def cached_models(folder: Path) -> list[CachedModel]:
+    """What a cache holds, the last used first; nothing for a folder that does not exist or cannot be read."""
+    found = []
+    for place in cache_folders(folder):
+        files = list(stored_files(place))
+        facts = _facts(place / FINGERPRINT)
+        neighbours = place.name == NEIGHBOURS
+        versions = {name: str(facts[name]) for name in ("torch", "transformers", "pillow") if name in facts}
+        kind = NEIGHBOURS if neighbours else _kind(facts)
+        used = max([file.used for file in files], default=0.0)
+        with suppress(OSError):
+            used = max(used, (place / FINGERPRINT).stat().st_mtime)
+        model = "of all models" if neighbours else str(facts.get("model", "unknown"))
+        found.append(CachedModel(place, model, kind, versions, files, used))
+    return sorted(found, key=lambda one: -one.used)
+
+
+def _kind(facts: Mapping[str, Any]) -> str:
+    if "scoring" in facts:
+        return "pairs"
+    return "images" if "pixels" in facts else "texts" if facts else "unknown"
+
+
+def chosen_models(folder: Path, *, model: str | None = None, older_than: float | None = None) -> list[CachedModel]:
+    """What a cache holds of one model (as `hfcomp cache` shows it) or of all, and was not used for some days."""
+    if older_than is not None and not older_than >= 0:
+        raise ValueError(f"--older_than: found {older_than}, expected a number of days, 0 or more.")
+    found = cached_models(folder)
+    names = sorted({one.model for one in found})
+    if model is not None and model not in names:
+        known = f"it has {', '.join(names)}.{nearest(model, names)}" if names else "it is empty."
+        raise ValueError(f"--model: {folder} has no entries of {model!r}; {known}")
+    latest = math.inf if older_than is None else time.time() - older_than * DAY
+    return [one for one in found if model in (None, one.model) and one.used < latest]
+
+
+def clear(models: Iterable[CachedModel]) -> None:
+    """Removes all files of some models.
+
+    Raises:
+        OSError: for a file that cannot be removed.
+    """
+    for model in models:
+        for file in model.files:
+            file.path.unlink(missing_ok=True)
+        remove_unfinished(model.folder)
+        (model.folder / FINGERPRINT).unlink(missing_ok=True)
+        with suppress(OSError):  # it holds a user's own file
+            model.folder.rmdir()
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _entries(path: Path) -> int:
+    if path.suffix != ".safetensors":
+        return 1
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return int(file.get_slice("keys").get_shape()[0])
+    except (OSError, SafetensorError, IndexError):
+        return 0

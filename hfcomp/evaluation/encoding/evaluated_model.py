@@ -20,9 +20,9 @@ from tqdm.auto import tqdm
 
 from hfcomp.data.tokenizing import vocabulary
 from hfcomp.distributed import fail_together, gather_objects, rank, world_size
-from hfcomp.evaluation.cells import digest
 from hfcomp.evaluation.encoding.cache import EmbeddingCache, VectorStore
 from hfcomp.evaluation.encoding.identity import identity
+from hfcomp.store import digest
 
 NOT_FINITE = "the model's embeddings are NaN or infinite: its weights are broken, or overflow in half precision."
 

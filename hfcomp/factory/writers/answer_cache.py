@@ -14,14 +14,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from huggingface_hub.constants import HF_HOME
-
-from hfcomp.checksums import read_checked, with_checksum
+from hfcomp.checksums import with_checksum
 from hfcomp.factory.writers.requests import Refused, Reply, Request, Unreadable, Writer, content_hash
+from hfcomp.store import read_document, remove
 from hfcomp.writing import write_first
 
 FIRST_ANSWERS = 50
@@ -116,7 +114,6 @@ Answer = TypeVar("Answer")
 
 ASKED, CACHED = "answers from the model", "answers from the cache"
 _SETTLED = "settled"
-DEFAULT_FOLDER = Path(HF_HOME) / "hfcomp" / "answers"
 
 
 class AnswerCache:
@@ -127,21 +124,18 @@ class AnswerCache:
 
     def get(self, key: str) -> Reply | None:
         """The reply to a request, or None where there is none yet."""
-        try:
-            content = read_checked(self._path(key), "It is asked for again.")
-            if content["problem"] is None or content.get(_SETTLED):  # else of an earlier hfcomp, which kept all
-                return Reply(content["text"], content["problem"])
-        except FileNotFoundError:
-            return None
-        except (ValueError, KeyError, TypeError, AttributeError):  # cut off by a power failure
-            pass
+        match read_document(self._path(key)):
+            case None:
+                return None
+            # a problem that is not settled is of an earlier hfcomp, which kept all
+            case {"text": text, "problem": problem, **more} if problem is None or more.get(_SETTLED):
+                return Reply(text, problem)
         self.forget(key)
         return None
 
     def forget(self, key: str) -> None:
         """Removes a reply."""
-        with suppress(OSError):
-            self._path(key).unlink()
+        remove(self._path(key))
 
     def put(self, key: str, reply: Reply) -> Reply:
         """Keeps a reply unless another process was faster; returns the one that is kept.

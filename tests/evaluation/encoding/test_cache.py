@@ -15,8 +15,9 @@ import pytest
 import torch
 from transformers import AutoModel, AutoProcessor
 
-from hfcomp.evaluation.encoding.cache import KEY_BYTES, EmbeddingCache, VectorStore
+from hfcomp.evaluation.encoding.cache import EmbeddingCache, VectorStore
 from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.store import KEY_BYTES
 from tests import tiny
 
 TEXTS = tiny.captions()[:20]

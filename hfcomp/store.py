@@ -1,0 +1,270 @@
+"""The store of computed results, which later runs read from disk: embeddings, scores, image hashes, answers.
+
+A result is found by the digest of what it was computed from. There are two kinds of files:
+
+* A *part* (`*.safetensors`) holds arrays of many entries, with their keys, and is named by the hash of its content.
+* A *document* (`*.json`) holds one result, is named by its key, and holds a checksum of its content.
+
+Both are written whole under a temporary name, then renamed, and never changed afterwards. So processes need no lock,
+which network file systems may lack: two that compute the same thing at once write it twice, no more. What is read back
+is checked; a damaged file is removed and its results are computed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from huggingface_hub.constants import HF_HOME
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from hfcomp.checksums import read_checked
+from hfcomp.writing import write_bytes
+
+logger = logging.getLogger(__name__)
+
+KEY_BYTES = 16
+FLUSH_ENTRIES, FLUSH_SECONDS = 8192, 30.0
+"""When new results are written: what a killed process loses at most, and how small the files get."""
+DEFAULT_LIMIT = "20GB"
+LIMIT_VARIABLE = "HFCOMP_CACHE_LIMIT"
+DAY = 24 * 3600.0
+NEIGHBOURS = "neighbours"
+"""The folder of documents in the embedding cache."""
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.IGNORECASE)
+# A user may name any folder as a cache, even one with models in it. Only names that a store gives are ever removed.
+_FOLDER = re.compile(rf"[0-9a-f]{{16}}|{NEIGHBOURS}")
+_FILE = re.compile(r"[0-9a-f]{32}\.(safetensors|json)")
+
+Checked = TypeVar("Checked")
+
+
+def cache_folder(name: str) -> Path:
+    """The default place of a kind of results, such as `embeddings`: `$HF_HOME/hfcomp/NAME`."""
+    return Path(HF_HOME) / "hfcomp" / name
+
+
+def digest(content: Any) -> bytes:
+    """A key of `KEY_BYTES` bytes for some bytes."""
+    return hashlib.sha256(content).digest()[:KEY_BYTES]
+
+
+def default_limit() -> int:
+    """Bytes that the embedding cache may take: `$HFCOMP_CACHE_LIMIT`, else 20 GB."""
+    return parse_size(os.environ.get(LIMIT_VARIABLE) or DEFAULT_LIMIT, LIMIT_VARIABLE)
+
+
+def parse_size(text: str, option: str) -> int:
+    """Bytes of a size such as `20GB`, `500 MB` or `0`.
+
+    Raises:
+        ValueError: for another text, naming the option.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{option}: found {text!r}, expected a size such as 20GB or 500MB.")
+    return round(float(found[1]) * _UNITS[found[2].upper()])
+
+
+def size_text(size: int) -> str:
+    """A number of bytes as a user reads it, such as `1.2 GB`."""
+    power = min(4, (len(str(size)) - 1) // 3)
+    number = size / 1000**power
+    return f"{number:.{int(power > 0)}f} {('B', 'kB', 'MB', 'GB', 'TB')[power]}"
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of a store, its size in bytes and its last use, in seconds since 1970."""
+
+    path: Path
+    size: int
+    used: float
+
+
+class Store:
+    """Writes, reads and counts the files of a folder, and removes the oldest.
+
+    A folder that cannot be written to costs no result, only the reuse in later runs.
+
+    Args:
+        folder: Made when something is written; None keeps nothing.
+        limit: Bytes the folder may take; None for any number. Beyond it, the least recently used files are removed,
+            never one that was used since this object was made.
+        name: What messages call it.
+    """
+
+    def __init__(self, folder: str | Path | None, *, limit: int | None = None, name: str) -> None:
+        self.folder = None if folder is None else Path(folder)
+        self.limit = limit
+        self._name = name
+        self._opened = time.time() - 1  # a file's time may lag behind the clock
+        self._unwritable = ""
+        self._damaged: dict[Path, int] = {}
+        self._evicted = (0, 0)
+        self._size = 0
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the results has to know: damaged files, a folder that cannot be written to, its limit."""
+        found = []
+        if self._damaged:
+            entries = sum(self._damaged.values())
+            found.append(
+                f"{self._name}: {len(self._damaged):,} damaged files ({entries:,} readable keys) were removed and "
+                "their content encoded again"
+            )
+        if self._unwritable:
+            found.append(f"{self._name}: {self._unwritable}; results are not kept for later runs")
+        if self._evicted[0]:
+            number, size = self._evicted
+            found.append(
+                f"{self._name}: {number:,} files ({size_text(size)}) (least recently used) were removed to stay "
+                f"within {size_text(self.limit or 0)} ({LIMIT_VARIABLE})"
+            )
+        if self.limit is not None and self._size > self.limit:
+            found.append(
+                f"{self._name}: {size_text(self._size)} remain, over the limit of {size_text(self.limit)} "
+                f"({LIMIT_VARIABLE}): files in use by this or another run, or that cannot be removed"
+            )
+        return found
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Writes a file, whole or not at all. After one that cannot be written no other is tried."""
+        if self._unwritable:
+            return
+        try:
+            write_bytes(path, content)
+        except OSError as error:
+            self._unwritable = f"{self.folder} cannot be written to ({error.strerror or error})"
+            logger.warning(f"{self._name}: {self._unwritable}. Results are not kept for later runs.")
+
+    def write_part(self, folder: Path, tensors: Mapping[str, NDArray[Any]]) -> None:
+        """Writes arrays of one length, among them the `keys`, to a new part."""
+        content = save(dict(tensors))
+        self.write(folder / f"{checksum(content)}.safetensors", content)
+
+    def read_part(
+        self, path: Path, check: Callable[[dict[str, NDArray[Any]]], Checked], entries: Callable[[], int] = int
+    ) -> Checked | None:
+        """What `check` makes of a part's arrays; None, after counting the damage, if the part is not usable.
+
+        Args:
+            path: A part.
+            check: Raises ValueError for arrays that the store cannot have written.
+            entries: Counts the entries that are lost if the part is damaged.
+        """
+        try:
+            content = path.read_bytes()
+            if checksum(content) != path.stem:
+                raise ValueError("its content does not match the checksum in its name")
+            found = check(load(content))
+        except FileNotFoundError:  # removed by another process
+            return None
+        except (OSError, SafetensorError, ValueError) as error:
+            self.count_damage(path, entries(), error)
+            return None
+        mark_used(path)
+        return found
+
+    def count_damage(self, path: Path, entries: int, reason: Exception) -> None:
+        """Counts a file that cannot be used, and removes it unless the disk or its permissions are at fault."""
+        if not self._damaged:
+            logger.warning(f"{path} is damaged ({reason}): its content is computed again, as for further such files.")
+        self._damaged[path] = entries
+        if not isinstance(reason, OSError):
+            remove(path)
+
+    def trim(self) -> None:
+        """Removes files until the folder is within its limit."""
+        if self.folder is None or self.limit is None:
+            return
+        every = [file for place in cache_folders(self.folder) for file in stored_files(place)]
+        self._size, number, removed = sum(file.size for file in every), 0, 0
+        for file in sorted(every, key=lambda one: one.used):
+            # sorted by last use: where one is in use, all that follow are
+            if self._size <= self.limit or file.used >= self._opened:
+                break
+            own = remove(file.path)
+            if own:
+                number, removed = number + 1, removed + file.size
+            if own or not os.path.exists(file.path):  # another process was faster
+                self._size -= file.size
+        self._evicted = (self._evicted[0] + number, self._evicted[1] + removed)
+        if number:
+            logger.warning(f"{self.folder} was over {size_text(self.limit)}: {number} old files were removed.")
+
+
+def checksum(content: bytes) -> str:
+    """The name of a part with this content."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def read_document(path: Path) -> Any:
+    """The content of a document; None if it is missing or damaged, and then removed."""
+    try:
+        return read_checked(path, "")
+    except FileNotFoundError:
+        return None
+    except ValueError:  # such as a file that a power failure cut off
+        remove(path)
+        return None
+
+
+def remove(path: Path) -> bool:
+    """Removes a file where that is possible, and returns whether this process did."""
+    try:
+        path.unlink()
+    except OSError:  # another process was faster, or the folder is read-only
+        return False
+    return True
+
+
+def mark_used(path: Path) -> None:
+    """Notes that a file is used now; a read-only store goes without."""
+    with suppress(OSError):
+        os.utime(path)
+
+
+def cache_folders(folder: Path) -> list[Path]:
+    """The folders of a cache, in the order of their names; none if it does not exist or cannot be read."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        return sorted(Path(one.path) for one in entries if _FOLDER.fullmatch(one.name) and one.is_dir())
+    return []
+
+
+def stored_files(folder: Path) -> Iterator[StoredFile]:
+    """The parts and documents in a folder; none if it does not exist or cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [entry for entry in entries if _FILE.fullmatch(entry.name)]
+    except OSError:
+        return
+    for entry in found:
+        with suppress(OSError):  # removed by another process
+            facts = entry.stat()
+            yield StoredFile(Path(entry.path), facts.st_size, facts.st_mtime)
+
+
+def part_files(folder: Path) -> list[Path]:
+    """The parts in a folder, in the order of their names; none if it does not exist or cannot be read."""
+    return sorted(file.path for file in stored_files(folder) if file.path.suffix == ".safetensors")
+
+
+def unused_files(folder: Path, *, older_than: float | None = None) -> list[Path]:
+    """All files below a folder of hfcomp's own; none if one of them was used in the last `older_than` seconds."""
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    used = max((path.stat().st_mtime for path in found), default=0.0)
+    return [] if older_than is not None and used >= time.time() - older_than else found
