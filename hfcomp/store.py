@@ -17,15 +17,16 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+import numpy as np
 from huggingface_hub.constants import HF_HOME
 from numpy.typing import NDArray
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save
 
 from hfcomp.checksums import read_checked
@@ -48,7 +49,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.IGNORECASE)
 _FOLDER = re.compile(rf"[0-9a-f]{{16}}|{NEIGHBOURS}")
 _FILE = re.compile(r"[0-9a-f]{32}\.(safetensors|json)")
 
-Checked = TypeVar("Checked")
+Arrays = tuple[NDArray[Any], ...]
 
 
 def cache_folder(name: str) -> Path:
@@ -151,34 +152,6 @@ class Store:
             self._unwritable = f"{self.folder} cannot be written to ({error.strerror or error})"
             logger.warning(f"{self._name}: {self._unwritable}. Results are not kept for later runs.")
 
-    def write_part(self, folder: Path, tensors: Mapping[str, NDArray[Any]]) -> None:
-        """Writes arrays of one length, among them the `keys`, to a new part."""
-        content = save(dict(tensors))
-        self.write(folder / f"{checksum(content)}.safetensors", content)
-
-    def read_part(
-        self, path: Path, check: Callable[[dict[str, NDArray[Any]]], Checked], entries: Callable[[], int] = int
-    ) -> Checked | None:
-        """What `check` makes of a part's arrays; None, after counting the damage, if the part is not usable.
-
-        Args:
-            path: A part.
-            check: Raises ValueError for arrays that the store cannot have written.
-            entries: Counts the entries that are lost if the part is damaged.
-        """
-        try:
-            content = path.read_bytes()
-            if checksum(content) != path.stem:
-                raise ValueError("its content does not match the checksum in its name")
-            found = check(load(content))
-        except FileNotFoundError:  # removed by another process
-            return None
-        except (OSError, SafetensorError, ValueError) as error:
-            self.count_damage(path, entries(), error)
-            return None
-        mark_used(path)
-        return found
-
     def count_damage(self, path: Path, entries: int, reason: Exception) -> None:
         """Counts a file that cannot be used, and removes it unless the disk or its permissions are at fault."""
         if not self._damaged:
@@ -205,6 +178,138 @@ class Store:
         self._evicted = (self._evicted[0] + number, self._evicted[1] + removed)
         if number:
             logger.warning(f"{self.folder} was over {size_text(self.limit)}: {number} old files were removed.")
+
+
+class Table:
+    """Arrays by key, in memory and in the parts of a folder.
+
+    Args:
+        columns: Types of the arrays by name. The first is `[n, width]`, the others `[n]`.
+        folder: With the parts; None keeps everything in memory.
+        store: Writes parts, and counts what is wrong with them.
+        check: Raises ValueError for a first array that cannot have been stored.
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, type],
+        folder: Path | None = None,
+        *,
+        store: Store | None = None,
+        check: Callable[[NDArray[Any]], None] = lambda _: None,
+    ) -> None:
+        self.folder = folder
+        self._columns, self._check = columns, check
+        self._store = store or Store(folder, name="store")
+        # Arrays on disk stay there until they are looked up: only the keys of all parts are in memory.
+        self._parts: list[Arrays | Path] = []
+        self._place: dict[bytes, tuple[int, int]] = {}
+        self._pending: list[tuple[Sequence[bytes], Arrays]] = []
+        self._waiting = 0
+        self._flushed = time.monotonic()
+        for path in part_files(folder) if folder else ():
+            self._read_keys(path)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._place
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._place)
+
+    def add(self, keys: Sequence[bytes], *arrays: NDArray[Any], own: bool = True) -> None:
+        """Adds entries; `own` says that this process computed them, and so is the one to write them down."""
+        self._take(keys, arrays)
+        if own:
+            self.write_later(keys, *arrays)
+
+    def write_later(self, keys: Sequence[bytes], *arrays: NDArray[Any]) -> None:
+        """Writes entries with the next part, without keeping them in memory after that."""
+        if self.folder is None or not len(keys):
+            return
+        self._pending.append((keys, arrays))
+        self._waiting += len(keys)
+        if self._waiting >= FLUSH_ENTRIES or time.monotonic() - self._flushed > FLUSH_SECONDS:
+            self.flush()
+
+    def look_up(self, keys: Sequence[bytes], width: int) -> Arrays:
+        """The arrays, zeros where a key is missing, and which keys are there `[n]`: in a part that proves whole."""
+        shapes = [(len(keys), width), *[(len(keys),)] * (len(self._columns) - 1)]
+        arrays = tuple(np.zeros(shape, kind) for shape, kind in zip(shapes, self._columns.values(), strict=True))
+        nowhere = (-1, -1)
+        places = np.array([self._place.get(key, nowhere) for key in keys], dtype=np.int64).reshape(-1, 2)
+        there = places[:, 0] >= 0
+        for number in np.unique(places[there, 0]):
+            chosen = np.flatnonzero(places[:, 0] == number)
+            part = self._read(int(number), width)
+            if part is None:
+                there[chosen] = False
+                continue
+            for array, stored in zip(arrays, part, strict=True):
+                array[chosen] = stored[places[chosen, 1]]
+        return *arrays, there
+
+    def flush(self) -> None:
+        """Writes a part of what has been added since the last time."""
+        self._flushed = time.monotonic()
+        pending, self._pending, self._waiting = self._pending, [], 0
+        if not pending or self.folder is None:
+            return
+        keys = np.frombuffer(b"".join(key for part, _ in pending for key in part), dtype=np.uint8)
+        arrays = map(np.concatenate, zip(*(part for _, part in pending), strict=True))
+        content = save({"keys": keys.reshape(-1, KEY_BYTES), **dict(zip(self._columns, arrays, strict=True))})
+        self._store.write(self.folder / f"{checksum(content)}.safetensors", content)
+        self._store.trim()
+
+    def _read_keys(self, path: Path) -> None:
+        try:
+            with safe_open(path, framework="numpy") as file:
+                keys = file.get_tensor("keys")
+            if keys.dtype != np.uint8 or keys.ndim != 2 or keys.shape[1] != KEY_BYTES:
+                raise ValueError(f"keys of shape {list(keys.shape)}")
+        except FileNotFoundError:  # removed by another process
+            return
+        except (OSError, SafetensorError, ValueError) as error:
+            self._store.count_damage(path, 0, error)
+            return
+        content = keys.tobytes()
+        self._take([content[at : at + KEY_BYTES] for at in range(0, len(content), KEY_BYTES)], path)
+
+    def _read(self, number: int, width: int) -> Arrays | None:
+        """The arrays of a part; None, and the part is forgotten, if its file is not what was written."""
+        part = self._parts[number]
+        if not isinstance(part, Path):
+            return part
+        try:
+            arrays = self._read_part(part, width)
+        except FileNotFoundError:  # removed by another process
+            pass
+        except (OSError, SafetensorError, ValueError) as error:
+            self._store.count_damage(part, sum(own == number for own, _ in self._place.values()), error)
+        else:
+            mark_used(part)
+            return arrays
+        self._place = {key: place for key, place in self._place.items() if place[0] != number}
+        return None
+
+    def _read_part(self, path: Path, width: int) -> Arrays:
+        content = path.read_bytes()
+        if checksum(content) != path.stem:
+            raise ValueError("its content does not match the checksum in its name")
+        # A checksum shows that the file is as it was written. Shapes and values show that what was written is right:
+        # a broken library or GPU may have made it.
+        tensors = load(content)
+        keys, first, *others = (tensors.get(name, np.empty(0)) for name in ("keys", *self._columns))
+        kinds, length = [*self._columns.values()], len(keys)
+        if first.dtype != kinds[0] or first.shape != (length, width) or any(a.shape != (length,) for a in others):
+            raise ValueError(f"arrays of shape {list(first.shape)} for {length} keys, expected {width} columns")
+        self._check(first)
+        return first, *(array.astype(kind) for array, kind in zip(others, kinds[1:], strict=True))
+
+    def _take(self, keys: Sequence[bytes], part: Arrays | Path) -> None:
+        self._parts.append(part)
+        for row, key in enumerate(keys):
+            # Two processes may have written the same key: the first part that is read serves it.
+            self._place.setdefault(key, (len(self._parts) - 1, row))
 
 
 def checksum(content: bytes) -> str:

@@ -99,6 +99,7 @@ class CompositionalCollator:
 
     def _images(self, rows: Sequence[dict[str, Any]], names: list[int]) -> dict[str, Any]:
         where = [f"column 'image', row {name}" for name in names]
+        # Images and negative images become one tensor, which the model encodes in one pass.
         values, of_row = [row["image"] for row in rows], list(range(len(rows)))
         batch: dict[str, Any] = {}
         if self.negative_image:
@@ -133,10 +134,12 @@ class CompositionalCollator:
             batch |= fields
             if not self.concept_tokens:
                 found = [one.text for part in concepts for one in part]
+                # "dog" occurs in many rows of a batch and is encoded once
                 texts, batch["concept_text_index"] = listed_once(found)
                 parts["concept_input_ids"], cut = self.tokenizer(texts)
                 cut_of = torch.tensor(cut, dtype=torch.long)[batch["concept_text_index"]]
                 truncated.index_add_(0, _present(fields["concept_image_index"]), cut_of)
+        # one length for all texts, so that the model encodes captions, negatives and concepts in one pass
         length = self.tokenizer.length(row for part in parts.values() for row in part)
         batch |= {key: self.tokenizer.pad(part, length) for key, part in parts.items()}
         if self.max_concepts and self.concept_tokens:
@@ -188,7 +191,6 @@ class CompositionalCollator:
 
 
 def listed_once(texts: Sequence[str]) -> tuple[list[str], torch.Tensor]:
-    """The texts without repetitions, in the order in which they come first, and each given one's place among them."""
     places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
     return list(places), torch.tensor([places[text] for text in texts], dtype=torch.long)
 
@@ -199,14 +201,7 @@ def exact_collator(collator: Any) -> Any:
 
 
 def texts_of_row(row: dict[str, Any], name: int, num_negatives: int) -> list[str]:
-    """A row's caption and its first negatives, as the collator reads them; a masked negative is an empty string.
-
-    Returns:
-        `1 + K` texts.
-
-    Raises:
-        ValueError: as [`CompositionalCollator`] does.
-    """
+    """A row's caption and its first negatives `[1 + K]`, as the collator reads them; a masked negative is empty."""
     return [_caption(row.get("caption"), name), *(text for text, *_ in negative_entries(row, name, num_negatives))]
 
 
@@ -225,7 +220,6 @@ def _caption(caption: Any, row: int) -> str:
 
 
 def _concepts_of(row: dict[str, Any], name: int, caption: str, spans: bool) -> list[Concept]:
-    """The concepts of a row; without any the caption itself."""
     named = _list_of(row, "concepts", name) or []
     if spans:
         concepts = with_spans(named, row.get("concept_spans"), caption=caption, row=name)
@@ -240,9 +234,6 @@ def negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple[
     Returns:
         For each its text, empty if masked, and its values by the names of their fields; those of a masked one are
         missing.
-
-    Raises:
-        ValueError: as [`CompositionalCollator`] does.
     """
     texts = _list_of(row, "negative_captions", name)
     if texts is None or len(texts) < number:
@@ -265,7 +256,6 @@ def negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple[
 
 
 def too_few_negatives(row: int, found: int | None, number: int) -> str:
-    """The error message for a row with too few negatives."""
     entries = "nothing" if found is None else f"{found} entries"
     fewer = f" or set num_negatives={found}" if found else ""
     return (

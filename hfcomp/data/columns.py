@@ -83,11 +83,6 @@ RESERVED_KEYS = (*(name for name, field in FIELDS.items() if not field.in_batch)
 
 
 def kind_id(kind: str, *, where: str) -> int:
-    """The id of a negative's kind.
-
-    Raises:
-        ValueError: for a kind outside the vocabulary, naming the nearest.
-    """
     if kind not in KIND_IDS:
         raise ValueError(
             f"{where}: {kind!r} is not a known kind of negative.{nearest(kind, NEGATIVE_KINDS)} "
@@ -99,8 +94,8 @@ def kind_id(kind: str, *, where: str) -> int:
 def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
     """Renames a data set's columns to the contract's, all at once, so that two may change places.
 
-    A column that several names map to is copied. So is one of `LEVEL_COLUMNS`, which stays under its own name too, as
-    names of levels are compared with captions and scored. Any other keeps no name but the new one.
+    A column that several names map to is copied. So is one of `LEVEL_COLUMNS`, which stays under its own name too. Any
+    other keeps no name but the new one.
 
     Args:
         dataset: a `datasets.Dataset`, or a stream.
@@ -124,6 +119,7 @@ def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
         if len(fitting) > 1:
             dataset = _with_first(dataset, fitting, theirs)
         names[ours] = fitting[0] if len(fitting) == 1 else theirs
+    # a column of levels stays under its own name too: names of levels are compared with captions and scored
     names |= {name: name for name in names.values() if name in LEVEL_COLUMNS and name not in names}
     if all(ours == theirs for ours, theirs in names.items()):
         return dataset
@@ -142,9 +138,9 @@ def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
 
 
 def _with_first(dataset: Any, columns: list[str], name: str) -> Any:
-    """The data set with a column of what a row has in the first of several columns that is not null."""
     from datasets import Image
 
+    # undecoded: `map` would decode every image and encode it again
     for column in columns:
         if isinstance(dataset.features[column], Image):
             dataset = dataset.cast_column(column, Image(decode=False))
@@ -182,7 +178,8 @@ def require_columns(dataset: Any, required: Iterable[str], *, needed_by: str, re
     """
     missing = [name for name in required if name not in dataset.column_names]
     if missing:
-        pair = [name for name in ("image", "caption") if name not in dataset.column_names]  # one alone misleads
+        # Both are proposed if both are missing: the column that fits "caption" best may be the one that is the image.
+        pair = [name for name in ("image", "caption") if name not in dataset.column_names]
         found = proposed_names(dataset, dict.fromkeys([*pair, *missing]))
         fix = f"These may be meant: {spelled(found)}." if found else f"Rename with {rename.format(missing[0])}"
         fix += "" if found else ", or add the column."

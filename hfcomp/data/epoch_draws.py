@@ -29,8 +29,10 @@ class EpochSampler(torch.utils.data.Sampler[Any]):
 
 
 class EpochOrder(EpochSampler):
-    """An order of rows with the epoch in each index, so that workers know it too."""
+    """An order of rows with the epoch in each index."""
 
+    # Persistent workers of a `DataLoader` hold copies of the dataset, which no `set_epoch` of the main process
+    # reaches. The index is the one thing that is sent to them for each row, so the epoch travels in it.
     def __init__(self, order: torch.utils.data.Sampler[int]) -> None:
         self.order = order
 
@@ -57,25 +59,22 @@ class DrawnRows(TrainingRows):
         self.dataset = rows.dataset
         self.seed = seed
 
+    # columns and counts are those of the rows before anything is drawn
+
     @property
     def features(self) -> dict[str, Any]:
-        """As of the rows, before anything is drawn; likewise the columns."""
         return self.rows.features
 
     def column(self, name: str) -> list[Any]:
-        """A column of all rows, before anything is drawn."""
         return self.rows.column(name)
 
     def batch_column(self, name: str) -> list[Any]:
-        """A column of all rows that a batch may hold, before anything is drawn."""
         return self.rows.batch_column(name)
 
     def number_of_entries(self, name: str) -> int:
-        """How many rows have something in a column; 0 without the column."""
         return self.rows.number_of_entries(name)
 
     def draw(self, row: dict[str, Any], random_numbers: random.Random) -> dict[str, Any]:
-        """A row with what is drawn of it."""
         raise TypeError(f"{type(self).__name__} does not say how a row is drawn: define draw().")
 
     def __getitems__(self, indices: list[int | tuple[int, int]]) -> list[dict[str, Any]]:

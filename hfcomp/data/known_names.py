@@ -26,7 +26,6 @@ KNOWN_NAMES = {
 
 
 def proposed_names(dataset: Any, missing: Iterable[str]) -> dict[str, str]:
-    """The columns of a data set that by name, type and content may be those that are missing."""
     from datasets import Image
 
     features = dataset.features or {}
@@ -47,7 +46,8 @@ def proposed_names(dataset: Any, missing: Iterable[str]) -> dict[str, str]:
 
 
 def _by_content(dataset: Any, column: str, texts: Sequence[str]) -> list[str]:
-    """The only one of the columns of texts whose first rows look like image files or URLs, or like sentences."""
+    """The column of texts whose first rows look like image files or URLs, or like sentences, if it is the only one."""
+    # A wrong proposal is worse than none: with two candidates nothing is proposed.
     from datasets import Dataset
 
     if column not in _LOOKS or not isinstance(dataset, Dataset):
@@ -66,7 +66,6 @@ _LOOKS = {
 
 
 def spelled(names: Mapping[str, str]) -> str:
-    """A mapping of names as the command line and Python take it."""
     pairs = ",".join(f"{ours}={theirs}" for ours, theirs in names.items())
     return f"--column_names {pairs}, in Python column_names={json.dumps(dict(names))}"
 
@@ -98,7 +97,6 @@ def _plain(name: str) -> str:
 
 
 def _may_be_text(feature: Any) -> bool:
-    """Whether a column may hold names, texts, lists of texts or images: no number."""
     from datasets import Value
 
     return not isinstance(feature, Value) or "string" in feature.dtype or "binary" in feature.dtype

@@ -65,13 +65,13 @@ def load_training_set(
 
 
 def read_commit(rows: Dataset | IterableDataset) -> str | None:
-    """The commit that rows of the Hub were read at; `None` where that is not known, as of rows of files."""
     origin = read_from_hub(rows)
     return origin[1] if origin else None
 
 
 def read_from_hub(rows: Dataset | IterableDataset) -> tuple[str, str] | None:
     """The id and the commit of the data set on the Hub that rows were read from, where that is known."""
+    # `datasets` keeps no id. But it keeps what it downloaded, and an address on the Hub holds both.
     files = rows.info.download_checksums if rows.info else None
     found = _HUB_FILE.search(" ".join(map(str, files or ())))
     return (found[1], found[2]) if found else None
@@ -86,12 +86,7 @@ def contract_rows(
     config: str | None = None,
     **kwargs: Any,
 ) -> Rows:
-    """Rows of `load_source` under the contract's names, with images where files are named, and written lists as lists.
-
-    Raises:
-        ValueError: for a name in `column_names` that the contract or the set lacks, or a file name that stands for
-            several files.
-    """
+    """Rows of `load_source` under the contract's names, with images for file names, and lists for their texts."""
     dataset = rename_columns(dataset, column_names)
     if dataset.features is None:
         return dataset
@@ -106,16 +101,7 @@ def contract_rows(
 
 
 def load_training_stream(name: str, *, split: str = "train", config: str | None = None) -> IterableDataset:
-    """A data set that is read while training goes on, images undecoded, under its own names; see [`contract_rows`].
-
-    Args:
-        name: a Hub id, or a folder of WebDataset shards or Parquet files.
-        split: as in `load_training_set`; of a stream no slice can be read.
-        config: likewise.
-
-    Raises:
-        ValueError: for a file, a folder of `save_to_disk`, or a set that does not say its columns.
-    """
+    """A data set that is read while training goes on, images undecoded, under its own names; see [`contract_rows`]."""
     path = Path(name)
     if kind := _unstreamed(path):
         raise ValueError(
@@ -129,7 +115,6 @@ def load_training_stream(name: str, *, split: str = "train", config: str | None 
 
 
 def _unstreamed(path: Path) -> str | None:
-    """What is at a path, if it is nothing that can be streamed."""
     if path.is_file():
         return "file"
     if (path / "state.json").exists() or (path / "dataset_dict.json").exists():
@@ -146,16 +131,15 @@ def undecoded(dataset: Dataset) -> Dataset:
 
 
 def number_of_entries(dataset: Dataset, column: str) -> int:
-    """How many rows of a data set have something in a column, 0 without the column; no entry is read."""
     return pc.sum(_there(dataset, column)).as_py() or 0
 
 
 def entries_there(dataset: Dataset, column: str) -> list[bool]:
-    """Whether each row of a data set has something in a column, none without the column; no entry is read."""
     return _there(dataset, column).to_pylist()
 
 
 def _there(dataset: Dataset, column: str) -> pa.Array | pa.ChunkedArray:
+    # Arrow has a bitmap of nulls for each column: no entry, and so no image, is read to count them.
     if column not in dataset.column_names:
         return pa.array([False] * len(dataset))
     there = pc.is_valid(dataset.data.column(column))
@@ -164,11 +148,7 @@ def _there(dataset: Dataset, column: str) -> pa.Array | pa.ChunkedArray:
 
 
 def first_short_row(dataset: Dataset, column: str, number: int) -> tuple[int, int | None] | None:
-    """The first row whose list in a column has fewer than a number of entries, and how many; no entry is read.
-
-    Returns:
-        The row and its number of entries, `None` in place of this where it has no list; `None` where none is short.
-    """
+    """The first row whose list has fewer than a number of entries, and how many it has (`None` without a list)."""
     lists = dataset.data.column(column)
     if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
         return None

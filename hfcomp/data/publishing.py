@@ -30,6 +30,7 @@ def without_local_paths(value: Any, *, known: Iterable[str] = ()) -> Any:
         return value
     if is_absolute(value):
         return _last_part(value)
+    # The longest first: a path inside another known one would otherwise lose its beginning and stay readable.
     for path in sorted(known, key=len, reverse=True):
         value = re.sub(rf"(?<![\w/.:]){re.escape(path)}", lambda match: _last_part(match[0]), value)
     return TOKEN.sub("TOKEN", ABSOLUTE.sub(lambda match: _last_part(match[0]), value))
@@ -52,6 +53,7 @@ def is_on_hub(name: str | None) -> bool:
 
 def fenced(text: str, language: str) -> str:
     """A block of Markdown that ends where it should, whatever backticks its text holds."""
+    # A fence ends at a line with as many backticks. A text of a stranger could close it and go on as Markdown.
     longest = max(map(len, re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
@@ -89,6 +91,7 @@ def allows_adaptation(license: str | None) -> bool | None:
         False for licences without derivatives, None for a text that names no known licence, or none.
     """
     text = str(license or "")
+    # What forbids is looked for first: "Attribution-NoDerivs" holds both.
     if _FORBIDS.search(text):
         return False
     return True if _ALLOWS.search(text) else None

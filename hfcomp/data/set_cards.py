@@ -32,7 +32,7 @@ def stated_license(name: str) -> str | None:
         if Path(name).exists() and not place.is_file():
             return None
         stated = DatasetCard.load(place if place.is_file() else name).data.license
-    except Exception:  # a card that is missing, broken or out of reach states nothing
+    except Exception:  # whatever the Hub's client and YAML raise: a card that cannot be read states nothing
         return None
     return ", ".join(stated) if isinstance(stated, list) else stated
 
@@ -43,7 +43,6 @@ def size_category(rows: int) -> str:
 
 
 def loading_text(names: Sequence[str], split: str = TRAIN) -> str:
-    """How a split of a dataset is loaded, with code for the first of its configurations."""
     config = "" if names == [DEFAULT] else f'"{names[0]}", '
     others = [f"The other configurations: {', '.join(f'`{name}`' for name in names[1:])}."] if names[1:] else []
     code = f'rows = load_dataset("{PLACE}", {config}split="{split}")'

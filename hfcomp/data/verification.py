@@ -35,10 +35,6 @@ def verify_set(folder: Path, log: Log = print) -> None:
 
     People may edit the card: if it is not as it was written, a line says so.
 
-    Args:
-        folder: Folder of the dataset.
-        log: Receives the lines.
-
     Raises:
         ValueError: for the first file that is missing, damaged or not of the build, a dataset that is not finished or
             of several sources, or a folder of something else.
@@ -62,16 +58,11 @@ def verify_set(folder: Path, log: Log = print) -> None:
 
 
 def commands_path(folder: Path) -> Path:
-    """The file with the commands that built the configurations of a dataset."""
     return folder / STEPS_FOLDER / COMMANDS
 
 
 def read_commands(path: Path) -> dict[str, list[str]]:
-    """The words of the command that built each configuration.
-
-    Raises:
-        ValueError: for a damaged file.
-    """
+    """The words of the command that built each configuration."""
     return read_checked(path, "Delete it: each build writes its own command anew.")
 
 

@@ -20,11 +20,7 @@ MARKER = 2 * tarfile.BLOCKSIZE
 
 
 def numbered_archives(folder: Path) -> list[Path]:
-    """The archives `0.tar` and so on of a folder, as many as in its `nshards.txt`.
-
-    Raises:
-        ValueError: where that file or an archive is missing, or there are more.
-    """
+    """The archives `0.tar` and so on of a folder, as many as in its `nshards.txt`."""
     count = folder / COUNT
     if not count.is_file():
         raise ValueError(f"{count} is missing: expected a file with the number of archives in {folder}.")
@@ -44,21 +40,12 @@ def numbered_archives(folder: Path) -> list[Path]:
 
 
 def check_archive(path: Path) -> None:
-    """Walks an uncompressed archive from its first header to its end; the content of its files is not read.
-
-    Raises:
-        FileError: where it is not whole.
-    """
     for _ in member_names(path):
         pass
 
 
 def member_names(path: Path) -> Iterator[str]:
-    """The names of the files of an uncompressed archive, whose headers are walked to its end.
-
-    Raises:
-        FileError: where it is not whole.
-    """
+    """The names of the files of an uncompressed archive, whose headers are walked to its end; no content is read."""
     try:
         with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as archive:
             for member in archive:
@@ -71,11 +58,7 @@ def member_names(path: Path) -> Iterator[str]:
 
 
 def check_tail(path: Path) -> None:
-    """Looks at the end of an uncompressed archive alone, which shows nearly every cut at no cost.
-
-    Raises:
-        ValueError: where it does not end with zeros.
-    """
+    """Looks at the end of an uncompressed archive alone, which shows nearly every cut at no cost."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - MARKER))
@@ -84,11 +67,8 @@ def check_tail(path: Path) -> None:
 
 
 def check_end(file: BinaryIO, end: int) -> None:
-    """Checks that an archive ends where `tarfile` stopped reading it.
-
-    Raises:
-        tarfile.ReadError: unless two blocks of zeros stand there, and nothing but zeros after them.
-    """
+    """Checks that an archive ends where `tarfile` stopped reading it."""
+    # Two blocks of zeros have to stand there, and nothing but zeros behind them: tar pads to the size of its records.
     file.seek(end)
     marker = file.read(MARKER)
     if any(marker):
@@ -105,5 +85,4 @@ def check_end(file: BinaryIO, end: int) -> None:
 
 
 def not_whole(path: Path, reason: object) -> str:
-    """The error's text, with the way to fix it."""
     return f"{path} is not a whole tar archive ({reason}). Fetch it again; in a git clone, run `git lfs pull`."

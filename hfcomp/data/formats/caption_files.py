@@ -48,7 +48,7 @@ def _parquet_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
 
 
 def _csv_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
-    """Keys stay strings: 000012 is not a number."""
+    # keys stay strings: 000012 is not a number
     table = open_table(path)
     rows = table.rows()  # which finds out how the names are written
     _check_names(table.columns, (key, caption), path)
@@ -132,7 +132,6 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def shortened(value: Any) -> str:
-    """A value as an error shows it."""
     try:
         text = repr(value)
     except RecursionError:
@@ -227,7 +226,7 @@ def with_captions_of(
 
 @dataclass(frozen=True)
 class _Join:
-    """What captions are joined by, for what is said of it."""
+    """What captions are joined by, for messages."""
 
     key_column: str
     file: str
@@ -244,7 +243,6 @@ class _Join:
         return column, name.removeprefix(column).removeprefix(".")
 
     def nothing_in_common(self, rows: str, keys: Iterable[Any], captions: Iterable[str]) -> ValueError:
-        """The error for rows of which none has a caption."""
         key, other = next((key for key in keys if key is not None), None), next(iter(captions), None)
         return ValueError(
             f"none of {rows} has its {self.key_column!r} in {self.file}: keys look like {key!r} in the data set and "
@@ -252,7 +250,6 @@ class _Join:
         )
 
     def lines(self, read: FileCaptions, keys: list[str | None], found: list[str | None]) -> Iterator[str]:
-        """What was joined, and what does not fit."""
         name, key, there = self.file, self.key_column, len(found) - found.count(None)
         yield (
             f"captions of {name}, joined by {key}: {there:,} rows have one; {len(keys) - there:,} have "
@@ -285,6 +282,8 @@ class _StreamedCaptions:
         found = [None if key is None else self.captions.get(str(key)) for key in keys]
         self.tried += len(found)
         self.joined += len(found) - found.count(None)
+        # Keys of different kinds (URL and file name) match nowhere. Without this check a stream would be read to its
+        # end, for hours, in search of the first row with a caption.
         if not self.joined and self.tried >= TRIED_ROWS:
             raise self.join.nothing_in_common(f"the first {self.tried:,} rows", keys, self.captions)
         kept, left_out = [], []
@@ -300,15 +299,7 @@ class _StreamedCaptions:
 
 
 def read_captions(path: str | Path, columns: str | None = None) -> FileCaptions:
-    """Captions by key; blank ones are skipped, and the first of several is used.
-
-    Args:
-        path: see `with_captions_of`. Keys are texts or whole numbers, captions texts. Text files are UTF-8.
-        columns: names of key and caption, apart by a comma.
-
-    Raises:
-        ValueError: for a file of another kind or without these columns, or what cannot be read, with its line.
-    """
+    """Captions by key; blank ones are skipped, and the first of several is used."""
     names = tuple(name.strip() for name in columns.split(",")) if columns else FILE_COLUMNS
     if len(names) != 2 or not all(names):
         raise ValueError(

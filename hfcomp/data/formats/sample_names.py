@@ -31,9 +31,7 @@ def kind_of_ending(name: str) -> int | None:
 def fitting_columns(wanted: str, columns: Sequence[str]) -> list[str]:
     """The columns that a name stands for: itself, those of `jpg;png;webp` that exist, or another spelling of one.
 
-    Args:
-        wanted: the name, or several with semicolons between, as webdataset takes them.
-        columns: of the data set; other spellings are known in rows of archives only.
+    Other spellings are known in rows of archives only.
     """
     if wanted in columns:
         return [wanted]
@@ -96,7 +94,6 @@ class _Samples:
     fault: str = ""
 
     def add(self, archive: str, names: Sequence[str]) -> None:
-        """Counts the samples of an archive."""
         seen: set[str] = set()
         for key, endings in samples(names, self.by_last_dot):
             self.signatures[frozenset(endings)] += 1
@@ -112,7 +109,7 @@ class _Samples:
 
     @property
     def evenness(self) -> float:
-        """The share of samples that have the most frequent endings."""
+        """Share of samples that have the most frequent endings."""
         return max(self.signatures.values(), default=0) / max(1, self.signatures.total())
 
     def columns(self) -> dict[str, str]:
@@ -130,7 +127,7 @@ class _Samples:
 
 
 def samples(names: Iterable[str], by_last_dot: bool) -> Iterator[tuple[str, list[str]]]:
-    """Samples and their endings, from members in their order."""
+    # members of a sample are neighbors in the archive, so one sample at a time is in memory
     current: str | None = None
     endings: list[str] = []
     for name in names:
@@ -152,8 +149,6 @@ def survey(archives: Iterable[tuple[str, Sequence[str]]]) -> Layout:
     Names of samples with dots in them (`1.5.jpg` and `1.5.txt`, `1.6.jpg`) are told from endings with dots
     (`000.left.jpg`): those of names differ from sample to sample.
 
-    Raises:
-        FileError: for a sample whose members are apart, or that has an ending twice.
     """
     first, last = _Samples(by_last_dot=False), _Samples(by_last_dot=True)
     for archive, names in archives:

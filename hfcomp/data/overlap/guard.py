@@ -107,7 +107,7 @@ class Overlap:
         return np.setdiff1d(np.arange(self.total), self.rows)
 
     def doubt(self) -> str | None:
-        """What is said of rows that are unsure, if any."""
+        """A sentence about rows that are unsure, if any."""
         if not len(self.unsure):
             return None
         return (
@@ -215,7 +215,7 @@ class _Match:
 
 
 def _add(matches: dict[int, _Match], more: Iterable[_Match]) -> None:
-    """Of a row that was found twice the surer way stays."""
+    # if a row matched twice, the more reliable match stays
     for match in more:
         if match.row not in matches or WAYS.index(match.way) < WAYS.index(matches[match.row].way):
             matches[match.row] = match
@@ -289,7 +289,7 @@ class _Hashing:
 
 
 def _mark_alike(hashes: _Hashes) -> None:
-    """Not across columns: two benchmarks may well have copies of one photograph."""
+    # not across columns: two benchmarks may well have copies of one photograph
     of_column: dict[int, list[int]] = {}
     for number, places in enumerate(hashes.places):
         for column in {id(column) for column, _ in places}:
@@ -348,7 +348,6 @@ def without_known_images(
 
 
 def known_names(scored: Sequence[ScoredImages]) -> frozenset[Name]:
-    """The names of scored images that have one."""
     return frozenset(name for column in scored_columns(scored) for name in column.names if name is not None)
 
 
@@ -387,7 +386,6 @@ class _KnownImages:
         return {name: [values[row] for row in kept] for name, values in batch.items()} | {LEFT_OUT: counts}
 
     def _scored_name(self, batch: dict[str, list[Any]], row: int) -> str | None:
-        """What a row's image is called, if it is scored."""
         for column in (name for name in self.columns if name in batch):
             cell = batch[column][row]
             own = ("image_id", "source") if column == "image" else ("", "")

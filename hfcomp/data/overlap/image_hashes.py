@@ -11,8 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -28,7 +27,7 @@ from tqdm.auto import tqdm
 
 from hfcomp.data.images import decode_image
 from hfcomp.data.urls import is_url
-from hfcomp.store import FLUSH_ENTRIES, FLUSH_SECONDS, KEY_BYTES, Store, digest, part_files, remove
+from hfcomp.store import KEY_BYTES, Store, Table, digest, remove
 
 logger = logging.getLogger(__name__)
 
@@ -68,16 +67,12 @@ class HashStore:
 
     def __init__(self, folder: Path | None = None, dtype: np.dtype[Any] = RECORD) -> None:
         self.folder = None if folder is None else folder / (_version() if dtype == RECORD else f"files-v{VERSION}")
-        self._store = Store(self.folder, name="image hashes")
-        self._by, self._dtype = dtype.names[0], dtype
+        self._by, self._lock = dtype.names[0], threading.Lock()
+        self._table = Table({"records": np.uint8}, self.folder, store=Store(self.folder, name="image hashes"))
+        rows, there = self._table.look_up([*self._table], dtype.itemsize)
         self._records: dict[bytes, NDArray[Any]] = {}
-        self._pending: list[NDArray[Any]] = []
-        self._flushed = time.monotonic()
-        self._lock = threading.Lock()
-        if self.folder is not None:
-            parts = [self._store.read_part(path, self._checked) for path in part_files(self.folder)]
-            for part in (*parts, *_older_parts(self.folder, dtype)):
-                self._records |= {} if part is None else {record[self._by].tobytes(): record for record in part}
+        for part in (rows[there].view(dtype).reshape(-1), *_older_parts(self.folder, dtype)):
+            self._records |= {record[self._by].tobytes(): record for record in part}
 
     def get(self, key: bytes | None) -> NDArray[Any] | None:
         """The record of a key, if it is known."""
@@ -85,29 +80,15 @@ class HashStore:
 
     def add(self, record: NDArray[Any]) -> None:
         """Adds a record; threads may."""
+        key = record[self._by].tobytes()
         with self._lock:
-            self._records[record[self._by].tobytes()] = record
-            self._pending.append(record)
-            if len(self._pending) >= FLUSH_ENTRIES or time.monotonic() - self._flushed > FLUSH_SECONDS:
-                self._write()
+            self._records[key] = record
+            self._table.write_later([key], np.frombuffer(record.tobytes(), np.uint8)[None])
 
     def flush(self) -> None:
         """Writes new records."""
         with self._lock:
-            self._write()
-
-    def _write(self) -> None:
-        self._flushed = time.monotonic()
-        if self.folder is not None and self._pending:
-            records = np.frombuffer(np.stack(self._pending).tobytes(), np.uint8)
-            self._store.write_part(self.folder, {"records": records.reshape(-1, self._dtype.itemsize)})
-        self._pending = []
-
-    def _checked(self, tensors: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-        records = tensors.get("records", np.empty(0))
-        if records.dtype != np.uint8 or records.shape[1:] != (self._dtype.itemsize,):
-            raise ValueError(f"records of shape {list(records.shape)}")
-        return records.view(self._dtype).reshape(-1)
+            self._table.flush()
 
 
 def _version() -> str:
@@ -117,9 +98,9 @@ def _version() -> str:
     return f"v{VERSION}-imagehash-{version('imagehash')}-pillow-{PIL.__version__}"
 
 
-def _older_parts(folder: Path, dtype: np.dtype[Any]) -> Iterator[NDArray[Any]]:
+def _older_parts(folder: Path | None, dtype: np.dtype[Any]) -> Iterator[NDArray[Any]]:
     """Records in raw files, named by the digest of their content, as hfcomp wrote them before it had one store."""
-    for path in sorted(folder.glob("*.npy")):
+    for path in sorted(folder.glob("*.npy")) if folder else ():
         content = path.read_bytes()
         if digest(content).hex() == path.stem:
             yield np.frombuffer(content, dtype)
@@ -165,7 +146,6 @@ def _file_state(name: str, path: str) -> bytes:
 
 
 def image_record(image: Image.Image, key: bytes | None = None) -> NDArray[Any]:
-    """Hashes of an image, a `RECORD`."""
     import imagehash  # with scipy, which nothing else here needs
 
     record = np.zeros((), dtype=RECORD)
@@ -261,14 +241,14 @@ def _of_file_alone(key: bytes) -> NDArray[Any]:
 def _map_in_order(
     pool: ThreadPoolExecutor, function: Callable[[int, Any], Any], cells: Sequence[Any], rows: Sequence[int]
 ) -> Iterator[Any]:
-    """Results in order; the cells of a few hundred images are in memory at a time."""
+    # the cells of a few hundred images are in memory at a time
     for start in range(0, len(rows), AT_A_TIME):
         part = rows[start : start + AT_A_TIME]
         yield from pool.map(function, part, cells_of(cells, part))
 
 
 def cells_of(cells: Sequence[Any], rows: Sequence[int]) -> list[Any]:
-    """The cells of rows in ascending order; of a data set near ones in one read, which is much faster."""
+    # `rows` ascend. Near rows of a dataset are read in one go, which is much faster.
     if isinstance(cells, Column) and len(rows) and rows[-1] - rows[0] < 2 * len(rows):
         part = cells[rows[0] : rows[-1] + 1]
         return [part[row - rows[0]] for row in rows]
@@ -355,7 +335,7 @@ def _bits_of_quarters() -> NDArray[np.uint8]:
 
 
 def _count_by_table(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    """The bits that are set in each word, for numpy 1."""
+    # for numpy 1, which has no bitwise_count
     quarters = _bits_of_quarters()[words.view(np.uint16)]
     return quarters.reshape(*words.shape, 4).sum(axis=-1, dtype=np.uint8)
 

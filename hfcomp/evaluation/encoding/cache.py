@@ -11,10 +11,9 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +24,15 @@ from safetensors import SafetensorError, safe_open
 from hfcomp.reading import nearest
 from hfcomp.store import (
     DAY,
-    FLUSH_ENTRIES,
-    FLUSH_SECONDS,
-    KEY_BYTES,
     NEIGHBOURS,
     Store,
     StoredFile,
+    Table,
     cache_folder,
     cache_folders,
     default_limit,
     mark_used,
     parse_size,
-    part_files,
     stored_files,
 )
 from hfcomp.writing import remove_unfinished
@@ -44,8 +40,8 @@ from hfcomp.writing import remove_unfinished
 FINGERPRINT = "fingerprint.json"
 LENGTH_TOLERANCE = 1e-3  # vectors normalised in fp32 are off by at most 1e-6
 
-Vectors = NDArray[np.float32]
-Flags = NDArray[np.bool_]
+VECTORS = {"vectors": np.float32, "flags": np.bool_}
+"""The columns of a table of vectors `[n, D]`, with a flag each."""
 
 
 class EmbeddingCache(Store):
@@ -63,9 +59,9 @@ class EmbeddingCache(Store):
     def __init__(self, folder: str | Path | None = None, *, limit: int | None = None) -> None:
         limit = default_limit() if limit is None and folder is not None else limit
         super().__init__(folder, limit=limit, name="embedding cache")
-        self._stores: dict[str, VectorStore] = {}
+        self._stores: dict[str, Table] = {}
 
-    def store(self, fingerprint: Mapping[str, Any], model: str = "", *, unit: bool = True) -> VectorStore:
+    def store(self, fingerprint: Mapping[str, Any], model: str = "", *, unit: bool = True) -> Table:
         """The vectors of one model and preprocessing.
 
         Args:
@@ -75,11 +71,12 @@ class EmbeddingCache(Store):
         """
         name = _name(fingerprint)
         if name not in self._stores:
-            store = VectorStore(None if self.folder is None else self.folder / name, cache=self, unit=unit)
-            if store.folder is not None:
-                remove_unfinished(store.folder, older_than=DAY)
-                self._describe(store.folder / FINGERPRINT, _text({"model": model, **fingerprint}).encode())
-            self._stores[name] = store
+            folder = None if self.folder is None else self.folder / name
+            check = _check_unit if unit else _check_finite
+            self._stores[name] = Table(VECTORS, folder, store=self, check=check)
+            if folder is not None:
+                remove_unfinished(folder, older_than=DAY)
+                self._describe(folder / FINGERPRINT, _text({"model": model, **fingerprint}).encode())
         return self._stores[name]
 
     def release(self, fingerprint: Mapping[str, Any]) -> None:
@@ -110,127 +107,15 @@ def _text(fingerprint: Mapping[str, Any]) -> str:
     return json.dumps(fingerprint, sort_keys=True, ensure_ascii=False)
 
 
-class VectorStore:
-    """Vectors and flags by key; without a `folder`, in memory only.
-
-    Args:
-        folder: of the files.
-        cache: writes files, and counts what is wrong with them.
-        unit: whether vectors are of length 1.
-    """
-
-    def __init__(self, folder: Path | None = None, *, cache: EmbeddingCache | None = None, unit: bool = True) -> None:
-        self._unit = unit
-        self.folder = folder
-        self._cache = cache or EmbeddingCache(folder)
-        # vectors on disk stay there until they are looked up
-        self._parts: list[tuple[Vectors, Flags] | Path] = []
-        self._place: dict[bytes, tuple[int, int]] = {}
-        self._pending: list[tuple[list[bytes], Vectors, Flags]] = []
-        self._flushed = time.monotonic()
-        for path in part_files(folder) if folder else ():
-            self._read_keys(path)
-
-    def __contains__(self, key: bytes) -> bool:
-        return key in self._place
-
-    def add(self, keys: Sequence[bytes], vectors: Vectors, flags: Flags, *, own: bool) -> None:
-        """Adds vectors.
-
-        Args:
-            keys: `n` of `KEY_BYTES` bytes.
-            vectors: `[n, D]`.
-            flags: `[n]`.
-            own: whether this process computed them, and so is the one to write them down.
-        """
-        self._take(keys, (vectors, flags))
-        if own and self.folder is not None and len(keys):
-            self._pending.append((list(keys), vectors, flags))
-            waiting = sum(len(part[0]) for part in self._pending)
-            if waiting >= FLUSH_ENTRIES or time.monotonic() - self._flushed > FLUSH_SECONDS:
-                self.flush()
-
-    def look_up(self, keys: Sequence[bytes], width: int) -> tuple[Vectors, Flags, Flags]:
-        """Vectors `[n, width]`, flags `[n]`, and which keys are there `[n]`: with a file that proves whole."""
-        vectors, flags = np.zeros((len(keys), width), dtype=np.float32), np.zeros(len(keys), dtype=bool)
-        nowhere = (-1, -1)
-        places = np.array([self._place.get(key, nowhere) for key in keys], dtype=np.int64).reshape(-1, 2)
-        there = places[:, 0] >= 0
-        for number in np.unique(places[there, 0]):
-            chosen = np.flatnonzero(places[:, 0] == number)
-            part = self._whole(int(number), width)
-            if part is None:
-                there[chosen] = False
-            else:
-                vectors[chosen], flags[chosen] = part[0][places[chosen, 1]], part[1][places[chosen, 1]]
-        return vectors, flags, there
-
-    def flush(self) -> None:
-        """Writes what has been added since the last time."""
-        self._flushed = time.monotonic()
-        pending, self._pending = self._pending, []
-        if not pending or self.folder is None:
-            return
-        keys = np.frombuffer(b"".join(key for part in pending for key in part[0]), dtype=np.uint8)
-        tensors = {
-            "keys": keys.reshape(-1, KEY_BYTES),
-            "vectors": np.concatenate([part[1] for part in pending]),
-            "flags": np.concatenate([part[2] for part in pending]),
-        }
-        self._cache.write_part(self.folder, tensors)
-        self._cache.trim()
-
-    def _read_keys(self, path: Path) -> None:
-        try:
-            with safe_open(path, framework="numpy") as file:
-                keys = file.get_tensor("keys")
-            if keys.dtype != np.uint8 or keys.ndim != 2 or keys.shape[1] != KEY_BYTES:
-                raise ValueError(f"keys of shape {list(keys.shape)}")
-        except FileNotFoundError:  # removed by another process
-            return
-        except (OSError, SafetensorError, ValueError) as error:
-            self._cache.count_damage(path, 0, error)
-            return
-        content = keys.tobytes()
-        self._take([content[at : at + KEY_BYTES] for at in range(0, len(content), KEY_BYTES)], path)
-
-    def _whole(self, number: int, width: int) -> tuple[Vectors, Flags] | None:
-        """Vectors and flags of a part; `None`, and the part is forgotten, where its file is not what was written."""
-        part = self._parts[number]
-        if not isinstance(part, Path):
-            return part
-
-        def entries() -> int:
-            return sum(own == number for own, _ in self._place.values())
-
-        found = self._cache.read_part(part, partial(_checked, width=width, unit=self._unit), entries)
-        if found is None:
-            self._place = {key: place for key, place in self._place.items() if place[0] != number}
-        return found
-
-    def _take(self, keys: Sequence[bytes], part: tuple[Vectors, Flags] | Path) -> None:
-        self._parts.append(part)
-        for row, key in enumerate(keys):
-            # two processes may have written the same key: the first file that is read serves it
-            self._place.setdefault(key, (len(self._parts) - 1, row))
-
-
-def _checked(tensors: Mapping[str, NDArray[Any]], width: int, unit: bool) -> tuple[Vectors, Flags]:
-    """Vectors and flags of a part.
-
-    Raises:
-        ValueError: if they are damaged.
-    """
-    # Beside the checksum of the file, since a GPU or a broken library may have made wrong vectors whole.
-    keys, vectors, flags = (tensors.get(name, np.empty(0)) for name in ("keys", "vectors", "flags"))
-    if vectors.dtype != np.float32 or vectors.shape != (len(keys), width) or flags.shape != (len(keys),):
-        raise ValueError(f"vectors of shape {list(vectors.shape)} for {len(keys)} keys, expected {width} columns")
+def _check_unit(vectors: NDArray[np.float32]) -> None:
     lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
-    if unit and not (np.abs(lengths - 1) <= LENGTH_TOLERANCE).all():  # NaN is not within it either
+    if not (np.abs(lengths - 1) <= LENGTH_TOLERANCE).all():  # NaN is not within it either
         raise ValueError("vectors that are not finite or not of length 1")
-    if not np.isfinite(vectors).all():
+
+
+def _check_finite(scores: NDArray[np.float32]) -> None:
+    if not np.isfinite(scores).all():
         raise ValueError("scores that are not finite")
-    return vectors, flags.astype(bool)
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,7 @@ def _cached_neighbours(
     with suppress(OSError, KeyError, TypeError):  # a folder that cannot be read, or a file of something else
         near = read_document(path)["neighbour_ids"]
         mark_used(path)
+        cache.trim()
         return near
     near = neighbour_columns(vectors, ids, number=number, groups=same)["neighbour_ids"]
     cache.write(path, json.dumps(with_checksum({"neighbour_ids": near})).encode())
