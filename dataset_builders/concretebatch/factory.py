@@ -25,8 +25,8 @@ from datasets import Dataset
 
 from dataset_builders.factories import ASKED, LLM, Steps, Written, check_refused, random_model, run_steps, say, train
 from hfcomp import cli
+from hfcomp.data.built_sets.verification import verify_set
 from hfcomp.data.loading import load_training_set
-from hfcomp.data.verification import verify_set
 from hfcomp.errors import one_line_errors
 from hfcomp.factory.build import build_set
 from hfcomp.factory.command import build_and_report

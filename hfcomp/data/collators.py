@@ -14,11 +14,11 @@ import torch
 
 from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.concepts.spans import Concept, tokens_of, with_spans
-from hfcomp.data.epoch_draws import CROP_BOX
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.pixels import PixelBatch, PixelTransform
 from hfcomp.data.pixels.store import ImageReader, PixelStore
 from hfcomp.data.row_values import negative_fields, read_value, row_fields, text_key
+from hfcomp.data.sampling.draws import CROP_BOX
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.data.urls import UrlAccess
 from hfcomp.parsing.captions import lone_surrogate
@@ -48,8 +48,8 @@ class CompositionalCollator:
     `cut_concepts [B]` (those over `max_concepts`) and `shortened_concepts [B]` (with `concept_tokens`), which the
     trainer counts, then the arguments of `DualEncoder.forward`. Pixels are uint8, resized and cropped as the model's
     own processor does it; the model normalises them. The images of rows that have a `crop_box`, as
-    `hfcomp.data.epoch_draws.DrawnCrops` adds it for the field `random_crop`, are cropped to it on the model's device.
-    There is no other augmentation, and no flip: it would turn "left" into "right".
+    `hfcomp.data.sampling.draws.DrawnCrops` adds it for the field `random_crop`, are cropped to it on the model's
+    device. There is no other augmentation, and no flip: it would turn "left" into "right".
 
     Raises:
         ValueError: when called, for a caption that is empty or a list, negatives of unequal number, an unknown kind of

@@ -23,6 +23,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from datasets import List, Value
+
 from hfcomp.data.concepts.level_names import LEVEL_COLUMNS
 from hfcomp.data.formats.sample_names import fitting_columns
 from hfcomp.data.known_names import proposed_names, spelled
@@ -67,6 +69,21 @@ NEGATIVE_KINDS = (
     "other",
 )
 KIND_IDS = {kind: index for index, kind in enumerate(NEGATIVE_KINDS)}
+
+# The Arrow types of columns that hold lists, for sets that are written or joined: an empty list has none.
+NEGATIVE_FEATURES = {
+    "negative_captions": List(Value("string")),
+    "negative_kinds": List(Value("string")),
+    "negative_keywords": List(Value("string")),
+    "negative_categories": List(Value("string")),
+    "negative_rated_words": List(Value("string")),
+    "negative_concreteness": List(Value("float64")),
+    "negative_spans": List(List(List(Value("int32")))),
+}
+CONCEPT_FEATURES = {
+    "concepts": List(Value("string")),
+    "concept_spans": List(List(List(Value("int32")))),
+}
 
 LEFT_OUT = "left_out_rows"
 """Column of a streamed set, and key of its batches: rows left out since the one before, which the trainer counts."""

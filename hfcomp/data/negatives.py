@@ -9,10 +9,10 @@ import numpy as np
 from datasets import Dataset, Image
 from numpy.typing import NDArray
 
-from hfcomp.data.epoch_draws import columns_by_caption
-from hfcomp.data.features import NEGATIVE_FEATURES
+from hfcomp.data.columns import NEGATIVE_FEATURES
 from hfcomp.data.loading import TrainingRows
-from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS
+from hfcomp.data.sampling.draws import columns_by_caption
+from hfcomp.data.sampling.neighbours import NEIGHBOUR_COLUMNS
 from hfcomp.fields import FIELDS, columns_of
 from hfcomp.negatives.concreteness import ConcretenessRatings, concreteness_column
 from hfcomp.negatives.keywords import PAPER, PAPER_TABLE, KeywordTable, Matching, negative_columns

@@ -21,7 +21,8 @@ from datasets.arrow_writer import SchemaInferenceError
 from datasets.config import HF_DATASETS_CACHE
 from datasets.exceptions import DatasetGenerationError
 
-from hfcomp.data.built_sets import TRAIN, checked_shards, configuration, set_of_part, view_files
+from hfcomp.data.built_sets.files import TRAIN, checked_shards, configuration, set_of_part, view_files
+from hfcomp.data.built_sets.views import View, choose_view, read_views
 from hfcomp.data.formats.archives import check_tail
 from hfcomp.data.formats.caption_folders import (
     captioned_splits,
@@ -35,7 +36,6 @@ from hfcomp.data.formats.image_files import NO_FOLDERS, Folders
 from hfcomp.data.formats.own_builders import load_dataset
 from hfcomp.data.formats.tables import READERS, literal_files, literal_options, reader_of, tables_of_images
 from hfcomp.data.urls import add_repositories
-from hfcomp.data.views import View, choose_view, read_views
 from hfcomp.reading import FileError, check_dataset_place
 
 

@@ -14,7 +14,7 @@ from transformers import AutoProcessor
 
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.loading import TrainingRows
-from hfcomp.data.neighbours import check_batch_images
+from hfcomp.data.sampling.neighbours import check_batch_images
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.evaluator import DetailedScores
 from hfcomp.experiments.recipes import Recipe

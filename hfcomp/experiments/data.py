@@ -17,7 +17,7 @@ from hfcomp.data.negatives import RATINGS, with_concreteness, with_keyword_negat
 from hfcomp.data.overlap import COLUMNS as IMAGE_COLUMNS
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.data.pair_table import Log, Rows, RowSource, choose_captions, complete_rows, every_caption, read_rows
-from hfcomp.data.replay import with_shared_image_ids
+from hfcomp.data.sampling.replay import with_shared_image_ids
 from hfcomp.data.sources import load_source
 from hfcomp.distributed import first_process_first
 from hfcomp.evaluation.encoding.cache import open_cache

@@ -283,9 +283,12 @@ def test_ratings_and_encoders(advice, tmp_path, monkeypatch):
 
 
 @follows("hfcomp/factory/concretebatch/chain.py", "{ONE_LICENSE} Choose another --output.")
-@follows("hfcomp/data/views.py", "Repeat the `hfcomp build` command that made the set, which writes the file again")
 @follows(
-    "hfcomp/data/built_sets.py",
+    "hfcomp/data/built_sets/views.py",
+    "Repeat the `hfcomp build` command that made the set, which writes the file again",
+)
+@follows(
+    "hfcomp/data/built_sets/files.py",
     "command that began it again, with --until {names.steps[-1]} or",
 )
 def test_steps_of_concretebatch(advice, clip, tmp_path):

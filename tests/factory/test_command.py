@@ -16,7 +16,7 @@ from datasets import Dataset, Image, load_dataset
 from huggingface_hub import DatasetCard
 
 from hfcomp import cli
-from hfcomp.data.built_sets import SET_ASIDE_FILE
+from hfcomp.data.built_sets.files import SET_ASIDE_FILE
 from hfcomp.factory import shards
 from hfcomp.factory.command import quiet_logs
 from hfcomp.factory.concretebatch.chain import ConcreteBatchOptions

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from datasets import Dataset, Features, IterableDataset, Value
 
-from hfcomp.data.columns import require_columns
-from hfcomp.data.features import CONCEPT_FEATURES
+from hfcomp.data.columns import CONCEPT_FEATURES, require_columns
 from hfcomp.parsing import Parser, cached_parser
 from hfcomp.parsing.captions import caption_problem
 from hfcomp.parsing.noun_phrases import REPEATED, NounPhrase, sift_noun_phrases

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from datasets import Dataset, Features, IterableDataset, Value
 
-from hfcomp.data.columns import LEFT_OUT
-from hfcomp.data.features import CONCEPT_FEATURES
+from hfcomp.data.columns import CONCEPT_FEATURES, LEFT_OUT
 from hfcomp.reading import parse_json
 from hfcomp.text_tables import open_table
 

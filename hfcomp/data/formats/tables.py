@@ -20,7 +20,7 @@ from datasets.data_files import DataFilesDict, DataFilesList, get_data_patterns,
 from datasets.utils.metadata import MetadataConfigs
 from huggingface_hub import DatasetCard
 
-from hfcomp.data.features import CONCEPT_FEATURES, NEGATIVE_FEATURES
+from hfcomp.data.columns import CONCEPT_FEATURES, NEGATIVE_FEATURES
 from hfcomp.data.formats.caption_folders import SPLITS, has_images
 from hfcomp.data.formats.image_files import TEXTS
 from hfcomp.reading import FileError

@@ -38,7 +38,7 @@ class Pairs(HubData):
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
         """The items, when the folder holds such files."""
-        from hfcomp.data.built_sets import is_build
+        from hfcomp.data.built_sets.files import is_build
 
         if not is_build(folder):
             return super().local(folder, folders)

@@ -40,7 +40,7 @@ class BuiltLevels(_Unreleased):
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
         """The items, when the folder holds such a set."""
-        from hfcomp.data.views import read_views
+        from hfcomp.data.built_sets.views import read_views
 
         if read_views(folder) is None:
             return None

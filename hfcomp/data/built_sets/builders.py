@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 from datasets import BuilderConfig, DatasetInfo, Features, GeneratorBasedBuilder, SplitGenerator
 
 from hfcomp.checksums import file_hash
-from hfcomp.data.built_sets import MANIFEST, checked_shards, content_hash, read_manifest, split_of, view_files
-from hfcomp.data.features import NEGATIVE_FEATURES
+from hfcomp.data.built_sets.files import MANIFEST, checked_shards, content_hash, read_manifest, split_of, view_files
+from hfcomp.data.built_sets.views import View, choose_view, read_views
+from hfcomp.data.columns import NEGATIVE_FEATURES
 from hfcomp.data.negatives import RATINGS, rated_column
-from hfcomp.data.views import View, choose_view, read_views
 from hfcomp.negatives.concreteness import ConcretenessRatings, concreteness_column
 
 _ROWS = 100

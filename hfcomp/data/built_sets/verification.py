@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hfcomp.checksums import is_as_written, read_checked
-from hfcomp.data.built_sets import (
+from hfcomp.data.built_sets.files import (
     CARD,
     COMMANDS,
     HIERARCHY,
@@ -24,8 +24,8 @@ from hfcomp.data.built_sets import (
     read_manifest,
     step_builds,
 )
+from hfcomp.data.built_sets.views import VIEWS, read_views
 from hfcomp.data.concepts.level_names import LEVELS
-from hfcomp.data.views import VIEWS, read_views
 
 Log = Callable[[str], None]
 

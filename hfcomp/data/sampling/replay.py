@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from datasets import Dataset, Image, Value, concatenate_datasets
 
-from hfcomp.data.epoch_draws import DrawnRows, EpochSampler
-from hfcomp.data.epoch_order import NoDuplicatesOrder, RowKeys
 from hfcomp.data.image_ids import IMAGE_ID, photographs, streamed_id, with_image_ids
 from hfcomp.data.loading import TrainingRows
+from hfcomp.data.sampling.draws import DrawnRows, EpochSampler
+from hfcomp.data.sampling.orders import NoDuplicatesOrder, RowKeys
 
 STREAMED = 2**40
 """Row number of the first replay row beside a streamed task set, which has no last row."""

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hfcomp.data.epoch_draws import EpochSampler
+from hfcomp.data.sampling.draws import EpochSampler
 
 NEIGHBOUR_COLUMNS = ("neighbour_ids", "image_id")
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from hfcomp.data.epoch_draws import EpochSampler
 from hfcomp.data.image_ids import image_key
 from hfcomp.data.row_values import text_key
+from hfcomp.data.sampling.draws import EpochSampler
 from hfcomp.data.tokenizing import TextTokenizer
 
 _Key = tuple[str, int]

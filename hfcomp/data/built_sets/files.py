@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tqdm.auto import tqdm
 
 from hfcomp.checksums import file_hash, read_checked
-from hfcomp.data.views import HOW_TO_FIX, VIEWS, View, part_names, read_views
+from hfcomp.data.built_sets.views import HOW_TO_FIX, VIEWS, View, part_names, read_views
 
 MANIFEST = "manifest.json"
 SET_ASIDE_FILE = "set_aside.jsonl"
@@ -124,8 +124,8 @@ class StepNames(NamedTuple):
     Attributes:
         command: The command that builds it, without options.
         steps: Their names in order. Of a set with configurations, each has all of them: the last one is the folder of
-            the configuration, the others are in `steps/CONFIG/`. Of a set of parts (`hfcomp.data.views`), they are
-            those in `steps/`, before the parts.
+            the configuration, the others are in `steps/CONFIG/`. Of a set of parts (see `views`), they are those in
+            `steps/`, before the parts.
     """
 
     command: str

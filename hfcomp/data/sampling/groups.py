@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from hfcomp.data.epoch_draws import EpochSampler
-from hfcomp.data.replay import replay_places
+from hfcomp.data.sampling.draws import EpochSampler
+from hfcomp.data.sampling.replay import replay_places
 
 NAMED = 5
 """Names of each kind that a line holds."""

@@ -12,10 +12,10 @@ from datasets import IterableDataset
 from torch.utils.data import get_worker_info
 
 from hfcomp.data.columns import LEFT_OUT
-from hfcomp.data.epoch_draws import CROP_BOX, columns_by_caption, draw_box, with_drawn_caption
 from hfcomp.data.image_ids import IMAGE_ID, streamed_id
 from hfcomp.data.loading import undecoded
-from hfcomp.data.replay import StreamedReplay
+from hfcomp.data.sampling.draws import CROP_BOX, columns_by_caption, draw_box, with_drawn_caption
+from hfcomp.data.sampling.replay import StreamedReplay
 from hfcomp.data.urls import add_repositories
 
 SKIPPED = "skipped"

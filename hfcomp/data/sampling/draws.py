@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from datasets import Dataset, IterableDataset, LargeList, List
 
-from hfcomp.data.features import CONCEPT_FEATURES, NEGATIVE_FEATURES
+from hfcomp.data.columns import CONCEPT_FEATURES, NEGATIVE_FEATURES
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.pair_table import has_lists, is_text, without_text
 
