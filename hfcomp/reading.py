@@ -62,6 +62,15 @@ def shipped_folder(name: str, pattern: str) -> Path:
     raise FileNotFoundError(f"there is no {name}/{pattern} in or beside {package}. Reinstall hfcomp.")
 
 
+def shortened(value: Any) -> str:
+    """A value as an error shows it."""
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "lists or objects that are nested too deeply to be shown"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """` Did you mean 'caption'?` for the nearest of `known`, or an empty string."""
     match = nearest_name(name, known)

@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from hfcomp.reading import FileError, csv_rows
+from hfcomp.reading import FileError, csv_rows, shortened
 
 DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}
 """What columns may be separated by, with a name for messages."""
@@ -140,7 +140,7 @@ class TextTable:
     def _check(self, row: list[str], line: int, width: int) -> None:
         if len(row) != width:
             raise FileError(
-                f"{self.name}, line {line}: found {len(row)} fields, {_shortened(row)}; expected {width}, as in the "
+                f"{self.name}, line {line}: found {len(row)} fields, {shortened(row)}; expected {width}, as in the "
                 f"first line. A text with {DELIMITERS.get(self.delimiter, repr(self.delimiter))} needs quotes around "
                 "it."
             )
@@ -275,11 +275,6 @@ def _kind(cell: str) -> str | None:
     cell = cell.strip()
     name = _FILE_NAME.fullmatch(cell)
     return name[1].lower() if name else "URL" if "://" in cell and " " not in cell else None
-
-
-def _shortened(row: list[str]) -> str:
-    text = repr(row)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def safe_cell(value: Any) -> Any:

@@ -63,9 +63,8 @@ def parser() -> argparse.ArgumentParser:
         f"photographs that are both trained on and scored are found, in {cache_folder('image_hashes')}.",
     )
     found.add_argument("action", nargs="?", choices=("show", "clear"), default="show", help="(default: show)")
-    found.add_argument(
-        "--cache", type=Path, metavar="DIR", help=f"of embeddings (default: {cache_folder('embeddings')})"
-    )
+    place = cache_folder("embeddings")
+    found.add_argument("--cache", type=Path, metavar="DIR", help=f"of embeddings (default: {place})")
     found.add_argument("--model", metavar="NAME", help="only what was encoded by this model, named as it is shown")
     found.add_argument("--older_than", type=float, metavar="DAYS", help="only what was not used for so many days")
     found.add_argument("--yes", action="store_true", help="clear without asking")

@@ -85,13 +85,8 @@ def parser() -> argparse.ArgumentParser:
     add_output(found, help="default: runs/evaluation-<models>")
     add_page(found)
     add("--overwrite", action="store_true", help="replace results that are in the output folder")
-    add(
-        "--cache",
-        type=Path,
-        default=True,
-        metavar="DIR",
-        help=f"of embeddings (default: {cache_folder('embeddings')})",
-    )
+    place = cache_folder("embeddings")
+    add("--cache", type=Path, default=True, metavar="DIR", help=f"of embeddings (default: {place})")
     add("--no_cache", dest="cache", action="store_false", help="encode everything anew and keep nothing")
     add("--cache_limit", metavar="SIZE", help=f"such as 5GB (default: ${LIMIT_VARIABLE}, else {DEFAULT_LIMIT})")
     add_url_options(found)

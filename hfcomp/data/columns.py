@@ -20,7 +20,7 @@ empty string; ratings are joined by it | Cement |
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from datasets import List, Value
@@ -97,6 +97,32 @@ TEXT_IDS = ("text_id", "negative_text_id")
 """Keys of a batch that say which texts are equal; they are handed on unless `mask_equal_texts` is off."""
 # What the model makes, and what transformers' Trainer would take for its own: a user's collator cannot take the names.
 RESERVED_KEYS = (*(name for name, field in FIELDS.items() if not field.in_batch), "rows", "labels", "return_loss")
+
+
+class RowsLeftOut:
+    """Leaves rows out of the batches of a stream and counts them in the column `LEFT_OUT`."""
+
+    # A batch from which all rows are left out brings no number with it. So the count is kept here until the next row
+    # that stays, be it in a later batch; workers that read have a copy each.
+    left_out = 0
+
+    def select(self, batch: dict[str, list[Any]], kept: Sequence[bool]) -> dict[str, list[Any]]:
+        rows, counts = [], []
+        for row, before in enumerate(batch.get(LEFT_OUT, [0] * len(kept))):
+            self.left_out += before
+            if kept[row]:
+                rows.append(row)
+                counts.append(self.left_out)
+                self.left_out = 0
+            else:
+                self.left_out += 1
+        return {name: [values[row] for row in rows] for name, values in batch.items()} | {LEFT_OUT: counts}
+
+
+def chosen_rows(dataset: Any, stored: Any) -> Any:
+    """Of the values of a column as it is stored, an Arrow array, those of a data set's rows, in their order."""
+    # A data set that was filtered or shuffled keeps the stored table and has indices into it.
+    return stored if dataset._indices is None else stored.take(dataset._indices.column(0))
 
 
 def kind_id(kind: str, *, where: str) -> int:

@@ -158,6 +158,7 @@ def _stored_keys(dataset: Dataset) -> list[str | None]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from hfcomp.data.columns import chosen_rows
     from hfcomp.data.loading import undecoded
     from hfcomp.data.overlap.image_columns import each_cell
 
@@ -168,17 +169,13 @@ def _stored_keys(dataset: Dataset) -> list[str | None]:
         return _file_keys(*_names_and_marks(dataset.with_format(None)["image"]))
     # a field at a time: rows that are taken whole would be read with their bytes
     paths, inside = pc.struct_field(stored, "path"), pc.is_valid(pc.struct_field(stored, "bytes"))
-    if dataset._indices is not None:
-        paths, inside = (one.take(dataset._indices.column(0)) for one in (paths, inside))
-    listed = paths.to_pylist()
+    listed, inside = chosen_rows(dataset, paths).to_pylist(), chosen_rows(dataset, inside).to_pylist()
     known = {path: _name_and_place(path) for path in {*listed}}
     names, marks = [known[path][0] for path in listed], [known[path][1] for path in listed]
     # Only a name that is missing or repeated needs its bytes: of a set whose files all have different names, none is
     # read.
     number = Counter(names)
-    read = [
-        row for row, there in enumerate(inside.to_pylist()) if there and (not names[row] or number[names[row]] > 1)
-    ]
+    read = [row for row, there in enumerate(inside) if there and (not names[row] or number[names[row]] > 1)]
     cells = undecoded(dataset.with_format(None).select_columns(["image"]))["image"]
     for row, cell in each_cell(cells, read):
         marks[row] = _digest(cell["bytes"])

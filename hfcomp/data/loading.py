@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import torch
 from datasets import Dataset, DatasetDict, Image, IterableDataset, IterableDatasetDict
 
-from hfcomp.data.columns import rename_columns
+from hfcomp.data.columns import chosen_rows, rename_columns
 from hfcomp.data.formats.caption_folders import is_captioned_folder, is_coco_folder
 from hfcomp.data.formats.image_files import NO_FOLDERS, text_columns, with_image_files
 from hfcomp.data.formats.sample_names import KEY
@@ -143,8 +143,7 @@ def _there(dataset: Dataset, column: str) -> pa.Array | pa.ChunkedArray:
     if column not in dataset.column_names:
         return pa.array([False] * len(dataset))
     there = pc.is_valid(dataset.data.column(column))
-    # reading rows through select() would read their bytes
-    return there if dataset._indices is None else there.take(dataset._indices.column(0))
+    return chosen_rows(dataset, there)
 
 
 def first_short_row(dataset: Dataset, column: str, number: int) -> tuple[int, int | None] | None:
@@ -152,9 +151,7 @@ def first_short_row(dataset: Dataset, column: str, number: int) -> tuple[int, in
     lists = dataset.data.column(column)
     if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
         return None
-    lengths = pc.list_value_length(lists)
-    if dataset._indices is not None:
-        lengths = lengths.take(dataset._indices.column(0))
+    lengths = chosen_rows(dataset, pc.list_value_length(lists))
     row = pc.index(pc.fill_null(pc.less(lengths, number), True), True).as_py()
     return None if row < 0 else (row, lengths[row].as_py())
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from datasets import Dataset, LargeList, List
 
+from hfcomp.data.columns import chosen_rows
 from hfcomp.data.formats.image_files import TEXTS, check_image_files
 from hfcomp.data.formats.sample_names import KEY
 
@@ -91,9 +92,7 @@ def _incomplete(dataset: Dataset, column: str, rows: Sequence[int], found: str) 
 
 
 def _chosen(dataset: Dataset, mask: pa.ChunkedArray) -> list[int]:
-    # `data` holds all stored rows. A dataset that was filtered or shuffled keeps them and has indices into them.
-    if dataset._indices is not None:
-        mask = mask.take(dataset._indices.column(0))
+    mask = chosen_rows(dataset, mask)
     return pc.indices_nonzero(mask).to_pylist() if pc.any(mask).as_py() else []
 
 

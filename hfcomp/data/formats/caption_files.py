@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from datasets import Dataset, Features, IterableDataset, Value
 
-from hfcomp.data.columns import CONCEPT_FEATURES, LEFT_OUT
-from hfcomp.reading import parse_json
+from hfcomp.data.columns import CONCEPT_FEATURES, LEFT_OUT, RowsLeftOut
+from hfcomp.reading import parse_json, shortened
 from hfcomp.text_tables import open_table
 
 
@@ -128,14 +128,6 @@ def _lines(path: Path) -> Iterator[str]:
                 raise ValueError(
                     f"{path.name}, line {number}: {shortened(line)} is not UTF-8 ({error.reason}). Save it as UTF-8."
                 ) from error
-
-
-def shortened(value: Any) -> str:
-    try:
-        text = repr(value)
-    except RecursionError:
-        return "lists or objects that are nested too deeply to be shown"
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _check_names(there: Iterable[str], wanted: Iterable[str], path: Path, place: str = "") -> None:
@@ -268,12 +260,12 @@ class _Join:
             yield f"{read.blank:,} entries of {name} have no key or no caption"
 
 
-class _StreamedCaptions:
-    """Gives captions to a batch of rows and leaves out those without; it is copied to the workers that read."""
+class _StreamedCaptions(RowsLeftOut):
+    """Gives captions to a batch of rows and leaves out those without."""
 
     def __init__(self, join: _Join, place: tuple[str, str], captions: dict[str, str]) -> None:
         self.join, self.place, self.captions = join, place, captions
-        self.tried, self.joined, self.left_out = 0, 0, 0
+        self.tried = self.joined = 0
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         column, entry = self.place
@@ -285,16 +277,7 @@ class _StreamedCaptions:
         # end, for hours, in search of the first row with a caption.
         if not self.joined and self.tried >= TRIED_ROWS:
             raise self.join.nothing_in_common(f"the first {self.tried:,} rows", keys, self.captions)
-        kept, left_out = [], []
-        for index, caption in enumerate(found):
-            if caption is None:
-                self.left_out += 1
-                continue
-            kept.append(index)
-            left_out.append(self.left_out)
-            self.left_out = 0
-        rows = {name: [values[index] for index in kept] for name, values in batch.items()}
-        return rows | {"caption": [found[index] for index in kept], LEFT_OUT: left_out}
+        return self.select(batch | {"caption": found}, [caption is not None for caption in found])
 
 
 def read_captions(path: str | Path, columns: str | None = None) -> FileCaptions:

@@ -22,9 +22,8 @@ from typing import Any
 
 from datasets import Dataset, DatasetDict, Features, Image, List, Value
 
-from hfcomp.data.formats.caption_files import shortened
 from hfcomp.data.publishing import COCO_LICENSES
-from hfcomp.reading import read_json
+from hfcomp.reading import read_json, shortened
 
 CAPTIONS, KARPATHY = "captions", "karpathy"
 COCO_FEATURES = Features(

@@ -25,7 +25,7 @@ import numpy as np
 from datasets import Dataset, Features, IterableDataset, Value
 from numpy.typing import NDArray
 
-from hfcomp.data.columns import LEFT_OUT
+from hfcomp.data.columns import LEFT_OUT, RowsLeftOut
 from hfcomp.data.overlap.image_columns import (
     COCO,
     OPEN,
@@ -359,31 +359,20 @@ def _key(cell: Any) -> bytes | None:
 
 
 @dataclass
-class _KnownImages:
+class _KnownImages(RowsLeftOut):
     """Leaves rows out of a batch; travels to the workers that read."""
 
     names: frozenset[Name]
     keys: frozenset[bytes]
     refuse: bool
     columns: tuple[str, ...]
-    left_out: int = 0
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        size = len(next(iter(batch.values())))
-        before = batch.get(LEFT_OUT, [0] * size)
-        kept, counts = [], []
-        for row in range(size):
-            self.left_out += before[row]
-            called = self._scored_name(batch, row)
-            if called is None:
-                kept.append(row)
-                counts.append(self.left_out)
-                self.left_out = 0
-            elif self.refuse:
-                raise ValueError(f"overlap: refuse: the stream holds {called}, an image that is scored. {FIX}")
-            else:
-                self.left_out += 1
-        return {name: [values[row] for row in kept] for name, values in batch.items()} | {LEFT_OUT: counts}
+        names = [self._scored_name(batch, row) for row in range(len(next(iter(batch.values()))))]
+        called = next(filter(None, names), None)
+        if called and self.refuse:
+            raise ValueError(f"overlap: refuse: the stream holds {called}, an image that is scored. {FIX}")
+        return self.select(batch, [name is None for name in names])
 
     def _scored_name(self, batch: dict[str, list[Any]], row: int) -> str | None:
         for column in (name for name in self.columns if name in batch):
