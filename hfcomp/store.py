@@ -111,7 +111,8 @@ class Store:
         self.folder = None if folder is None else Path(folder)
         self.limit = limit
         self._name = name
-        self._opened = time.time() - 1  # a file's time may lag behind the clock
+        # Files that were used since then may be in use by this run. A file's time may lag behind the clock.
+        self._opened = time.time() - 1
         self._unwritable = ""
         self._damaged: dict[Path, int] = {}
         self._evicted = (0, 0)
@@ -144,6 +145,7 @@ class Store:
 
     def write(self, path: Path, content: bytes) -> None:
         """Writes a file, whole or not at all. After one that cannot be written no other is tried."""
+        # A full disk stays full: to try again for each part would cost a sync and a warning each time.
         if self._unwritable:
             return
         try:
@@ -157,6 +159,7 @@ class Store:
         if not self._damaged:
             logger.warning(f"{path} is damaged ({reason}): its content is computed again, as for further such files.")
         self._damaged[path] = entries
+        # An error of reading may pass, such as that of a network disk: the file may be whole and another run's.
         if not isinstance(reason, OSError):
             remove(path)
 

@@ -93,6 +93,7 @@ class CompositionalCollator:
 
     def for_evaluation(self) -> CompositionalCollator:
         """A copy with exact pixels of whole images: without `reduced_jpeg`, ignoring `crop_box`."""
+        # a shallow copy: tokenizer and pixel store are shared
         exact = copy.copy(self)
         exact._read, exact._crops = replace(self._read, shortest_side=None), False
         return exact
@@ -169,6 +170,7 @@ class CompositionalCollator:
         image, number = torch.full(size, -1, dtype=torch.long), torch.zeros(size, dtype=torch.long)
         cut = torch.zeros(len(rows), dtype=torch.long)
         kept = []
+        # Equal phrases have equal ids, so that "dog" of one image is no negative of "dog" of another.
         for index, (row, name, caption) in enumerate(zip(rows, names, captions, strict=True)):
             concepts = _concepts_of(row, name, caption, self.concept_tokens)
             kept.append(concepts[: self.max_concepts])
@@ -238,6 +240,7 @@ def negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple[
     texts = _list_of(row, "negative_captions", name)
     if texts is None or len(texts) < number:
         raise ValueError(too_few_negatives(name, None if texts is None else len(texts), number))
+    # Types and lengths are checked of all entries, also of those behind the first K: another epoch may draw them.
     columns = {}
     for field_name, field in negative_fields().items():
         values = _list_of(row, field.column, name, text=isinstance(field.missing, str))

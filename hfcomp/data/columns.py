@@ -26,7 +26,7 @@ from typing import Any
 from datasets import List, Value
 
 from hfcomp.data.concepts.level_names import LEVEL_COLUMNS
-from hfcomp.data.formats.sample_names import fitting_columns
+from hfcomp.data.formats.archives import fitting_columns
 from hfcomp.data.known_names import proposed_names, spelled
 from hfcomp.fields import FIELDS, columns_of
 from hfcomp.reading import nearest

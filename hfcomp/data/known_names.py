@@ -36,7 +36,8 @@ def proposed_names(dataset: Any, missing: Iterable[str]) -> dict[str, str]:
     for column in missing:
         there = own if column == "image_id" else texts
         names = [there[name] for name in KNOWN_NAMES.get(column, ()) if name in there]
-        if column == "image":  # a column of images is one, whatever its name
+        # A column whose type is an image is one, whatever its name; a name such as `url` fits many columns.
+        if column == "image":
             names = images if len(images) == 1 else [name for name in names if not images or name in images]
         names = [name for name in names if name not in found.values()]
         names = names or _by_content(dataset, column, [*{*texts.values()} - {*found.values(), *images, *KNOWN_NAMES}])

@@ -13,9 +13,9 @@ import torch
 from datasets import Dataset, DatasetDict, Image, IterableDataset, IterableDatasetDict
 
 from hfcomp.data.columns import chosen_rows, rename_columns
+from hfcomp.data.formats.archives import KEY
 from hfcomp.data.formats.caption_folders import is_captioned_folder, is_coco_folder
 from hfcomp.data.formats.image_files import NO_FOLDERS, text_columns, with_image_files
-from hfcomp.data.formats.sample_names import KEY
 from hfcomp.data.formats.tables import with_lists
 from hfcomp.data.row_checks import check_sample
 from hfcomp.data.sources import listing_folders, load_source

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from datasets import Dataset, LargeList, List
 
 from hfcomp.data.columns import chosen_rows
+from hfcomp.data.formats.archives import KEY
 from hfcomp.data.formats.image_files import TEXTS, check_image_files
-from hfcomp.data.formats.sample_names import KEY
 
 CAPTION, IMAGE, URL = "caption", "image", "__url__"
 

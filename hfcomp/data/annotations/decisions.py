@@ -305,6 +305,7 @@ class Decisions:
         with self._database.writing() as connection:
             rows, leases = self._rows_and_leases(connection, person)
             person, position, last = leases.person, rows.position(item), rows.last(item)
+            # A browser repeats a request whose answer was lost, and people click twice.
             if last and (last.person, last.action, encode(last.content, item)) == (person, action, content):
                 return  # the same call again
             found = rows.standing(position)

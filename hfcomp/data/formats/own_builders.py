@@ -25,8 +25,7 @@ from datasets.packaged_modules.webdataset.webdataset import WebDataset
 from datasets.utils.file_utils import xopen
 from datasets.utils.info_utils import is_small_dataset
 
-from hfcomp.data.formats.archives import member_names, not_whole
-from hfcomp.data.formats.sample_names import KEY, survey
+from hfcomp.data.formats.archives import KEY, member_names, not_whole, survey
 from hfcomp.reading import FileError, check_surrogates, parse_json
 from hfcomp.text_tables import TextTable
 

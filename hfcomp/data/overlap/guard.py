@@ -182,6 +182,8 @@ def find_overlap(
     # rows that a sure name decides are not hashed
     matches = _by_name(own, theirs)
     hashed = _Hashing(folder or cache_folder("image_hashes"), looks, progress)
+    # An image of COCO and one without a sure name may be the same. Two of COCO are not if their numbers differ, which
+    # was decided by name; nor is a scene of the sandbox ever a photograph.
     for ours, others in COMPARED:
         here = hashed.of(own, ours, without=matches) if _has(theirs, others) else None
         if here is not None and len(here.records):
@@ -258,6 +260,7 @@ class _Hashing:
     def of(
         self, columns: list[ImageColumn], kind: str, *, without: Container[int] = (), scored: bool = False
     ) -> _Hashes:
+        # images of one kind are needed in two of the three comparisons
         if (id(columns), kind) not in self._known:
             found = self._hash(columns, kind, without)
             if scored and self.looks:
@@ -299,6 +302,7 @@ def _mark_alike(hashes: _Hashes) -> None:
 
 
 def _by_content(own: _Hashes, theirs: _Hashes, looks: bool) -> Iterator[_Match]:
+    # Scored images that look like each other, such as X-rays, would match any image of their kind by look.
     compared = np.flatnonzero(~theirs.alike) if looks else np.zeros(0, dtype=np.int64)
     nearest, bits = looks_alike(own.records, theirs.records[compared])
     files, pixels = (

@@ -101,7 +101,11 @@ def _version() -> str:
 def _older_parts(folder: Path | None, dtype: np.dtype[Any]) -> Iterator[NDArray[Any]]:
     """Records in raw files, named by the digest of their content, as hfcomp wrote them before it had one store."""
     for path in sorted(folder.glob("*.npy")) if folder else ():
-        content = path.read_bytes()
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            logger.warning(f"{path} cannot be read; its images are hashed again: {error}")
+            continue
         if digest(content).hex() == path.stem:
             yield np.frombuffer(content, dtype)
         else:

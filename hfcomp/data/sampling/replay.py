@@ -151,6 +151,7 @@ class ReplayDraws:
     def __init__(
         self, rows: int, ids: Sequence[str | None] | None, *, number: int, seed: int, group_size: int = 1
     ) -> None:
+        # rows without an id count as images of their own
         images = rows if ids is None else len({*ids} - {None}) + list(ids).count(None)
         if images < number:
             raise ValueError(
@@ -162,6 +163,7 @@ class ReplayDraws:
         self._passes = NoDuplicatesOrder(_Shuffled(rows, seed), keys, batch_size=number, seed=seed)
 
     def rows_of(self, batch: int) -> list[tuple[int, int]]:
+        # By the number of the batch alone: a resumed run needs no state to go on with the next rows.
         epoch, place = divmod(batch, self.per_pass)
         rows = self._passes.plan(epoch)[place * self.number : (place + 1) * self.number]
         return [(row, epoch) for row in rows]

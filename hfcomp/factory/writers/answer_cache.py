@@ -58,16 +58,10 @@ class Refusals:
         self._examples: dict[str, None] = {}
 
     def get(self, key: str) -> Reply | None:
-        """The refusal of an answer that this process was given, if any."""
         return Reply(problem=self._known[key]) if key in self._known else None
 
     def use(self, question: str, *, is_new: bool) -> None:
-        """Notes that an answer is used.
-
-        Args:
-            question: What the attempts at an answer have in common.
-            is_new: Whether the answer comes from the model and not from the disk.
-        """
+        """Notes that an answer to a question is used; `is_new` if it comes from the model and not from the disk."""
         self._readable.discard(question)
         waiting = [question]
         if is_new and not self._works:
@@ -77,11 +71,7 @@ class Refusals:
             self._store(one)
 
     def add(self, key: str, question: str, reply: Reply, reason: Refused) -> None:
-        """Notes a new answer that is not used.
-
-        Raises:
-            UnusableAnswers: after `FIRST_ANSWERS` without a usable one.
-        """
+        """Notes a new answer that is not used; raises UnusableAnswers after `FIRST_ANSWERS` without a usable one."""
         if reply.is_final:  # a server that failed is asked again
             self._known[key] = str(reason)
             self._waiting.setdefault(question, []).append(key)
@@ -119,11 +109,12 @@ _SETTLED = "settled"
 class AnswerCache:
     """Answers by key."""
 
+    # Each is a document of `hfcomp.store`, but written by `write_first`: where a server samples at random, all
+    # processes have to use the answer that was there first.
     def __init__(self, folder: Path) -> None:
         self._folder = folder.expanduser()
 
     def get(self, key: str) -> Reply | None:
-        """The reply to a request, or None where there is none yet."""
         match read_document(self._path(key)):
             case None:
                 return None
@@ -134,15 +125,10 @@ class AnswerCache:
         return None
 
     def forget(self, key: str) -> None:
-        """Removes a reply."""
         remove(self._path(key))
 
     def put(self, key: str, reply: Reply) -> Reply:
-        """Keeps a reply unless another process was faster; returns the one that is kept.
-
-        Raises:
-            OSError: for a folder that cannot be written to, or a full disk.
-        """
+        """Keeps a reply unless another process was faster; returns the one that is kept."""
         content = {"text": reply.text, "problem": reply.problem} | ({_SETTLED: True} if reply.problem else {})
         if write_first(self._path(key), json.dumps(with_checksum(content))):
             return reply
@@ -170,7 +156,6 @@ class CachedWriter:
         self.counts: Counter[str] = Counter()
 
     def payload(self, request: Request) -> dict[str, Any]:
-        """See `Writer`."""
         return self._writer.payload(request)
 
     def answers(
@@ -246,7 +231,6 @@ class CachedWriter:
 def _read_all(
     reply: Reply, places: Sequence[int], read: Callable[[int, Reply], Answer]
 ) -> dict[int, Answer | Refused]:
-    """A reply as it is read for each of several equal requests."""
     found: dict[int, Answer | Refused] = {}
     for place in places:
         try:
