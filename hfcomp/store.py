@@ -216,9 +216,6 @@ class Table:
     def __contains__(self, key: bytes) -> bool:
         return key in self._place
 
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self._place)
-
     def add(self, keys: Sequence[bytes], *arrays: NDArray[Any], own: bool = True) -> None:
         """Adds entries; `own` says that this process computed them, and so is the one to write them down."""
         self._take(keys, arrays)
@@ -250,6 +247,11 @@ class Table:
             for array, stored in zip(arrays, part, strict=True):
                 array[chosen] = stored[places[chosen, 1]]
         return *arrays, there
+
+    def read_all(self, width: int) -> list[Arrays]:
+        """The arrays of every part that proves whole."""
+        parts = [self._read(number, width) for number in range(len(self._parts))]
+        return [part for part in parts if part is not None]
 
     def flush(self) -> None:
         """Writes a part of what has been added since the last time."""

@@ -72,11 +72,7 @@ def spelled(names: Mapping[str, str]) -> str:
 
 
 def parse_column_names(text: str) -> dict[str, str]:
-    """`caption=text,image=photo`, or a JSON object, as a mapping.
-
-    Raises:
-        ValueError: for anything else.
-    """
+    """`caption=text,image=photo`, or a JSON object, as a mapping."""
     expected = """expected hfcomp's name=the set's own, as caption=text, or JSON, as '{"caption": "text"}'."""
     if text.lstrip().startswith("{"):
         try:

@@ -33,11 +33,7 @@ def with_keyword_negatives(
     others: str = "take part without",
     log: Callable[[str], None],
 ) -> Dataset:
-    """The rows with keyword negatives; the negatives they had are removed with all columns that describe them.
-
-    Raises:
-        ValueError: as `negative_columns`.
-    """
+    """The rows with keyword negatives; the negatives they had are removed with all columns that describe them."""
     # Captions that are far too long or not Unicode are blanked for the search, which would hang or fail on them.
     captions = [caption or "" for caption in dataset["caption"]]
     problems = {row: problem for row, caption in enumerate(captions) if (problem := caption_problem(caption))}

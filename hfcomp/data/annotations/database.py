@@ -132,9 +132,7 @@ class Database:
     def writing(self, *, is_durable: bool = True) -> Iterator[sqlite3.Connection]:
         """A connection inside a transaction, which is committed when the block ends, and undone by an error.
 
-        Args:
-            is_durable: whether the change is forced to disk. If not, a power failure may lose it, but a killed
-                process does not.
+        One that is not durable is not forced to disk: a power failure may lose it, but a killed process does not.
 
         Raises:
             BlockingIOError: where another program locks the file for longer than `wait_seconds`.

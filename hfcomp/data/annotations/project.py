@@ -17,15 +17,7 @@ DATABASE, IMAGES, MODELS = "annotations.sqlite", "images", "models"
 
 
 class Project:
-    """An annotation project.
-
-    Args:
-        folder: is made where it is missing.
-        lease_seconds: after which an item that somebody left is given to others.
-
-    Raises:
-        ValueError: for a folder that holds something else, or a database of another version.
-    """
+    """An annotation project; its folder is created if missing."""
 
     def __init__(self, folder: Path, *, lease_seconds: float = 900.0) -> None:
         if folder.is_dir() and any(folder.iterdir()) and not (folder / DATABASE).is_file():
@@ -58,12 +50,7 @@ class Project:
         return decode_image(self.path(name), where=f"{IMAGES}/{name}")
 
     def add_model(self, role: str, identity: str) -> None:
-        """Notes that edits are made with a model, for the card of a set.
-
-        Args:
-            role: such as segmenter or inpainter.
-            identity: its name, the hash of its weights and settings, without paths of this machine.
-        """
+        """Notes that edits are made with a model, for the card of a set; an identity holds no local path."""
         digest = hashlib.sha256(f"{role} {identity}".encode()).hexdigest()[:12]
         path = self.folder / MODELS / f"{role}-{digest}.json"
         if not path.is_file():

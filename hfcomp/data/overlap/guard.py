@@ -334,13 +334,7 @@ def without_known_images(
     """A streamed training set without the rows whose image can be identified as scored while reading.
 
     That is by name and by file: other copies of a photograph are not found. Rows that are left out are counted in the
-    column `left_out_rows`.
-
-    Args:
-        dataset: in the column contract, images undecoded, with `features`.
-        scored: the evaluation's.
-        columns: of images, those that training reads.
-        refuse: raise instead, where training reads such a row.
+    column `left_out_rows`; with `refuse` they raise when they are read. The images of the stream are undecoded.
     """
     keys: set[bytes | None] = set()
     for column in scored_columns(scored):

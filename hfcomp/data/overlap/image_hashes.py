@@ -58,20 +58,15 @@ PAIRS = 1 << 16
 
 
 class HashStore:
-    """Records by their first field, such as hashes of images by the digest of a file, in memory and in a store.
-
-    Args:
-        folder: `None` keeps them in memory alone.
-        dtype: of a record.
-    """
+    """Records by their first field, such as hashes of images by the digest of a file, in memory and in a store."""
 
     def __init__(self, folder: Path | None = None, dtype: np.dtype[Any] = RECORD) -> None:
         self.folder = None if folder is None else folder / (_version() if dtype == RECORD else f"files-v{VERSION}")
         self._by, self._lock = dtype.names[0], threading.Lock()
         self._table = Table({"records": np.uint8}, self.folder, store=Store(self.folder, name="image hashes"))
-        rows, there = self._table.look_up([*self._table], dtype.itemsize)
         self._records: dict[bytes, NDArray[Any]] = {}
-        for part in (rows[there].view(dtype).reshape(-1), *_older_parts(self.folder, dtype)):
+        parts = [rows.view(dtype).reshape(-1) for (rows,) in self._table.read_all(dtype.itemsize)]
+        for part in (*parts, *_older_parts(self.folder, dtype)):
             self._records |= {record[self._by].tobytes(): record for record in part}
 
     def get(self, key: bytes | None) -> NDArray[Any] | None:
@@ -118,9 +113,6 @@ def file_key(cell: Any, files: HashStore | None = None) -> bytes | None:
 
     That is a digest of its bytes; of a member of an archive a digest of its name and the archive's size and time of
     change; of a URL a digest of the URL.
-
-    Raises:
-        OSError: for a file that cannot be read.
     """
     if isinstance(cell, dict):
         cell = cell.get("bytes") if cell.get("bytes") is not None else cell.get("path")

@@ -34,11 +34,7 @@ PART_BYTES = 256 * 1024**2
 class StoreWriter:
     """Holds the lock of a store and adds images to it, within `with`; one that is interrupted keeps what it has.
 
-    Args:
-        folder: of the store, made where it is missing.
-        transform: that makes the pixels.
-        log: is called with a line where another process is writing, which is waited for.
-        part_bytes: of pixels that are held in memory before they are written.
+    If another process is writing, `log` gets a line and the writer waits. `part_bytes` of pixels are held in memory.
 
     Raises:
         ValueError: for a folder of something else, a damaged store, or one of another transform.

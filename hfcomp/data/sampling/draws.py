@@ -116,11 +116,7 @@ class DrawnCaptions(DrawnRows):
 
 
 def with_drawn_caption(row: dict[str, Any], columns: Sequence[str], random_numbers: random.Random) -> dict[str, Any]:
-    """A row with one of its captions, and the entries of this caption.
-
-    Raises:
-        ValueError: for a row without text, or entries that are not as many as captions.
-    """
+    """A row with one of its captions, and the entries of this caption."""
     check_row(row, columns, row["row"])
     captions = row["caption"]
     chosen = random_numbers.choice([place for place, text in enumerate(captions) if is_text(text)])
@@ -133,11 +129,6 @@ def columns_by_caption(features: Mapping[str, Any]) -> list[str]:
 
 
 def require_lists(features: Mapping[str, Any]) -> None:
-    """Checks that the captions of a data set are lists.
-
-    Raises:
-        ValueError: for others.
-    """
     if not has_lists(features):
         raise ValueError(
             f"{START}: column 'caption' holds {features.get('caption', 'nothing')}, expected lists of texts. Leave it "
@@ -146,11 +137,7 @@ def require_lists(features: Mapping[str, Any]) -> None:
 
 
 def check_drawn_captions(rows: Any, columns: Sequence[str], *, num_negatives: int = 0) -> None:
-    """Checks that a caption can be drawn from each row of a training set; of a stream only the types are known.
-
-    Raises:
-        ValueError: as `check_captions`, and for a caption with fewer negatives.
-    """
+    """Checks that a caption can be drawn from each row of a training set; of a stream only the types are known."""
     if isinstance(rows, IterableDataset):
         return require_lists(rows.features or {})
     rows = TrainingRows(rows, [*dict.fromkeys(("caption", *columns))]) if isinstance(rows, Dataset) else rows
@@ -167,12 +154,7 @@ def check_drawn_captions(rows: Any, columns: Sequence[str], *, num_negatives: in
 
 
 def check_captions(rows: TrainingRows) -> None:
-    """Checks that a caption can be drawn from each row of a training set, with what belongs to it.
-
-    Raises:
-        ValueError: for captions that are no lists, a row without text, or negatives, concepts or negative images of
-            which it is not known to which of several captions they belong.
-    """
+    """Checks that a caption can be drawn from each row of a training set, with what belongs to it."""
     require_lists(rows.features)
     columns = columns_by_caption(rows.features)
     lists = {name: rows.column(name) for name in ("caption", *columns)}
@@ -184,7 +166,7 @@ def check_captions(rows: TrainingRows) -> None:
 
 
 def _check_owners(rows: TrainingRows, columns: Sequence[str], found: str) -> None:
-    """Refuses columns of which it is not known to which of several captions they belong."""
+    # A negative of one caption may be true of another: training on it would teach that a right text is wrong.
     start = f"{START}: {found}, and column"
     for name in CAPTION_COLUMNS:
         if name in rows.features and name not in columns:
@@ -200,11 +182,6 @@ def _check_owners(rows: TrainingRows, columns: Sequence[str], found: str) -> Non
 
 
 def check_row(row: Mapping[str, Any], columns: Sequence[str], number: int) -> None:
-    """Checks the captions of a row and what belongs to them.
-
-    Raises:
-        ValueError: see `with_drawn_caption`.
-    """
     captions = row["caption"]
     if not isinstance(captions, list) or not any(map(is_text, captions)):
         raise without_text(captions, number)
