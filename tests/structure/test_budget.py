@@ -14,12 +14,12 @@ from tests.structure.import_graph import ROOT
 # Lines of each package, blank ones included; "." is the files at the top. Lower a limit when a package shrinks. A
 # change that raises one says by how much and for what.
 BUDGET = {
-    ".": 2_254,  # + 348: store.py, which was in data, evaluation and factory
+    ".": 2_256,  # + 350: store.py, which was in data, evaluation and factory
     "analysis": 6_719,  # target: 5,200
     "annotate": 4_803,  # target: 3,000
     "cli": 1_557,
     "convert": 1_557,  # target: 1,400
-    "data": 10_807,
+    "data": 10_743,
     "distributed": 361,
     "evaluation": 13_606,  # target: 10,500
     "experiments": 5_944,
