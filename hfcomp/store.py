@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from huggingface_hub.constants import HF_HOME
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save
@@ -54,6 +53,8 @@ Arrays = tuple[NDArray[Any], ...]
 
 def cache_folder(name: str) -> Path:
     """The default place of a kind of results, such as `embeddings`: `$HF_HOME/hfcomp/NAME`."""
+    from huggingface_hub.constants import HF_HOME  # not needed by `hfcomp evaluate --list`
+
     return Path(HF_HOME) / "hfcomp" / name
 
 

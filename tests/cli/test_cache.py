@@ -106,7 +106,7 @@ def test_a_folder_that_is_not_there_and_a_limit_that_is_no_size_are_named(tmp_pa
 @pytest.fixture
 def hashes(folder, tmp_path, monkeypatch):
     """The folder of the search for scored images, beside that of embeddings, both at their usual places."""
-    monkeypatch.setattr(store, "HF_HOME", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path))
     place = store.cache_folder("image_hashes")
     for name in ("v1/a.npy", "v2/b.npy"):
         (place / name).parent.mkdir(parents=True)

@@ -202,7 +202,7 @@ def test_image_ids_of_the_source_go_with_its_captions(tmp_path):
 
 
 def test_neighbours_become_a_column(clip, tmp_path, monkeypatch):
-    monkeypatch.setattr("hfcomp.store.HF_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path / "home"))
     tiny.pairs(6).to_parquet(tmp_path / "rows.parquet")
     given = ["--number", "2", "--device", "cpu", "--output", str(tmp_path / "out"), "--columns", "image,caption"]
     for _ in range(2):  # the second time all is there

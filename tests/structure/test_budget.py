@@ -14,7 +14,7 @@ from tests.structure.import_graph import ROOT
 # Lines of each package, blank ones included; "." is the files at the top. Lower a limit when a package shrinks. A
 # change that raises one says by how much and for what.
 BUDGET = {
-    ".": 2_256,  # + 350: store.py, which was in data, evaluation and factory
+    ".": 2_257,  # + 351: store.py, which was in data, evaluation and factory
     "analysis": 6_719,  # target: 5,200
     "annotate": 4_803,  # target: 3,000
     "cli": 1_557,
