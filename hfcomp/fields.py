@@ -135,9 +135,5 @@ FIELDS: dict[str, Field] = {
 
 
 def columns_of(names: Iterable[str]) -> list[str]:
-    """The columns that fields are made of, in their order, each once.
-
-    Args:
-        names: of fields.
-    """
+    """The columns that fields are made of, in their order, each once."""
     return [*dict.fromkeys(FIELDS[name].column for name in names if FIELDS[name].column)]

@@ -62,6 +62,15 @@ def shipped_folder(name: str, pattern: str) -> Path:
     raise FileNotFoundError(f"there is no {name}/{pattern} in or beside {package}. Reinstall hfcomp.")
 
 
+def shortened(value: Any) -> str:
+    """A value as an error shows it."""
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "lists or objects that are nested too deeply to be shown"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """` Did you mean 'caption'?` for the nearest of `known`, or an empty string."""
     match = nearest_name(name, known)
@@ -69,7 +78,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """The nearest of `known`, `None` where none is near."""
     return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)), None)
 
 
@@ -153,7 +161,7 @@ class _Refused(Exception):
 
 
 def _check_events(events: Iterable[yaml.Event]) -> None:
-    """Counts before anything is built: an alias of an alias of a list costs a line, and its values grow tenfold."""
+    # Counts before anything is built: an alias of an alias of a list costs a line, and its values grow tenfold.
     # An alias counts as many values as the part that it names, which is known by then: YAML knows no forward aliases.
     # Sizes multiply along a chain of aliases as the built lists would, but here they are numbers.
     sizes: dict[str, int] = {}
@@ -227,7 +235,7 @@ def parse_json(content: str | bytes, *, object_pairs_hook: _Hook | None = None) 
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """No garbage collection meanwhile: deep inside nested lists, the finalizers of others would find no stack left."""
+    # deep inside nested lists, the finalizers of other objects would find no stack left
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -238,11 +246,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def check_surrogates(path: Path | str) -> None:
-    """Looks for half characters in a JSON or JSON-lines file that another reader reads; of others nothing is checked.
-
-    Raises:
-        FileError: for the first, with file and line.
-    """
+    """Raises FileError for the first half character of a JSON or JSON-lines file that another reader will read."""
     path = Path(path)
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
@@ -256,12 +260,6 @@ def check_surrogates(path: Path | str) -> None:
 
 
 def read_json(path: Path | str) -> Any:
-    """What a JSON file holds.
-
-    Raises:
-        ValueError: for a file that is not JSON in UTF-8, or that `parse_json` refuses.
-        OSError: for a file that is not there or cannot be read.
-    """
     try:
         return parse_json(Path(path).read_bytes())
     except ValueError as error:

@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from hfcomp.reading import FileError, csv_rows
+from hfcomp.reading import FileError, csv_rows, shortened
 
 DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}
 """What columns may be separated by, with a name for messages."""
@@ -80,12 +80,7 @@ class TextTable:
         self.columns = self._named(next(self._quoted(width=None), (0, []))[1])
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """The rows, each with the number of its last line; blank lines are none.
-
-        Raises:
-            FileError: for a row with another number of cells than the first line, for a quote that is not closed or
-                swallows rows, and for bytes that are not of the encoding, naming the line.
-        """
+        """The rows, each with the number of its last line; blank lines are none."""
         self.settle_quoting()
         rows = self._quoted(len(self.columns)) if self.is_quoted else self._unquoted(len(self.columns))
         next(rows, None)  # the names
@@ -140,7 +135,7 @@ class TextTable:
     def _check(self, row: list[str], line: int, width: int) -> None:
         if len(row) != width:
             raise FileError(
-                f"{self.name}, line {line}: found {len(row)} fields, {_shortened(row)}; expected {width}, as in the "
+                f"{self.name}, line {line}: found {len(row)} fields, {shortened(row)}; expected {width}, as in the "
                 f"first line. A text with {DELIMITERS.get(self.delimiter, repr(self.delimiter))} needs quotes around "
                 "it."
             )
@@ -193,7 +188,7 @@ class TextTable:
             raise FileError(f"{self.name} cannot be decompressed: {error}. Fetch it again.") from error
 
     def _lines(self) -> Iterator[str]:
-        """Physical lines with their ends; one that states the delimiter, as Excel writes it, is blank."""
+        # a line that states the delimiter, as Excel writes it, is blank
         with self._opened() as raw, io.TextIOWrapper(raw, encoding=self.encoding, newline="") as file:
             try:
                 if self._states_delimiter:
@@ -204,7 +199,6 @@ class TextTable:
                 raise FileError(self._undecodable()) from None
 
     def _undecodable(self) -> str:
-        """Where bytes are not of the encoding, and what to do."""
         # The decoder of a stream tells the place in its buffer only. So the file is read again, whole, which an error
         # may cost; utf-8-sig would count from behind the mark.
         encoding = "utf-8" if self.encoding == "utf-8-sig" else self.encoding
@@ -230,12 +224,7 @@ class TextTable:
 
 
 def open_table(path: Path, *, looked_at: int | None = None) -> TextTable:
-    """A local CSV or TSV file, also compressed (`.gz`); see [`TextTable`].
-
-    Raises:
-        FileError: as [`TextTable`].
-        OSError: for a file that is missing or cannot be read.
-    """
+    """A local CSV or TSV file, also compressed (`.gz`); see [`TextTable`]."""
     opener: Any = partial(gzip.open, path, "rb") if path.suffix == ".gz" else partial(path.open, "rb")
     return TextTable(opener, str(path), looked_at=looked_at)
 
@@ -275,11 +264,6 @@ def _kind(cell: str) -> str | None:
     cell = cell.strip()
     name = _FILE_NAME.fullmatch(cell)
     return name[1].lower() if name else "URL" if "://" in cell and " " not in cell else None
-
-
-def _shortened(row: list[str]) -> str:
-    text = repr(row)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def safe_cell(value: Any) -> Any:

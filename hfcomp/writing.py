@@ -99,7 +99,6 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Writes a file of text in UTF-8, see `replacing`."""
     write_bytes(path, text.encode("utf-8"))
 
 
@@ -206,11 +205,7 @@ def write_parquet(
 ) -> None:
     """Writes a Parquet file, without the index of a data frame; see `replacing`.
 
-    Args:
-        path: file to write.
-        table: any number of rows.
-        rows_per_group: limit of rows; readers fetch a group of rows at a time.
-        bytes_per_group: limit for texts and files; a larger row is a group of its own.
+    Readers fetch a group of rows at a time. `bytes_per_group` counts texts and files; a larger row is its own group.
     """
     import pyarrow as pa  # a quarter of a second, which a command that writes no table does without
     import pyarrow.parquet as pq
@@ -223,7 +218,6 @@ def write_parquet(
 
 
 def _groups(rows: pa.Table, rows_per_group: int | None, bytes_per_group: int | None) -> Iterator[tuple[int, int]]:
-    """First and last + 1 of the rows of each group."""
     sizes = sum(map(_content_sizes, rows.columns)) if bytes_per_group else None
     start = 0
     while start < len(rows):
@@ -256,12 +250,10 @@ def _content_sizes(column: pa.ChunkedArray) -> Any:
 
 
 def remove_unfinished(folder: Path, names: str = "*", *, older_than: float = 0.0) -> None:
-    """Removes files that killed processes left half-written.
+    """Removes files that killed processes left half-written, if their last write is `older_than` seconds ago.
 
-    Args:
-        folder: locked by the caller, unless it asks for old files only.
-        names: pattern of temporary names; `**/*` includes all subfolders.
-        older_than: seconds since the last write.
+    The caller holds the folder's lock, unless it asks for old files only. `names` is a pattern: `**/*` includes all
+    subfolders.
     """
     for path in sorted(folder.glob(f"{names}{PART}")):  # before anything goes
         if not _PART_NAME.fullmatch(path.name):
@@ -356,7 +348,7 @@ def _part(path: Path) -> Path:
 
 
 def _remove(path: Path) -> None:
-    """Removes a file or folder if possible: the folder may be read-only, or another process faster."""
+    # if possible: the folder may be read-only, or another process faster
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -370,7 +362,7 @@ def _sync(path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Forces names to disk; Windows opens no folder."""
+    # Windows opens no folder
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

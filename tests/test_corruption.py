@@ -21,7 +21,7 @@ import pytest
 
 from hfcomp.cli import main
 from hfcomp.data.loading import load_training_set
-from hfcomp.data.overlap.hash_store import RECORD, HashStore
+from hfcomp.data.overlap.image_hashes import RECORD, HashStore
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.factory.manifest import open_build
@@ -285,6 +285,6 @@ def test_a_store_of_image_hashes(tmp_path, damage):
     store = HashStore(tmp_path)
     store.add(record)
     store.flush()
-    (file,) = tmp_path.glob("*/*.npy")
+    (file,) = tmp_path.glob("*/*.safetensors")
     DAMAGES[damage](file)
     assert HashStore(tmp_path).get(record["key"].tobytes()) is None  # the image is hashed again

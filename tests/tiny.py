@@ -29,7 +29,7 @@ from transformers import (
     SiglipTokenizer,
 )
 
-from hfcomp.data.features import CONCEPT_FEATURES
+from hfcomp.data.columns import CONCEPT_FEATURES
 
 COLORS = ("red", "blue", "green", "yellow", "white", "black")
 SHAPES = ("cube", "ball", "cone", "ring", "star", "cross")

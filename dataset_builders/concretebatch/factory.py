@@ -27,8 +27,8 @@ from dataset_builders.concretebatch.selection import selection_table
 from dataset_builders.factories import ASKED, LLM, Steps, Written, check_refused, random_model, run_steps, say, train
 from dataset_builders.serving import transformers_serve
 from hfcomp import cli
+from hfcomp.data.built_sets.verification import verify_set
 from hfcomp.data.loading import load_training_set
-from hfcomp.data.verification import verify_set
 from hfcomp.errors import one_line_errors
 from hfcomp.factory.build import build_set
 from hfcomp.factory.command import build_and_report

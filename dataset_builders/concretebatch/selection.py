@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from datasets import Dataset
 
-from hfcomp.data.built_sets import ROWS_PER_SHARD
+from hfcomp.data.built_sets.files import ROWS_PER_SHARD
 from hfcomp.factory.concretebatch.options import CONFIGS, ConcreteBatchOptions
 from hfcomp.factory.concretebatch.targets import draw_targets, ratings_path
 from hfcomp.factory.shards import SET_ASIDE

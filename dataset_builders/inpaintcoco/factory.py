@@ -39,7 +39,7 @@ from hfcomp.annotate.options import DraftOptions
 from hfcomp.data.annotations.entries import AUTOMATIC, QUALITIES, Edit, Item
 from hfcomp.data.annotations.masks import above, compose, mask_image
 from hfcomp.data.annotations.project import Project
-from hfcomp.data.verification import verify_set
+from hfcomp.data.built_sets.verification import verify_set
 from hfcomp.errors import one_line_errors
 from hfcomp.evaluation.benchmarks.papers.inpaintcoco import INPAINTCOCO
 from hfcomp.evaluation.benchmarks.sandbox import sandbox_benchmarks

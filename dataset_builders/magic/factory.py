@@ -22,7 +22,7 @@ from typing import Any
 
 from dataset_builders.factories import ASKED, LLM, Steps, Written, check_refused, random_model, run_steps, say, train
 from dataset_builders.serving import transformers_serve
-from hfcomp.data.verification import verify_set
+from hfcomp.data.built_sets.verification import verify_set
 from hfcomp.errors import one_line_errors
 from hfcomp.factory.build import build_set
 from hfcomp.factory.command import build_and_report

@@ -18,8 +18,7 @@ from hfcomp.data.annotations.project import Project
 from hfcomp.data.image_ids import IMAGE_ID, image_key
 from hfcomp.data.images import decode_image
 from hfcomp.data.loading import undecoded
-from hfcomp.data.publishing import LICENSE, allows_adaptation, without_local_paths
-from hfcomp.data.set_cards import stated_license
+from hfcomp.data.publishing import LICENSE, allows_adaptation, stated_license, without_local_paths
 from hfcomp.data.urls import UrlAccess, current_access, open_named, url_access
 from hfcomp.factory.magic.image_rows import CAPTION, image_rows
 from hfcomp.factory.sources import check_local_files, read_captioned_rows

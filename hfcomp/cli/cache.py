@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hfcomp.cli.options import command_parser
 
 if TYPE_CHECKING:
-    from hfcomp.evaluation.encoding.cache_files import CachedModel
+    from hfcomp.evaluation.encoding.cache import CachedModel
 
 USAGE = "[clear] [--model NAME] [--older_than DAYS]"
 SUMMARY = "the embeddings and image hashes that are kept for later runs: what there is, and clearing it"
@@ -20,25 +20,26 @@ SUMMARY = "the embeddings and image hashes that are kept for later runs: what th
 
 def main(arguments: Sequence[str]) -> None:
     """Shows what is kept, or clears it after asking."""
-    from hfcomp.data.overlap import hash_store
-    from hfcomp.evaluation.encoding.cache_files import DAY, chosen_models, clear, default_folder, size_text
+    from hfcomp.evaluation.encoding.cache import chosen_models, clear
+    from hfcomp.store import DAY, cache_folder, size_text, unused_files
 
     options = parser().parse_args(arguments)
     if options.cache is not None and not options.cache.is_dir():
         raise ValueError(f"--cache: {options.cache} is not a folder.")
-    folder = options.cache or default_folder()
+    folder = options.cache or cache_folder("embeddings")
+    hash_folder = cache_folder("image_hashes")
     chosen = chosen_models(folder, model=options.model, older_than=options.older_than)
     with_hashes = options.cache is None and options.model is None  # they are of no model or other folder
     age = None if options.older_than is None else options.older_than * DAY
-    hashes = hash_store.stored_files(older_than=age) if with_hashes else []
+    hashes = unused_files(hash_folder, older_than=age) if with_hashes else []
     of_hashes = f"{size_text(sum(path.stat().st_size for path in hashes))} of image hashes"
     if options.action == "show":
         if with_hashes:
-            print(f"{hash_store.default_folder()}: {of_hashes}")
+            print(f"{hash_folder}: {of_hashes}")
         return _show(folder, chosen)
     models = ", ".join(dict.fromkeys(one.model for one in chosen))
     found = [f"{size_text(sum(one.size for one in chosen))} of {models} from {folder}"] if chosen else []
-    found += [f"{of_hashes} from {hash_store.default_folder()}"] if hashes else []
+    found += [f"{of_hashes} from {hash_folder}"] if hashes else []
     what = " and ".join(found)
     if not what:
         print(f"{folder}: nothing to clear")
@@ -53,17 +54,17 @@ def main(arguments: Sequence[str]) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    from hfcomp.data.overlap.hash_store import default_folder as hashes
-    from hfcomp.evaluation.encoding.cache_files import LIMIT_VARIABLE, default_folder
+    from hfcomp.store import LIMIT_VARIABLE, cache_folder
 
     found = command_parser(
         "cache",
         "Shows what the cache of embeddings holds, or clears it. Its size is limited by the environment "
         f"variable {LIMIT_VARIABLE}, such as 5GB. Without --cache and --model, also the hashes of images by which "
-        f"photographs that are both trained on and scored are found, in {hashes()}.",
+        f"photographs that are both trained on and scored are found, in {cache_folder('image_hashes')}.",
     )
     found.add_argument("action", nargs="?", choices=("show", "clear"), default="show", help="(default: show)")
-    found.add_argument("--cache", type=Path, metavar="DIR", help=f"of embeddings (default: {default_folder()})")
+    place = cache_folder("embeddings")
+    found.add_argument("--cache", type=Path, metavar="DIR", help=f"of embeddings (default: {place})")
     found.add_argument("--model", metavar="NAME", help="only what was encoded by this model, named as it is shown")
     found.add_argument("--older_than", type=float, metavar="DAYS", help="only what was not used for so many days")
     found.add_argument("--yes", action="store_true", help="clear without asking")
@@ -74,7 +75,7 @@ def _show(folder: Path, chosen: Sequence[CachedModel]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from hfcomp.evaluation.encoding.cache_files import LIMIT_VARIABLE, default_limit, size_text
+    from hfcomp.store import LIMIT_VARIABLE, default_limit, size_text
 
     total = size_text(sum(model.size for model in chosen))
     print(f"{folder}: {total} of at most {size_text(default_limit())} ({LIMIT_VARIABLE})")

@@ -18,10 +18,10 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from hfcomp.data.publishing import TOKEN
-from hfcomp.evaluation.encoding.cache_files import default_folder, default_limit, size_text
 from hfcomp.reporting.format import counted
 from hfcomp.reporting.report import Lines, Report, Section, Table
 from hfcomp.statistics.results import package_versions
+from hfcomp.store import cache_folder, default_limit, size_text
 
 OK, NOTE, BROKEN = "ok", "note", "broken"
 PACKAGES, EXTRAS, DEVICES, STORAGE, HUB = "packages", "extras", "devices", "storage", "hub"
@@ -241,13 +241,11 @@ def find_storage() -> Iterator[Finding]:
     from datasets.config import HF_DATASETS_CACHE
     from huggingface_hub.constants import HF_HOME, HF_HUB_CACHE
 
-    from hfcomp.data.overlap import hash_store
-
     yield _folder("HF_HOME", Path(HF_HOME), sized=False)
     yield _folder("models and data of the Hub", Path(HF_HUB_CACHE))
     yield _folder("data sets as loaded", Path(HF_DATASETS_CACHE))
-    yield _folder("embeddings", default_folder(), f" of at most {size_text(default_limit())}")
-    yield _folder("image hashes", hash_store.default_folder())
+    yield _folder("embeddings", cache_folder("embeddings"), f" of at most {size_text(default_limit())}")
+    yield _folder("image hashes", cache_folder("image_hashes"))
     yield _folder("working directory", Path.cwd(), sized=False)
     yield _temporary()
 

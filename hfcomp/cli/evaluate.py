@@ -62,8 +62,8 @@ def main(arguments: Sequence[str]) -> None:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     from hfcomp.evaluation.blind.encoders import BLIND
-    from hfcomp.evaluation.encoding.cache_files import DEFAULT_LIMIT, LIMIT_VARIABLE, default_folder
     from hfcomp.evaluation.spec import SUITES
+    from hfcomp.store import DEFAULT_LIMIT, LIMIT_VARIABLE, cache_folder
 
     found = command_parser("evaluate", "Scores models of the Hub or in folders on benchmarks, side by side.")
     add = found.add_argument
@@ -90,7 +90,8 @@ def parser() -> argparse.ArgumentParser:
     add_output(found, help="default: runs/evaluation-<models>")
     add_page(found)
     add("--overwrite", action="store_true", help="replace results that are in the output folder")
-    add("--cache", type=Path, default=True, metavar="DIR", help=f"of embeddings (default: {default_folder()})")
+    place = cache_folder("embeddings")
+    add("--cache", type=Path, default=True, metavar="DIR", help=f"of embeddings (default: {place})")
     add("--no_cache", dest="cache", action="store_false", help="encode everything anew and keep nothing")
     add("--cache_limit", metavar="SIZE", help=f"such as 5GB (default: ${LIMIT_VARIABLE}, else {DEFAULT_LIMIT})")
     add_url_options(found)

@@ -6,8 +6,6 @@ from hfcomp.data.columns import require_columns as require_columns
 from hfcomp.data.concepts.columns import concept_columns as concept_columns
 from hfcomp.data.concepts.columns import noun_phrase_extractor as noun_phrase_extractor
 from hfcomp.data.formats.caption_files import with_captions_of as with_captions_of
-from hfcomp.data.groups import GroupOrder as GroupOrder
-from hfcomp.data.groups import Groups as Groups
 from hfcomp.data.loading import TrainingRows as TrainingRows
 from hfcomp.data.loading import load_training_set as load_training_set
 from hfcomp.data.overlap import Overlap as Overlap
@@ -15,5 +13,7 @@ from hfcomp.data.overlap import ScoredImages as ScoredImages
 from hfcomp.data.overlap import find_overlap as find_overlap
 from hfcomp.data.overlap import without_overlap as without_overlap
 from hfcomp.data.row_values import row_fields as row_fields
-from hfcomp.data.streaming import StreamedRows as StreamedRows
+from hfcomp.data.sampling.groups import GroupOrder as GroupOrder
+from hfcomp.data.sampling.groups import Groups as Groups
+from hfcomp.data.sampling.streaming import StreamedRows as StreamedRows
 from hfcomp.data.urls import UrlAccess as UrlAccess

@@ -14,11 +14,11 @@ import torch
 
 from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.concepts.spans import Concept, tokens_of, with_spans
-from hfcomp.data.epoch_draws import CROP_BOX
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.pixels import PixelBatch, PixelTransform
 from hfcomp.data.pixels.store import ImageReader, PixelStore
 from hfcomp.data.row_values import negative_fields, read_value, row_fields, text_key
+from hfcomp.data.sampling.draws import CROP_BOX
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.data.urls import UrlAccess
 from hfcomp.parsing.captions import lone_surrogate
@@ -48,8 +48,8 @@ class CompositionalCollator:
     `cut_concepts [B]` (those over `max_concepts`) and `shortened_concepts [B]` (with `concept_tokens`), which the
     trainer counts, then the arguments of `DualEncoder.forward`. Pixels are uint8, resized and cropped as the model's
     own processor does it; the model normalises them. The images of rows that have a `crop_box`, as
-    `hfcomp.data.epoch_draws.DrawnCrops` adds it for the field `random_crop`, are cropped to it on the model's device.
-    There is no other augmentation, and no flip: it would turn "left" into "right".
+    `hfcomp.data.sampling.draws.DrawnCrops` adds it for the field `random_crop`, are cropped to it on the model's
+    device. There is no other augmentation, and no flip: it would turn "left" into "right".
 
     Raises:
         ValueError: when called, for a caption that is empty or a list, negatives of unequal number, an unknown kind of
@@ -93,12 +93,14 @@ class CompositionalCollator:
 
     def for_evaluation(self) -> CompositionalCollator:
         """A copy with exact pixels of whole images: without `reduced_jpeg`, ignoring `crop_box`."""
+        # a shallow copy: tokenizer and pixel store are shared
         exact = copy.copy(self)
         exact._read, exact._crops = replace(self._read, shortest_side=None), False
         return exact
 
     def _images(self, rows: Sequence[dict[str, Any]], names: list[int]) -> dict[str, Any]:
         where = [f"column 'image', row {name}" for name in names]
+        # Images and negative images become one tensor, which the model encodes in one pass.
         values, of_row = [row["image"] for row in rows], list(range(len(rows)))
         batch: dict[str, Any] = {}
         if self.negative_image:
@@ -133,10 +135,12 @@ class CompositionalCollator:
             batch |= fields
             if not self.concept_tokens:
                 found = [one.text for part in concepts for one in part]
+                # "dog" occurs in many rows of a batch and is encoded once
                 texts, batch["concept_text_index"] = listed_once(found)
                 parts["concept_input_ids"], cut = self.tokenizer(texts)
                 cut_of = torch.tensor(cut, dtype=torch.long)[batch["concept_text_index"]]
                 truncated.index_add_(0, _present(fields["concept_image_index"]), cut_of)
+        # one length for all texts, so that the model encodes captions, negatives and concepts in one pass
         length = self.tokenizer.length(row for part in parts.values() for row in part)
         batch |= {key: self.tokenizer.pad(part, length) for key, part in parts.items()}
         if self.max_concepts and self.concept_tokens:
@@ -166,6 +170,7 @@ class CompositionalCollator:
         image, number = torch.full(size, -1, dtype=torch.long), torch.zeros(size, dtype=torch.long)
         cut = torch.zeros(len(rows), dtype=torch.long)
         kept = []
+        # Equal phrases have equal ids, so that "dog" of one image is no negative of "dog" of another.
         for index, (row, name, caption) in enumerate(zip(rows, names, captions, strict=True)):
             concepts = _concepts_of(row, name, caption, self.concept_tokens)
             kept.append(concepts[: self.max_concepts])
@@ -188,7 +193,6 @@ class CompositionalCollator:
 
 
 def listed_once(texts: Sequence[str]) -> tuple[list[str], torch.Tensor]:
-    """The texts without repetitions, in the order in which they come first, and each given one's place among them."""
     places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
     return list(places), torch.tensor([places[text] for text in texts], dtype=torch.long)
 
@@ -199,14 +203,7 @@ def exact_collator(collator: Any) -> Any:
 
 
 def texts_of_row(row: dict[str, Any], name: int, num_negatives: int) -> list[str]:
-    """A row's caption and its first negatives, as the collator reads them; a masked negative is an empty string.
-
-    Returns:
-        `1 + K` texts.
-
-    Raises:
-        ValueError: as [`CompositionalCollator`] does.
-    """
+    """A row's caption and its first negatives `[1 + K]`, as the collator reads them; a masked negative is empty."""
     return [_caption(row.get("caption"), name), *(text for text, *_ in negative_entries(row, name, num_negatives))]
 
 
@@ -225,7 +222,6 @@ def _caption(caption: Any, row: int) -> str:
 
 
 def _concepts_of(row: dict[str, Any], name: int, caption: str, spans: bool) -> list[Concept]:
-    """The concepts of a row; without any the caption itself."""
     named = _list_of(row, "concepts", name) or []
     if spans:
         concepts = with_spans(named, row.get("concept_spans"), caption=caption, row=name)
@@ -240,13 +236,11 @@ def negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple[
     Returns:
         For each its text, empty if masked, and its values by the names of their fields; those of a masked one are
         missing.
-
-    Raises:
-        ValueError: as [`CompositionalCollator`] does.
     """
     texts = _list_of(row, "negative_captions", name)
     if texts is None or len(texts) < number:
         raise ValueError(too_few_negatives(name, None if texts is None else len(texts), number))
+    # Types and lengths are checked of all entries, also of those behind the first K: another epoch may draw them.
     columns = {}
     for field_name, field in negative_fields().items():
         values = _list_of(row, field.column, name, text=isinstance(field.missing, str))
@@ -265,7 +259,6 @@ def negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple[
 
 
 def too_few_negatives(row: int, found: int | None, number: int) -> str:
-    """The error message for a row with too few negatives."""
     entries = "nothing" if found is None else f"{found} entries"
     fewer = f" or set num_negatives={found}" if found else ""
     return (

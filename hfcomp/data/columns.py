@@ -20,11 +20,13 @@ empty string; ratings are joined by it | Cement |
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from datasets import List, Value
+
 from hfcomp.data.concepts.level_names import LEVEL_COLUMNS
-from hfcomp.data.formats.sample_names import fitting_columns
+from hfcomp.data.formats.archives import fitting_columns
 from hfcomp.data.known_names import proposed_names, spelled
 from hfcomp.fields import FIELDS, columns_of
 from hfcomp.reading import nearest
@@ -68,6 +70,21 @@ NEGATIVE_KINDS = (
 )
 KIND_IDS = {kind: index for index, kind in enumerate(NEGATIVE_KINDS)}
 
+# The Arrow types of columns that hold lists, for sets that are written or joined: an empty list has none.
+NEGATIVE_FEATURES = {
+    "negative_captions": List(Value("string")),
+    "negative_kinds": List(Value("string")),
+    "negative_keywords": List(Value("string")),
+    "negative_categories": List(Value("string")),
+    "negative_rated_words": List(Value("string")),
+    "negative_concreteness": List(Value("float64")),
+    "negative_spans": List(List(List(Value("int32")))),
+}
+CONCEPT_FEATURES = {
+    "concepts": List(Value("string")),
+    "concept_spans": List(List(List(Value("int32")))),
+}
+
 LEFT_OUT = "left_out_rows"
 """Column of a streamed set, and key of its batches: rows left out since the one before, which the trainer counts."""
 COUNTED_KEYS = ("row", "truncated", "tiny", "uncached", "cut_concepts", "shortened_concepts", LEFT_OUT)
@@ -82,12 +99,33 @@ TEXT_IDS = ("text_id", "negative_text_id")
 RESERVED_KEYS = (*(name for name, field in FIELDS.items() if not field.in_batch), "rows", "labels", "return_loss")
 
 
-def kind_id(kind: str, *, where: str) -> int:
-    """The id of a negative's kind.
+class RowsLeftOut:
+    """Leaves rows out of the batches of a stream and counts them in the column `LEFT_OUT`."""
 
-    Raises:
-        ValueError: for a kind outside the vocabulary, naming the nearest.
-    """
+    # A batch from which all rows are left out brings no number with it. So the count is kept here until the next row
+    # that stays, be it in a later batch; workers that read have a copy each.
+    left_out = 0
+
+    def select(self, batch: dict[str, list[Any]], kept: Sequence[bool]) -> dict[str, list[Any]]:
+        rows, counts = [], []
+        for row, before in enumerate(batch.get(LEFT_OUT, [0] * len(kept))):
+            self.left_out += before
+            if kept[row]:
+                rows.append(row)
+                counts.append(self.left_out)
+                self.left_out = 0
+            else:
+                self.left_out += 1
+        return {name: [values[row] for row in rows] for name, values in batch.items()} | {LEFT_OUT: counts}
+
+
+def chosen_rows(dataset: Any, stored: Any) -> Any:
+    """Of the values of a column as it is stored, an Arrow array, those of a data set's rows, in their order."""
+    # A data set that was filtered or shuffled keeps the stored table and has indices into it.
+    return stored if dataset._indices is None else stored.take(dataset._indices.column(0))
+
+
+def kind_id(kind: str, *, where: str) -> int:
     if kind not in KIND_IDS:
         raise ValueError(
             f"{where}: {kind!r} is not a known kind of negative.{nearest(kind, NEGATIVE_KINDS)} "
@@ -99,8 +137,8 @@ def kind_id(kind: str, *, where: str) -> int:
 def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
     """Renames a data set's columns to the contract's, all at once, so that two may change places.
 
-    A column that several names map to is copied. So is one of `LEVEL_COLUMNS`, which stays under its own name too, as
-    names of levels are compared with captions and scored. Any other keeps no name but the new one.
+    A column that several names map to is copied. So is one of `LEVEL_COLUMNS`, which stays under its own name too. Any
+    other keeps no name but the new one.
 
     Args:
         dataset: a `datasets.Dataset`, or a stream.
@@ -124,6 +162,7 @@ def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
         if len(fitting) > 1:
             dataset = _with_first(dataset, fitting, theirs)
         names[ours] = fitting[0] if len(fitting) == 1 else theirs
+    # a column of levels stays under its own name too: names of levels are compared with captions and scored
     names |= {name: name for name in names.values() if name in LEVEL_COLUMNS and name not in names}
     if all(ours == theirs for ours, theirs in names.items()):
         return dataset
@@ -142,9 +181,9 @@ def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
 
 
 def _with_first(dataset: Any, columns: list[str], name: str) -> Any:
-    """The data set with a column of what a row has in the first of several columns that is not null."""
     from datasets import Image
 
+    # undecoded: `map` would decode every image and encode it again
     for column in columns:
         if isinstance(dataset.features[column], Image):
             dataset = dataset.cast_column(column, Image(decode=False))
@@ -182,7 +221,8 @@ def require_columns(dataset: Any, required: Iterable[str], *, needed_by: str, re
     """
     missing = [name for name in required if name not in dataset.column_names]
     if missing:
-        pair = [name for name in ("image", "caption") if name not in dataset.column_names]  # one alone misleads
+        # Both are proposed if both are missing: the column that fits "caption" best may be the one that is the image.
+        pair = [name for name in ("image", "caption") if name not in dataset.column_names]
         found = proposed_names(dataset, dict.fromkeys([*pair, *missing]))
         fix = f"These may be meant: {spelled(found)}." if found else f"Rename with {rename.format(missing[0])}"
         fix += "" if found else ", or add the column."

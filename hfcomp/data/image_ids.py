@@ -39,14 +39,8 @@ def photograph_key(name: str) -> str:
 def photograph_ids(given: Sequence[Any] | None, cells: Iterable[Any]) -> list[str | None]:
     """The photograph of each row: its `image_id`, else its file's name, or its bytes where files of one name differ.
 
-    A row without an `image_id` whose file another row gives an id has that id.
-
-    Args:
-        given: the column `image_id`, if any.
-        cells: whole images, as `decode_image` takes them, or `None`; read only if a row has no id.
-
-    Returns:
-        One text per row; `None` if neither an id nor an image is known.
+    A row without an `image_id` whose file another row gives an id has that id; `None` if neither an id nor an image is
+    known. Cells are whole images, as `decode_image` takes them, and read only if a row has no id.
     """
     if given is not None and not any(map(has_no_id, given)):
         return [str(value) for value in given]
@@ -70,12 +64,9 @@ def photographs_or_rows(dataset: Dataset) -> list[str]:
 
 
 def with_image_ids(dataset: Dataset, ids: Sequence[str | None] | None = None) -> Dataset:
-    """The dataset with the photograph of each row in its column `image_id`; nothing is copied.
+    """The dataset with the photograph of each row, as `photographs` finds it, in its column `image_id`.
 
-    Args:
-        dataset: in the column contract. One in which every row has an `image_id`, or no photograph is known, comes
-            back as it is.
-        ids: what [`photographs`] returns; computed by default.
+    One in which every row has an `image_id`, or no photograph is known, is returned unchanged.
     """
     ids = photographs(dataset) if ids is None else ids
     given = dataset.with_format(None)[IMAGE_ID][:] if IMAGE_ID in dataset.column_names else [None] * len(ids)
@@ -94,21 +85,15 @@ def with_shared_ids(dataset: Dataset) -> Dataset:
 
 
 def with_column(dataset: Dataset, name: str, values: Sequence[Any], feature: Any) -> Dataset:
-    """The dataset with these values in a column; images are not copied.
-
-    Args:
-        dataset: any; of one that `select` made, `add_column` would write out all rows, with their images.
-        name: of the column, which is replaced if it exists.
-        values: one for each row.
-        feature: their type.
-    """
+    """The dataset with these values in a column, which is replaced if it exists; images are not copied."""
     from datasets import Dataset
 
     if name in dataset.column_names:
         dataset = dataset.remove_columns(name)
     if dataset._indices is None:
         return dataset.add_column(name, list(values), feature=feature)
-    # values by stored row, below the selection
+    # `add_column` would write out the rows of a selection, with their images. So the values are put below the
+    # selection: in the places of the stored rows, of which those that are not selected get none.
     rows = dataset._indices.column(0).to_numpy()
     stored: list[Any] = [None] * len(dataset.data)
     for row, value in zip(rows.tolist(), values, strict=True):
@@ -131,7 +116,7 @@ def streamed_id(row: Mapping[str, Any]) -> Any:
 
 
 def has_no_id(value: Any) -> bool:
-    """Whether a value of the column `image_id` is none: null, NaN, or a text of blanks."""
+    # the last is NaN, which pandas writes for a missing number
     return value is None or (isinstance(value, str) and not value.strip()) or bool(value != value)
 
 
@@ -170,10 +155,10 @@ def _digest(content: bytes) -> str:
 
 
 def _stored_keys(dataset: Dataset) -> list[str | None]:
-    """`_file_keys` of the column `image`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from hfcomp.data.columns import chosen_rows
     from hfcomp.data.loading import undecoded
     from hfcomp.data.overlap.image_columns import each_cell
 
@@ -184,15 +169,13 @@ def _stored_keys(dataset: Dataset) -> list[str | None]:
         return _file_keys(*_names_and_marks(dataset.with_format(None)["image"]))
     # a field at a time: rows that are taken whole would be read with their bytes
     paths, inside = pc.struct_field(stored, "path"), pc.is_valid(pc.struct_field(stored, "bytes"))
-    if dataset._indices is not None:
-        paths, inside = (one.take(dataset._indices.column(0)) for one in (paths, inside))
-    listed = paths.to_pylist()
+    listed, inside = chosen_rows(dataset, paths).to_pylist(), chosen_rows(dataset, inside).to_pylist()
     known = {path: _name_and_place(path) for path in {*listed}}
     names, marks = [known[path][0] for path in listed], [known[path][1] for path in listed]
+    # Only a name that is missing or repeated needs its bytes: of a set whose files all have different names, none is
+    # read.
     number = Counter(names)
-    read = [
-        row for row, there in enumerate(inside.to_pylist()) if there and (not names[row] or number[names[row]] > 1)
-    ]
+    read = [row for row, there in enumerate(inside) if there and (not names[row] or number[names[row]] > 1)]
     cells = undecoded(dataset.with_format(None).select_columns(["image"]))["image"]
     for row, cell in each_cell(cells, read):
         marks[row] = _digest(cell["bytes"])
@@ -212,7 +195,8 @@ def _file_keys(names: Sequence[str | None], marks: Sequence[str | None]) -> list
 
 
 def _shortened(marks: set[str | None]) -> dict[str | None, str]:
-    """Places of one name from the folder on that distinguishes them, so that no id depends on where a set lies."""
+    # Places of one name from the folder on that distinguishes them: an id must not depend on where a set lies, as ids
+    # are compared between machines and written into results.
     parts = {mark: Path(mark).parts for mark in marks if mark is not None}
     most = max(map(len, parts.values()))
     for number in range(1, most):
@@ -223,11 +207,7 @@ def _shortened(marks: set[str | None]) -> dict[str | None, str]:
 
 
 def image_key(value: Any, row: int) -> int:
-    """A number for an image, the same in every process; below 0 for a row without an id, which no other row has.
-
-    Raises:
-        ValueError: for another type.
-    """
+    """A number for an image, the same in every process; below 0 for a row without an id, which no other row has."""
     if has_no_id(value):
         return -1 - row
     if isinstance(value, bool) or not isinstance(value, Integral | str):
@@ -239,11 +219,7 @@ def image_key(value: Any, row: int) -> int:
 
 
 def shared_rows(values: Sequence[Any]) -> int:
-    """How many rows have an `image_id` that another row has too.
-
-    Raises:
-        ValueError: for an invalid id, or one id for all rows.
-    """
+    """Number of rows with an `image_id` that another row has too."""
     number = Counter(image_key(value, row) for row, value in enumerate(values))
     if len(number) == 1 and len(values) > 1:
         raise ValueError(

@@ -158,11 +158,7 @@ def _bytes_or_path(value: Mapping[str, Any], where: str) -> tuple[Any, str | Non
 
 
 def open_image(stream: BinaryIO) -> Image.Image:
-    """`PIL.Image.open` for `IMAGE_FORMATS` only: the one place where encoded images are opened.
-
-    Raises:
-        UnidentifiedImageError: The bytes are of no such format.
-    """
+    # The one place where encoded images are opened. Without `formats`, Pillow offers the bytes to all of its readers.
     return Image.open(stream, formats=_formats())
 
 
@@ -174,6 +170,7 @@ def _formats() -> tuple[str, ...]:
 
 def format_of(start: bytes) -> str:
     """The name of a format that is not read, by the first bytes of a file; empty for none that is known."""
+    # Only the tests of first bytes run here, never a reader: the name is for the error message.
     if start.startswith(b"%PDF"):
         return "PDF"
     for name, (_, accept) in Image.OPEN.items():

@@ -26,7 +26,6 @@ KNOWN_NAMES = {
 
 
 def proposed_names(dataset: Any, missing: Iterable[str]) -> dict[str, str]:
-    """The columns of a data set that by name, type and content may be those that are missing."""
     from datasets import Image
 
     features = dataset.features or {}
@@ -37,7 +36,8 @@ def proposed_names(dataset: Any, missing: Iterable[str]) -> dict[str, str]:
     for column in missing:
         there = own if column == "image_id" else texts
         names = [there[name] for name in KNOWN_NAMES.get(column, ()) if name in there]
-        if column == "image":  # a column of images is one, whatever its name
+        # A column whose type is an image is one, whatever its name; a name such as `url` fits many columns.
+        if column == "image":
             names = images if len(images) == 1 else [name for name in names if not images or name in images]
         names = [name for name in names if name not in found.values()]
         names = names or _by_content(dataset, column, [*{*texts.values()} - {*found.values(), *images, *KNOWN_NAMES}])
@@ -47,7 +47,8 @@ def proposed_names(dataset: Any, missing: Iterable[str]) -> dict[str, str]:
 
 
 def _by_content(dataset: Any, column: str, texts: Sequence[str]) -> list[str]:
-    """The only one of the columns of texts whose first rows look like image files or URLs, or like sentences."""
+    """The column of texts whose first rows look like image files or URLs, or like sentences, if it is the only one."""
+    # A wrong proposal is worse than none: with two candidates nothing is proposed.
     from datasets import Dataset
 
     if column not in _LOOKS or not isinstance(dataset, Dataset):
@@ -66,17 +67,12 @@ _LOOKS = {
 
 
 def spelled(names: Mapping[str, str]) -> str:
-    """A mapping of names as the command line and Python take it."""
     pairs = ",".join(f"{ours}={theirs}" for ours, theirs in names.items())
     return f"--column_names {pairs}, in Python column_names={json.dumps(dict(names))}"
 
 
 def parse_column_names(text: str) -> dict[str, str]:
-    """`caption=text,image=photo`, or a JSON object, as a mapping.
-
-    Raises:
-        ValueError: for anything else.
-    """
+    """`caption=text,image=photo`, or a JSON object, as a mapping."""
     expected = """expected hfcomp's name=the set's own, as caption=text, or JSON, as '{"caption": "text"}'."""
     if text.lstrip().startswith("{"):
         try:
@@ -98,7 +94,6 @@ def _plain(name: str) -> str:
 
 
 def _may_be_text(feature: Any) -> bool:
-    """Whether a column may hold names, texts, lists of texts or images: no number."""
     from datasets import Value
 
     return not isinstance(feature, Value) or "string" in feature.dtype or "binary" in feature.dtype

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 import torch
 from datasets import Dataset, DatasetDict, Image, IterableDataset, IterableDatasetDict
 
-from hfcomp.data.columns import rename_columns
+from hfcomp.data.columns import chosen_rows, rename_columns
+from hfcomp.data.formats.archives import KEY
 from hfcomp.data.formats.caption_folders import is_captioned_folder, is_coco_folder
 from hfcomp.data.formats.image_files import NO_FOLDERS, text_columns, with_image_files
-from hfcomp.data.formats.sample_names import KEY
 from hfcomp.data.formats.tables import with_lists
 from hfcomp.data.row_checks import check_sample
 from hfcomp.data.sources import listing_folders, load_source
@@ -65,13 +65,13 @@ def load_training_set(
 
 
 def read_commit(rows: Dataset | IterableDataset) -> str | None:
-    """The commit that rows of the Hub were read at; `None` where that is not known, as of rows of files."""
     origin = read_from_hub(rows)
     return origin[1] if origin else None
 
 
 def read_from_hub(rows: Dataset | IterableDataset) -> tuple[str, str] | None:
     """The id and the commit of the data set on the Hub that rows were read from, where that is known."""
+    # `datasets` keeps no id. But it keeps what it downloaded, and an address on the Hub holds both.
     files = rows.info.download_checksums if rows.info else None
     found = _HUB_FILE.search(" ".join(map(str, files or ())))
     return (found[1], found[2]) if found else None
@@ -86,12 +86,7 @@ def contract_rows(
     config: str | None = None,
     **kwargs: Any,
 ) -> Rows:
-    """Rows of `load_source` under the contract's names, with images where files are named, and written lists as lists.
-
-    Raises:
-        ValueError: for a name in `column_names` that the contract or the set lacks, or a file name that stands for
-            several files.
-    """
+    """Rows of `load_source` under the contract's names, with images for file names, and lists for their texts."""
     dataset = rename_columns(dataset, column_names)
     if dataset.features is None:
         return dataset
@@ -106,16 +101,7 @@ def contract_rows(
 
 
 def load_training_stream(name: str, *, split: str = "train", config: str | None = None) -> IterableDataset:
-    """A data set that is read while training goes on, images undecoded, under its own names; see [`contract_rows`].
-
-    Args:
-        name: a Hub id, or a folder of WebDataset shards or Parquet files.
-        split: as in `load_training_set`; of a stream no slice can be read.
-        config: likewise.
-
-    Raises:
-        ValueError: for a file, a folder of `save_to_disk`, or a set that does not say its columns.
-    """
+    """A data set that is read while training goes on, images undecoded, under its own names; see [`contract_rows`]."""
     path = Path(name)
     if kind := _unstreamed(path):
         raise ValueError(
@@ -129,7 +115,6 @@ def load_training_stream(name: str, *, split: str = "train", config: str | None 
 
 
 def _unstreamed(path: Path) -> str | None:
-    """What is at a path, if it is nothing that can be streamed."""
     if path.is_file():
         return "file"
     if (path / "state.json").exists() or (path / "dataset_dict.json").exists():
@@ -146,35 +131,27 @@ def undecoded(dataset: Dataset) -> Dataset:
 
 
 def number_of_entries(dataset: Dataset, column: str) -> int:
-    """How many rows of a data set have something in a column, 0 without the column; no entry is read."""
     return pc.sum(_there(dataset, column)).as_py() or 0
 
 
 def entries_there(dataset: Dataset, column: str) -> list[bool]:
-    """Whether each row of a data set has something in a column, none without the column; no entry is read."""
     return _there(dataset, column).to_pylist()
 
 
 def _there(dataset: Dataset, column: str) -> pa.Array | pa.ChunkedArray:
+    # Arrow has a bitmap of nulls for each column: no entry, and so no image, is read to count them.
     if column not in dataset.column_names:
         return pa.array([False] * len(dataset))
     there = pc.is_valid(dataset.data.column(column))
-    # reading rows through select() would read their bytes
-    return there if dataset._indices is None else there.take(dataset._indices.column(0))
+    return chosen_rows(dataset, there)
 
 
 def first_short_row(dataset: Dataset, column: str, number: int) -> tuple[int, int | None] | None:
-    """The first row whose list in a column has fewer than a number of entries, and how many; no entry is read.
-
-    Returns:
-        The row and its number of entries, `None` in place of this where it has no list; `None` where none is short.
-    """
+    """The first row whose list has fewer than a number of entries, and how many it has (`None` without a list)."""
     lists = dataset.data.column(column)
     if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
         return None
-    lengths = pc.list_value_length(lists)
-    if dataset._indices is not None:
-        lengths = lengths.take(dataset._indices.column(0))
+    lengths = chosen_rows(dataset, pc.list_value_length(lists))
     row = pc.index(pc.fill_null(pc.less(lengths, number), True), True).as_py()
     return None if row < 0 else (row, lengths[row].as_py())
 

@@ -9,10 +9,10 @@ import numpy as np
 from datasets import Dataset, Image
 from numpy.typing import NDArray
 
-from hfcomp.data.epoch_draws import columns_by_caption
-from hfcomp.data.features import NEGATIVE_FEATURES
+from hfcomp.data.columns import NEGATIVE_FEATURES
 from hfcomp.data.loading import TrainingRows
-from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS
+from hfcomp.data.sampling.draws import columns_by_caption
+from hfcomp.data.sampling.neighbours import NEIGHBOUR_COLUMNS
 from hfcomp.fields import FIELDS, columns_of
 from hfcomp.negatives.concreteness import ConcretenessRatings, concreteness_column
 from hfcomp.negatives.keywords import PAPER, PAPER_TABLE, KeywordTable, Matching, negative_columns
@@ -33,11 +33,8 @@ def with_keyword_negatives(
     others: str = "take part without",
     log: Callable[[str], None],
 ) -> Dataset:
-    """The rows with keyword negatives; the negatives they had are removed with all columns that describe them.
-
-    Raises:
-        ValueError: as `negative_columns`.
-    """
+    """The rows with keyword negatives; the negatives they had are removed with all columns that describe them."""
+    # Captions that are far too long or not Unicode are blanked for the search, which would hang or fail on them.
     captions = [caption or "" for caption in dataset["caption"]]
     problems = {row: problem for row, caption in enumerate(captions) if (problem := caption_problem(caption))}
     for row in problems:
@@ -63,11 +60,6 @@ def with_keyword_negatives(
 
 
 def with_concreteness(dataset: Dataset, path: str, log: Callable[[str], None]) -> Dataset:
-    """The rows with the concreteness of their negatives' keywords as `negative_concreteness`.
-
-    Raises:
-        ValueError: for rows without keywords, or a file of ratings that cannot be read.
-    """
     column = rated_column(dataset.column_names)
     values, coverage = concreteness_column(dataset[column], ConcretenessRatings.from_file(path), column=column)
     if RATINGS in dataset.column_names:
@@ -77,11 +69,7 @@ def with_concreteness(dataset: Dataset, path: str, log: Callable[[str], None]) -
 
 
 def rated_column(names: Sequence[str]) -> str:
-    """The column whose words are looked up in the ratings: `negative_rated_words` where it is there, else keywords.
-
-    Raises:
-        ValueError: where neither is there.
-    """
+    # An older set has no rated words; its keywords are looked up instead.
     for name in (RATED_WORDS, KEYWORDS):
         if name in names:
             return name
@@ -101,7 +89,8 @@ def derangement(photographs: Sequence[Any], seed: int) -> NDArray[np.int64]:
     places: dict[Any, int] = {}
     group = np.array([places.setdefault(photographs[row], len(places)) for row in order])
     order = order[np.argsort(group, kind="stable")]
-    # rows of a photograph now stand together: a shift by the most that one has leaves each of them
+    # Rows of a photograph now stand together in a ring. A shift by the size of the largest group carries every row out
+    # of its own group, if no group has more than half of the ring. Drawing until it fits would not end on such sets.
     most = min(int(np.bincount(group).max()), len(order) - 1)
     partners = np.empty(len(order), dtype=np.int64)
     partners[order] = np.roll(order, most)
@@ -109,7 +98,7 @@ def derangement(photographs: Sequence[Any], seed: int) -> NDArray[np.int64]:
 
 
 def is_negative(column: str) -> bool:
-    """Whether a column describes negatives or neighbours; the mask is of the negative image."""
+    # the mask belongs to the negative image
     return column.startswith("negative_") or column in ("mask", "neighbour_ids")
 
 
@@ -125,11 +114,9 @@ class ShuffledNegatives(TrainingRows):
 
     @property
     def features(self) -> dict[str, Any]:
-        """The type of each column."""
         return {**super().features, **self.negatives.features}
 
     def column(self, name: str) -> list[Any]:
-        """A column of all rows, of the partners where it is of negatives."""
         if not is_negative(name):
             return super().column(name)
         values = self.negatives.column(name)
@@ -139,11 +126,10 @@ class ShuffledNegatives(TrainingRows):
         return [_fitted(one, captions) for one, captions in zip(shuffled, super().column("caption"), strict=True)]
 
     def number_of_entries(self, name: str) -> int:
-        """How many rows have something in a column: as many as their partners."""
+        # a permutation: the partners of all rows are all rows
         return self.negatives.number_of_entries(name) if is_negative(name) else super().number_of_entries(name)
 
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
-        """Rows by index, each with the negatives of its partner."""
         own = super().__getitems__(indices)
         others = self.negatives.__getitems__(self.partners[indices].tolist())
         for row, other in zip(own, others, strict=True):

@@ -53,12 +53,7 @@ class RowSource:
 
 
 def read_rows(source: RowSource, log: Log) -> Rows:
-    """Rows under the contract's names; `log` receives a line about what was read, joined and left out.
-
-    Raises:
-        ValueError: for a split, column or file that does not fit; see `load_training_set`.
-        FileNotFoundError: for a path where nothing is.
-    """
+    """Rows under the contract's names; `log` receives a line about what was read, joined and left out."""
     part = {"split": source.split, "config": source.config}
     rows = (load_training_stream if source.streaming else load_source)(source.name, **part)
     if source.streaming:
@@ -86,10 +81,8 @@ def rows_where(dataset: Dataset, condition: str, log: Log) -> Dataset:
 
 
 def complete_rows(dataset: Dataset, *, captions: bool, negatives: bool = False) -> Dataset:
-    """The rows that have a caption, or a first negative that is not masked, or both, as asked.
-
-    They are selected last, as `Dataset.add_column` writes selected rows out, with their images.
-    """
+    """The rows that have a caption, or a first negative that is not masked, or both, as asked."""
+    # Called last, when no column is added any more: `add_column` writes selected rows out, with their images.
     keep = range(len(dataset))
     if captions:
         keep = [row for row, caption in enumerate(dataset[CAPTION]) if caption is not None]
@@ -100,7 +93,6 @@ def complete_rows(dataset: Dataset, *, captions: bool, negatives: bool = False) 
 
 
 def has_lists(features: Mapping[str, Any]) -> bool:
-    """Whether the captions of a data set are lists."""
     return isinstance(features.get(CAPTION), List | LargeList)
 
 
@@ -116,10 +108,6 @@ def choose_captions(
         log: receives a line about the choice, and one if captions are skipped.
         keep_others: whether the captions that are not chosen become `positive_captions`.
         allow_missing: whether a row may have no caption, which is then `None`.
-
-    Raises:
-        ValueError: for a row without a caption, unless it may have none.
-        ModuleNotFoundError: for the longest of several, if spaCy, whose tokens are counted, is not installed.
     """
     if not has_lists(dataset.features):
         return dataset
@@ -147,21 +135,10 @@ def choose_captions(
 
 
 def every_caption(dataset: Dataset, log: Log, *, allow_missing: bool = False) -> Dataset:
-    """A row for every caption, which share their image, `image_id` and all other columns.
+    """A row for every caption, which share their image, `image_id` and all other columns; no image is copied.
 
-    No image is copied: the table is laid under itself as often as an image has captions, which shares its memory, and
-    the texts. Rows taken twice by `select` would instead be written out, with their bytes, by the next
-    column that is added. So an image with fewer captions than another has rows without any, `None`, until all columns
-    are there. An `image_id` that is missing is filled in by the image's file, else as `row n` for all captions of
-    row n.
-
-    Args:
-        dataset: with a column `caption` of lists.
-        log: receives a line about the number of rows.
-        allow_missing: whether a row may have no text.
-
-    Raises:
-        ValueError: for a column that holds no lists, or a row without text, unless it may have none.
+    An image with fewer captions than another has rows without any, `None`, until all columns are there. An `image_id`
+    that is missing is filled in by the image's file, else as `row n` for all captions of row n.
     """
     if not has_lists(dataset.features):
         raise ValueError(
@@ -179,6 +156,8 @@ def every_caption(dataset: Dataset, log: Log, *, allow_missing: bool = False) ->
     images = images.add_column(IMAGE_ID, names, feature=kind)
     most = max(1, *map(len, texts)) if texts else 0
     log(f"every caption is a row: {sum(map(len, texts)):,} rows of {len(images):,} images")
+    # The table is laid under itself as often as an image has captions, which shares its memory. Rows taken twice by
+    # `select` would instead be written out, with their images, by the next column that is added.
     captions = [row[number] if number < len(row) else None for number in range(most) for row in texts]
     return concatenate_datasets([images] * most).add_column(CAPTION, captions, feature=Value("string"))
 
@@ -192,7 +171,6 @@ def _image_names(dataset: Dataset) -> tuple[list[Any], Any]:
 
 
 def without_text(captions: Any, row: int) -> ValueError:
-    """The error for a row without a caption."""
     return ValueError(
         f"column 'caption', row {row}: {captions!r} holds no text. Remove the row, give it a caption, or leave such "
         "rows out with dataset_filter."
@@ -218,12 +196,7 @@ class PairTable:
 
 
 def pair_table(columns: Mapping[str, Sequence[Any]], image_ids: Sequence[str]) -> PairTable:
-    """The captions and negatives of rows as tables.
-
-    Args:
-        columns: under the contract's names, with one caption in each row, or `captions` as benchmarks have.
-        image_ids: the photograph of each row.
-    """
+    """The captions and negatives of rows, with one caption each or `captions` as benchmarks have, as tables."""
     texts: list[tuple[Any, ...]] = []
     pairs: list[tuple[Any, ...]] = []
     masked, without = 0, []
@@ -292,5 +265,4 @@ def texts_of(value: Any) -> list[str]:
 
 
 def is_text(value: Any) -> bool:
-    """Whether an entry is a text with something but white space."""
     return isinstance(value, str) and bool(value.strip())

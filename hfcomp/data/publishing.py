@@ -1,11 +1,13 @@
-"""What others will read: texts without local paths and tokens, safe inside Markdown, and licenses of images."""
+"""What others will read: texts without local paths and tokens, safe inside Markdown, licenses, and texts of cards."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from hfcomp.data.built_sets.files import CARD, TRAIN
 
 LOCAL = "LOCAL"
 ABSOLUTE = re.compile(r"(?<![\w:/.$}])(?:~|[A-Za-z]:)?(?:[/\\][\w.@+=-]+){2,}[/\\]?")
@@ -30,6 +32,7 @@ def without_local_paths(value: Any, *, known: Iterable[str] = ()) -> Any:
         return value
     if is_absolute(value):
         return _last_part(value)
+    # The longest first: a path inside another known one would otherwise lose its beginning and stay readable.
     for path in sorted(known, key=len, reverse=True):
         value = re.sub(rf"(?<![\w/.:]){re.escape(path)}", lambda match: _last_part(match[0]), value)
     return TOKEN.sub("TOKEN", ABSOLUTE.sub(lambda match: _last_part(match[0]), value))
@@ -52,6 +55,7 @@ def is_on_hub(name: str | None) -> bool:
 
 def fenced(text: str, language: str) -> str:
     """A block of Markdown that ends where it should, whatever backticks its text holds."""
+    # A fence ends at a line with as many backticks. A text of a stranger could close it and go on as Markdown.
     longest = max(map(len, re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
@@ -89,6 +93,49 @@ def allows_adaptation(license: str | None) -> bool | None:
         False for licences without derivatives, None for a text that names no known licence, or none.
     """
     text = str(license or "")
+    # What forbids is looked for first: "Attribution-NoDerivs" holds both.
     if _FORBIDS.search(text):
         return False
     return True if _ALLOWS.search(text) else None
+
+
+DEFAULT = "default"
+"""Name of a dataset's only configuration."""
+UNKNOWN = "unknown"
+"""Name of the license in the metadata if none is known."""
+PLACE = "<this data set's id or folder>"
+"""Placeholder for the dataset's place, which is not known before it is pushed."""
+_SIZES = (
+    (1_000, "n<1K"),
+    (10_000, "1K<n<10K"),
+    (100_000, "10K<n<100K"),
+    (1_000_000, "100K<n<1M"),
+    (10_000_000, "1M<n<10M"),
+    (100_000_000, "10M<n<100M"),
+)
+
+
+def stated_license(name: str) -> str | None:
+    """The license that the card of a source states, on disk or on the Hub; None if it states none."""
+    from huggingface_hub import DatasetCard
+
+    try:
+        place = Path(name) / CARD
+        if Path(name).exists() and not place.is_file():
+            return None
+        stated = DatasetCard.load(place if place.is_file() else name).data.license
+    except Exception:  # whatever the Hub's client and YAML raise: a card that cannot be read states nothing
+        return None
+    return ", ".join(stated) if isinstance(stated, list) else stated
+
+
+def size_category(rows: int) -> str:
+    """The Hub's category for a number of rows."""
+    return next((name for limit, name in _SIZES if rows < limit), "n>100M")
+
+
+def loading_text(names: Sequence[str], split: str = TRAIN) -> str:
+    config = "" if names == [DEFAULT] else f'"{names[0]}", '
+    others = [f"The other configurations: {', '.join(f'`{name}`' for name in names[1:])}."] if names[1:] else []
+    code = f'rows = load_dataset("{PLACE}", {config}split="{split}")'
+    return "\n\n".join([f"```python\nfrom datasets import load_dataset\n\n{code}\n```", *others])

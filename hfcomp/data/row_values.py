@@ -17,22 +17,20 @@ from hfcomp.fields import FIELDS, Field
 
 def text_key(text: str) -> int:
     """A number for a text, 0 to 2^63 - 1, the same in every process: equal but for upper case and white space."""
+    # blake2b and not hash(): the latter differs between processes, and the ids of all processes are compared. One bit
+    # is dropped so that the number fits into a signed 64-bit tensor.
     words = " ".join(text.casefold().split())
     # a lone surrogate is refused, with its row, where the text is read
     return int.from_bytes(blake2b(words.encode(errors="surrogatepass"), digest_size=8).digest(), "big") >> 1
 
 
 def row_text_key(value: Any, row: int) -> int:
-    """[`text_key`] of an entry; below 0, and no other row's, where it is no text."""
+    # Below 0 and different in every row: an entry that is no text equals nothing.
     return text_key(value) if isinstance(value, str) else -1 - row
 
 
 def rows_with_equal_texts(captions: Sequence[Any]) -> int:
-    """How many rows have a caption that another row has too.
-
-    Args:
-        captions: the column; a row with a list of captions has one of them in an epoch, any of which counts.
-    """
+    """Number of rows with a caption that another row has too; of a list of captions any one counts."""
     of_row = [
         set(map(text_key, one)) if isinstance(one, list) else {row_text_key(one, row)}
         for row, one in enumerate(captions)
@@ -60,21 +58,11 @@ def row_fields(rows: Sequence[dict[str, Any]], names: Sequence[int]) -> dict[str
 
 
 def negative_fields() -> dict[str, Field]:
-    """The fields that are one number for each negative."""
     return {name: field for name, field in FIELDS.items() if field.per_negative}
 
 
 def read_value(name: str, value: Any, row: int) -> float:
-    """An entry of a column as the number that stands in the batch.
-
-    Args:
-        name: of the field.
-        value: the entry, for a field of negatives that of one negative; null is the field's `missing`.
-        row: its index in the data set.
-
-    Raises:
-        ValueError: for an invalid entry, naming column and row.
-    """
+    """An entry of a column, or of one negative in it, as the number in the batch; null is the field's `missing`."""
     field = FIELDS[name]
     value = field.missing if value is None else value
     if name in READERS:

@@ -21,7 +21,8 @@ from datasets.arrow_writer import SchemaInferenceError
 from datasets.config import HF_DATASETS_CACHE
 from datasets.exceptions import DatasetGenerationError
 
-from hfcomp.data.built_sets import TRAIN, checked_shards, configuration, set_of_part, view_files
+from hfcomp.data.built_sets.files import TRAIN, checked_shards, configuration, set_of_part, view_files
+from hfcomp.data.built_sets.views import View, choose_view, read_views
 from hfcomp.data.formats.archives import check_tail
 from hfcomp.data.formats.caption_folders import (
     captioned_splits,
@@ -35,16 +36,13 @@ from hfcomp.data.formats.image_files import NO_FOLDERS, Folders
 from hfcomp.data.formats.own_builders import load_dataset
 from hfcomp.data.formats.tables import READERS, literal_files, literal_options, reader_of, tables_of_images
 from hfcomp.data.urls import add_repositories
-from hfcomp.data.views import View, choose_view, read_views
 from hfcomp.reading import FileError, check_dataset_place
 
 
 def check_unicode(rows: Any, name: str) -> None:
-    """Checks that all texts of a table are valid UTF-8, also those in lists and in images' names.
-
-    Raises:
-        ValueError: naming the data set, and the column and row of the first that is not.
-    """
+    """Checks that all texts of a table are valid UTF-8, also those in lists and in images' names."""
+    # Arrow reads the bytes of a Parquet file as text without a check. Later they fail in whatever library reads them
+    # first, without column and row. A chunk is checked at once, and looked through row by row only if it is damaged.
     if not isinstance(rows, Dataset):
         return
     for column in rows.column_names:
@@ -90,6 +88,7 @@ def _stored_rows(name: str, *, split: str = "train", config: str | None = None, 
         )
     path = configuration(Path(name), config)
     shards = checked_shards(path)
+    # A tar file that was cut off ends as if it were whole: `datasets` would read fewer rows without a word.
     for archive in sorted((*path.glob("*.tar"), *path.glob("*/*.tar"))) if path.is_dir() else ():
         check_tail(archive)
     if shards and path.is_dir() and "data_files" not in kwargs:
@@ -112,7 +111,6 @@ def _stored_rows(name: str, *, split: str = "train", config: str | None = None, 
 
 
 def listing_folders(name: str, split: str, config: str | None, options: Mapping[str, Any]) -> Folders:
-    """The folders in which a data set's file names start; none for one of the Hub."""
     path = Path(name)
     if not path.exists():
         return NO_FOLDERS
@@ -131,14 +129,12 @@ def listing_folders(name: str, split: str, config: str | None, options: Mapping[
 
 
 def _load_view(name: str, views: Mapping[str, View], split: str, config: str | None, kwargs: dict[str, Any]) -> Any:
-    """Rows of a set of parts: the columns and parts of one of its views."""
     view = choose_view(Path(name), views, config)
     files = {one: literal_files(view_files(Path(name), view, one)) for one in split_names(split)}
     return _load(name, "parquet", data_files=files, split=split, columns=list(view.columns), **kwargs)
 
 
 def _load_table(path: Path, **kwargs: Any) -> DatasetDict:
-    """A file of rows."""
     builder, settings = reader_of(path)
     if builder == "webdataset":
         check_tail(path)
@@ -146,7 +142,6 @@ def _load_table(path: Path, **kwargs: Any) -> DatasetDict:
 
 
 def _load_tables(folder: Path, tables: Mapping[str, Sequence[Path]], split: str, **kwargs: Any) -> Any:
-    """The tables of a folder of images, with the splits that are asked for."""
     wanted = split_names(split)
     if any(name not in tables for name in wanted):
         raise ValueError(_no_split(str(folder), split, tables))
@@ -156,7 +151,8 @@ def _load_tables(folder: Path, tables: Mapping[str, Sequence[Path]], split: str,
 
 
 def _load(name: str, builder: str, *args: Any, **kwargs: Any) -> Any:
-    """`load_dataset`, whose errors say what cannot be read, or that there is no room."""
+    # `datasets` wraps whatever a reader raises into one error that names neither file nor cause. What a user can act
+    # on, such as our own error with line and column or a full disk, is taken out again.
     try:
         return load_dataset(builder, *args, **kwargs)
     except (DatasetGenerationError, ValueError, StopIteration, OSError) as error:
@@ -195,7 +191,6 @@ def _captioned_folder(path: Path, split: str, config: str | None) -> Dataset | N
 
 
 def split_names(split: str) -> list[str]:
-    """The splits that a text such as `train[:90%]+test` names."""
     return list(dict.fromkeys(part.partition("[")[0].strip() for part in split.split("+")))
 
 
@@ -219,6 +214,7 @@ def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any
     if not Path(name).exists():
         check_dataset_place(name)
         add_repositories([name])
+    # `datasets` would raise that scripts are not supported, about a file that its owner does not take for a script.
     script = Path(name) / f"{Path(name).resolve().name}.py"
     if script.is_file():
         raise ValueError(
@@ -234,7 +230,7 @@ def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any
         options = {key: kwargs[key] for key in ("revision", "token", "data_files", "data_dir") if key in kwargs}
         try:
             splits = get_dataset_split_names(name, config, **options)
-        except Exception:  # then the first error has to do
+        except Exception:  # such as no network: the first error says more
             raise error from None
         if split.partition("[")[0] in splits:
             raise

@@ -31,19 +31,10 @@ def clean(text: str) -> str:
 
 
 def places_before(text: str, cleaned: str, tokens: Sequence[Span]) -> list[Span]:
-    """Where tokens of a cleaned text stand in the text as it was.
-
-    Words that cleaning left alone are followed character by character. The tokens of another word take the whole of
-    the word that it was made from, or of the words, where their number differs.
-
-    Args:
-        text: as it was.
-        cleaned: what `clean` made of it.
-        tokens: `[start, end)` in `cleaned`; empty for a token without characters.
-
-    Returns:
-        `[start, end)` in `text` for each token.
-    """
+    """Where tokens of a cleaned text, `[start, end)` each, stand in the text as it was before `clean`."""
+    # Cleaning reports no positions, so words are aligned by a diff. Words that it left alone are followed character by
+    # character. Tokens of another word take the whole word that it was made from, or all words if their number
+    # differs.
     before = [match.span() for match in _WORD.finditer(text)]
     after = [match.span() for match in _WORD.finditer(cleaned)]
     starts, ends = [0] * len(cleaned), [0] * len(cleaned)
@@ -65,7 +56,6 @@ def _start(spans: Sequence[Span], number: int, text: str) -> int:
 
 
 def _trim(text: str, tokens: Sequence[Span]) -> list[Span]:
-    """Spans without the white space that a tokenizer may count in."""
     found = []
     for start, end in tokens:
         part = text[start:end]
@@ -125,6 +115,8 @@ class TextTokenizer:
             return [], []
         texts = self._prepare(texts)
         ids = self.tokenizer(texts, padding=False, truncation=False, verbose=False)["input_ids"]
+        # Truncated in a second call: the first one tells which texts are too long, and the tokenizer itself knows how
+        # to keep the end-of-text token.
         truncated = [len(row) > self.max_length for row in ids]
         if any(truncated):
             cut = self.tokenizer(
@@ -138,11 +130,7 @@ class TextTokenizer:
         return ids, truncated
 
     def places(self, texts: Sequence[str]) -> list[TokenPlaces]:
-        """Where the tokens of each text stand in it, in the order of their ids; special tokens stand nowhere.
-
-        Raises:
-            TypeError: for a tokenizer with neither offsets nor words.
-        """
+        """Where the tokens of each text stand in it, in the order of their ids; special tokens stand nowhere."""
         if not self.tokenizer.is_fast:
             return [word_places(self.tokenizer, text, self.max_length) for text in texts]
         prepared = self._prepare(texts)

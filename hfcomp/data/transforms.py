@@ -34,12 +34,8 @@ class ImageTransform:
         self._rows, self._decode = undecoded(rows), decode
 
     def __call__(self, indices: Sequence[int]) -> Mapping[str, Any]:
-        """What the transform returns for some rows.
-
-        Raises:
-            ValueError: for an image that cannot be decoded, and as the transform does.
-            TypeError: for a transform that returns anything but a dictionary.
-        """
+        # The images are decoded here and not by `datasets`: by the same rule as without a transform, with the same
+        # limits, and with row and column in an error.
         batch = self._rows[list(indices)]
         for name in self._images:
             cells = zip(batch[name], indices, strict=True)
@@ -54,7 +50,6 @@ class ImageTransform:
 
 
 def image_transform(dataset: Any, decode: Decode) -> ImageTransform | None:
-    """The transform of a data set; `None` without one, and of a stream, which has none."""
     is_transformed = isinstance(dataset, Dataset) and dataset.format["type"] == "custom"
     return ImageTransform(dataset, decode) if is_transformed else None
 
@@ -64,9 +59,6 @@ class TransformedRows(TrainingRows):
 
     A value of `image` and `negative_image` is then what the transform returns: a PIL image, or pixels `[3, H, W]` as
     the model takes them, 8 bits or float and normalised. `pixel_values` stands for `image`.
-
-    Raises:
-        ValueError: for a transform that returns no images, changes a text, or does not fit otherwise.
     """
 
     def __init__(self, rows: TrainingRows, transform: ImageTransform, column_names: Mapping[str, str] | None) -> None:
@@ -80,7 +72,6 @@ class TransformedRows(TrainingRows):
         self._probe()
 
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
-        """Rows by index in one read; called by torch's DataLoader."""
         batch, returned = self._stored[indices], self._transform(indices)
         for name, theirs in self._texts.items():
             if theirs in returned:
@@ -108,6 +99,8 @@ class TransformedRows(TrainingRows):
         return [_pixels(value, column, row) for value, row in zip(values, indices, strict=True)]
 
     def _probe(self) -> None:
+        # A few rows are read now, so that a transform that does not fit fails before training. Pixels in 0..1 are the
+        # usual mistake (ToTensor without Normalize), which no later check could tell from normalised ones.
         if not len(self):
             return
         rows = self.__getitems__(list(range(min(_PROBED_ROWS, len(self)))))
@@ -151,7 +144,6 @@ def _check_alike(batch: Mapping[str, Sequence[Any]]) -> None:
 
 
 def _pixels(value: Any, column: str, row: int) -> Any:
-    """Pixels as a tensor; any other image as it is."""
     if isinstance(value, np.ndarray) and (column == PIXELS or value.dtype.kind == "f"):
         value = torch.from_numpy(value)
     if isinstance(value, torch.Tensor):

@@ -110,11 +110,7 @@ def add_repositories(names: Iterable[str]) -> None:
 
 
 def current_access(access: UrlAccess | None = None) -> UrlAccess | None:
-    """What may be fetched: by `access` or else `set_url_access`, and of the data sets that are loaded.
-
-    Returns:
-        None, which refuses URLs, if nothing may.
-    """
+    """What `access`, or else `set_url_access`, and the repositories that are loaded allow; None if nothing."""
     access = access or _current
     if not _repositories:
         return access
@@ -128,6 +124,7 @@ def is_url(name: str) -> bool:
 
 def shown(name: str) -> str:
     """A name without what may be secret in a URL: user and password, query (as of signed URLs) and fragment."""
+    # Errors and results are pasted into issues, and a signed URL opens the file for whoever reads it.
     return "::".join(map(_without_secrets, name.split("::")))
 
 
@@ -140,12 +137,7 @@ def _without_secrets(link: str) -> str:
 
 
 def open_named(name: str, where: str, access: UrlAccess | None = None) -> Any:
-    """A binary stream of a file by path, of a member of an archive, or of a URL that may be fetched.
-
-    Args:
-        name: path, `zip://member::archive`, or URL.
-        where: named first in every error.
-        access: to URLs; None refuses them. See `current_access`.
+    """A binary stream of a file by path, of a member of an archive (`zip://member::archive`), or of an allowed URL.
 
     Raises:
         ValueError: for a URL that is not allowed, has another scheme, or is too large, or a name with a NUL.
@@ -204,7 +196,8 @@ def _fetch(url: str, where: str, access: UrlAccess | None) -> bytes:
 
 
 def _from_web(url: str, access: UrlAccess) -> bytes:
-    """At most one byte more than allowed. A redirect leads to http and https only: no other handler is there."""
+    # An opener of these handlers only: the usual one has more, and a redirect could then lead to ftp://. One
+    # byte more than allowed is read, by which the caller sees that there is more.
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler,
@@ -229,8 +222,9 @@ def _from_web(url: str, access: UrlAccess) -> bytes:
 
 
 def _from_hub(url: str, access: UrlAccess) -> bytes:
-    """With the user's token from the repositories that are loaded only: data could name a private one of theirs."""
     import fsspec
 
+    # With the user's token from the repositories that are loaded only: data of a stranger could name a private one of
+    # the user's.
     with fsspec.open(url, "rb", hf={} if access.is_own(url) else {"token": False}) as file:
         return bytes(file.read(access.max_bytes + 1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
+from hfcomp.store import digest
+
 if TYPE_CHECKING:
     from PIL import Image
 
 Box = tuple[int, int, int, int]
-KEY_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,6 @@ def distinct(keys: Iterable[bytes | None]) -> tuple[list[bytes], NDArray[np.int6
             first.append(row)
         index.append(number[key])
     return list(number), np.array(index, dtype=np.int64), first
-
-
-def digest(content: Any) -> bytes:
-    return hashlib.sha256(content).digest()[:KEY_BYTES]
 
 
 def check_text(text: Any, row: int) -> str:

@@ -19,7 +19,7 @@ from hfcomp.data.concepts.spans import RandomSpans
 from hfcomp.data.image_ids import photographs_or_rows
 from hfcomp.data.loading import entries_there
 from hfcomp.data.negatives import ShuffledNegatives, derangement, is_negative, with_concreteness
-from hfcomp.data.replay import count_replay_rows
+from hfcomp.data.sampling.replay import count_replay_rows
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.experiment_config import HUMAN, SAME_BATCH, STATIC_MARGIN, ExperimentConfig
 from hfcomp.trainers.cement import RATED_MARGINS, CementConfig, CementTrainer, margin_function

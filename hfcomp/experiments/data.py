@@ -14,15 +14,14 @@ from hfcomp.data.concepts.columns import with_concepts
 from hfcomp.data.image_ids import IMAGE_ID, with_image_ids
 from hfcomp.data.loading import contract_rows
 from hfcomp.data.negatives import RATINGS, with_concreteness, with_keyword_negatives
-from hfcomp.data.neighbours import check_batch_images
 from hfcomp.data.overlap import COLUMNS as IMAGE_COLUMNS
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.data.pair_table import Log, Rows, RowSource, choose_captions, complete_rows, every_caption, read_rows
-from hfcomp.data.replay import with_shared_image_ids
+from hfcomp.data.sampling.neighbours import check_batch_images
+from hfcomp.data.sampling.replay import with_shared_image_ids
 from hfcomp.data.sources import load_source
 from hfcomp.distributed import first_process_first
-from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.cache_files import default_folder
+from hfcomp.evaluation.encoding.cache import open_cache
 from hfcomp.evaluation.encoding.neighbours import with_neighbours
 from hfcomp.experiments.arm import count_images, fit_batch, method_arm
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig
@@ -210,5 +209,5 @@ def _sandbox_rows(config: ExperimentConfig, seed: int, num_negatives: int) -> Da
 
 def _with_hard_images(config: ExperimentConfig, rows: Rows, log: Log, device: str | None) -> Rows:
     """The rows with each image's nearest by the base."""
-    place, cache = config.model or base_folder(SANDBOX_MODELS[config.fresh_model]), EmbeddingCache(default_folder())
+    place, cache = config.model or base_folder(SANDBOX_MODELS[config.fresh_model]), open_cache()
     return with_neighbours(rows, place=place, number=config.hard_images, log=log, cache=cache, device=device)

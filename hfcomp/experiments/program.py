@@ -14,7 +14,7 @@ from datasets import Dataset
 from hfcomp import __version__
 from hfcomp.data.loading import read_commit
 from hfcomp.data.overlap import ScoredImages
-from hfcomp.data.replay import count_replay_rows
+from hfcomp.data.sampling.replay import count_replay_rows
 from hfcomp.distributed import on_main_process
 from hfcomp.evaluation.blind.results import BlindResults
 from hfcomp.evaluation.evaluator import Evaluator

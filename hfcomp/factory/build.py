@@ -12,9 +12,8 @@ from typing import Any
 
 from datasets import Dataset
 
-from hfcomp.data.built_sets import configurations
-from hfcomp.data.publishing import LICENSE
-from hfcomp.data.set_cards import DEFAULT, stated_license
+from hfcomp.data.built_sets.files import configurations
+from hfcomp.data.publishing import DEFAULT, LICENSE, stated_license
 from hfcomp.data.urls import UrlAccess, set_url_access
 from hfcomp.evaluation.models import check_device
 from hfcomp.factory.builder import CardText, find_builder

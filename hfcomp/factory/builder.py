@@ -16,7 +16,7 @@ from hfcomp.plugins import load_plugins
 from hfcomp.reading import nearest
 
 if TYPE_CHECKING:
-    from hfcomp.data.builders import BuiltDataset
+    from hfcomp.data.built_sets.builders import BuiltDataset
     from hfcomp.reporting.report import Table
 
 # Group of entry points under which other packages name their builders, by the kind that they make.
@@ -123,7 +123,7 @@ class Builder:
 
     def dataset_class(self) -> type[BuiltDataset]:
         """The class with which `datasets` prepares or streams a built dataset of this kind."""
-        from hfcomp.data.builders import builder_class
+        from hfcomp.data.built_sets.builders import builder_class
 
         return builder_class(self.card.title, self.options.what, self.card.about, self.configs)
 

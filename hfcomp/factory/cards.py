@@ -14,10 +14,9 @@ import yaml
 from huggingface_hub import DatasetCardData
 
 from hfcomp.checksums import file_hash, with_text_checksum
-from hfcomp.data.built_sets import CARD, TRAIN, configurations, content_hash, split_of
-from hfcomp.data.publishing import fenced, is_on_hub
-from hfcomp.data.set_cards import DEFAULT, UNKNOWN, loading_text, size_category
-from hfcomp.data.views import read_views, view_configs
+from hfcomp.data.built_sets.files import CARD, TRAIN, configurations, content_hash, split_of
+from hfcomp.data.built_sets.views import read_views, view_configs
+from hfcomp.data.publishing import DEFAULT, UNKNOWN, fenced, is_on_hub, loading_text, size_category
 from hfcomp.factory.builder import OTHERS, CardText
 from hfcomp.factory.manifest import DATA, MANIFEST, SET_ASIDE_FILE, sums
 from hfcomp.reporting.report import Table

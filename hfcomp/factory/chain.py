@@ -11,7 +11,7 @@ import numpy as np
 from datasets import Dataset, Features, concatenate_datasets
 from numpy.typing import NDArray
 
-from hfcomp.data.built_sets import CHAIN, COMMANDS, STEPS_FOLDER, StepNames, is_build, step_names
+from hfcomp.data.built_sets.files import CHAIN, COMMANDS, STEPS_FOLDER, StepNames, is_build, step_names
 from hfcomp.data.loading import load_training_set
 from hfcomp.factory.build import BuiltSet, DatasetBuild
 from hfcomp.factory.manifest import refuse_others

@@ -68,7 +68,7 @@ def build_and_report(options: BuildOptions) -> BuiltSet:
         ValueError: as `hfcomp.factory.build.build_set`, or for a set without rows.
         SystemExit: where the build was interrupted, or a stage failed, after its traceback.
     """
-    from hfcomp.data.built_sets import SET_ASIDE_FILE
+    from hfcomp.data.built_sets.files import SET_ASIDE_FILE
     from hfcomp.factory.build import build_set
     from hfcomp.factory.runner import StageError
     from hfcomp.factory.shards import DamagedSource
@@ -93,8 +93,8 @@ def build_and_report(options: BuildOptions) -> BuiltSet:
 
 
 def _verify(folder: Path) -> None:
+    from hfcomp.data.built_sets.verification import verify_set
     from hfcomp.data.pixels.store import is_store
-    from hfcomp.data.verification import verify_set
     from hfcomp.factory.pixels import verify_pixels
 
     (verify_pixels if is_store(folder) else verify_set)(folder, log=lambda line: print(line, flush=True))

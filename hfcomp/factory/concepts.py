@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from datasets import Value
 
+from hfcomp.data.columns import CONCEPT_FEATURES
 from hfcomp.data.concepts.columns import ConceptCounts, concept_columns, noun_phrase_extractor
-from hfcomp.data.features import CONCEPT_FEATURES
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.factory.build import DatasetBuild
 from hfcomp.factory.builder import CAPTIONS

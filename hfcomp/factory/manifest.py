@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.checksums import file_hash, read_checked
-from hfcomp.data.built_sets import (
+from hfcomp.data.built_sets.files import (
     DATA,
     MANIFEST,
     PLAN,

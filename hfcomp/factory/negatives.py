@@ -11,7 +11,7 @@ import numpy as np
 from datasets import Value
 
 from hfcomp.checksums import file_hash
-from hfcomp.data.features import NEGATIVE_FEATURES
+from hfcomp.data.columns import NEGATIVE_FEATURES
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.factory.build import DatasetBuild

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from hfcomp.data.images import SKIP_ADVICE, DamagedImage
 from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.cells import damaged_images
-from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.cache_files import default_folder
+from hfcomp.evaluation.encoding.cache import open_cache
 from hfcomp.evaluation.encoding.neighbours import FEATURES, with_neighbours
 from hfcomp.factory.build import DatasetBuild
 from hfcomp.factory.shards import Batch, Stage
@@ -31,7 +30,7 @@ class NeighbourBuild(DatasetBuild):
         damaged = damaged_images(undecoded(dataset)["image"], "image", progress=True) if reads_images else ()
         settings = {"number": options.number, "by": options.by, "device": options.device, "damaged": damaged}
         try:
-            cache = EmbeddingCache(default_folder())
+            cache = open_cache()
             dataset = with_neighbours(dataset, place=options.model, log=log, cache=cache, **settings)
         except DamagedImage as error:
             raise DamagedImage(f"{error} {SKIP_ADVICE}") from error

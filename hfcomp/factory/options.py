@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
-from hfcomp.data.built_sets import ROWS_PER_SHARD
+from hfcomp.data.built_sets.files import ROWS_PER_SHARD
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import DEFAULT_TIMEOUT
 from hfcomp.parsing import DEFAULT_PARSER

@@ -20,10 +20,10 @@ from hfcomp.data.pixels import PixelTransform
 from hfcomp.data.pixels.store import PIXELS, ImageKeys, PixelStore
 from hfcomp.data.pixels.store_writer import StoreWriter
 from hfcomp.data.urls import UrlAccess
-from hfcomp.evaluation.encoding.cache_files import size_text
 from hfcomp.factory.pixel_options import PixelOptions
 from hfcomp.modeling import load_processor
 from hfcomp.reporting.report import Lines, Report, Section, Table
+from hfcomp.store import size_text
 
 COLUMNS = ("image", "negative_image")
 ROWS_PER_CHUNK = 32

@@ -23,7 +23,7 @@ from typing import Any
 
 from datasets import Image
 
-from hfcomp.data.built_sets import PLAN, UNFINISHED
+from hfcomp.data.built_sets.files import PLAN, UNFINISHED
 from hfcomp.errors import MISTAKES
 from hfcomp.factory.manifest import Record
 from hfcomp.factory.shards import Job, ShardMaker, StageError, note_shard

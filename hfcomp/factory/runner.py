@@ -17,7 +17,7 @@ from datasets import Dataset, Features, Image
 from tqdm.auto import tqdm
 
 from hfcomp import __version__
-from hfcomp.data.built_sets import ROWS_PER_SHARD, TRAIN
+from hfcomp.data.built_sets.files import ROWS_PER_SHARD, TRAIN
 from hfcomp.factory.executors import make_shards
 from hfcomp.factory.manifest import Plan, close_build, open_build, sums
 from hfcomp.factory.options import ExecutorName, Workers

@@ -17,7 +17,7 @@ from datasets import Dataset, Features
 from datasets import Image as ImageFeature
 
 from hfcomp.checksums import file_hash
-from hfcomp.data.built_sets import TRAIN
+from hfcomp.data.built_sets.files import TRAIN
 from hfcomp.data.images import SKIP_ADVICE, Unreadable, decode_image, open_image
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import UrlAccess, is_url, open_named, shown

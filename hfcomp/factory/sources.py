@@ -16,7 +16,7 @@ from datasets import Dataset, Features, Image, LargeList, List
 from huggingface_hub.constants import HF_HUB_CACHE
 from huggingface_hub.file_download import repo_folder_name
 
-from hfcomp.data.built_sets import SET_ASIDE_FILE, TRAIN
+from hfcomp.data.built_sets.files import SET_ASIDE_FILE, TRAIN
 from hfcomp.data.columns import require_columns
 from hfcomp.data.formats.image_files import TEXTS, check_image_files, named_image_files
 from hfcomp.data.image_ids import IMAGE_ID, photographs_or_rows, with_image_ids

@@ -11,10 +11,9 @@ from typing import Any
 from huggingface_hub import DatasetCard, DatasetCardData
 
 from hfcomp.checksums import with_text_checksum, without_text_checksum
-from hfcomp.data.built_sets import CARD, DATA, TRAIN, read_manifest, split_of
-from hfcomp.data.publishing import without_local_paths
-from hfcomp.data.set_cards import DEFAULT, PLACE, UNKNOWN, loading_text, size_category
-from hfcomp.data.views import part_names, read_views
+from hfcomp.data.built_sets.files import CARD, DATA, TRAIN, read_manifest, split_of
+from hfcomp.data.built_sets.views import part_names, read_views
+from hfcomp.data.publishing import DEFAULT, PLACE, UNKNOWN, loading_text, size_category, without_local_paths
 
 _FENCE = re.compile(r"^\s*(`{3,}|~{3,})", re.MULTILINE)
 _CONFIG = re.compile(r"[A-Za-z0-9_-]+")

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from huggingface_hub import DatasetCard
 
-from hfcomp.data.built_sets import (
+from hfcomp.data.built_sets.files import (
     CARD,
     HIERARCHY,
     MANIFEST,
@@ -22,9 +22,9 @@ from hfcomp.data.built_sets import (
     read_manifest,
     set_of_part,
 )
+from hfcomp.data.built_sets.verification import verify_set
+from hfcomp.data.built_sets.views import VIEWS, read_views
 from hfcomp.data.publishing import LICENSE, allows_adaptation
-from hfcomp.data.verification import verify_set
-from hfcomp.data.views import VIEWS, read_views
 from hfcomp.hub.dataset_cards import SetFolders, card_path, set_card
 from hfcomp.hub.options import PushOptions
 from hfcomp.hub.repositories import Repository

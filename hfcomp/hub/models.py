@@ -20,7 +20,6 @@ from transformers.utils import ADAPTER_CONFIG_NAME, CONFIG_NAME
 
 from hfcomp.checksums import read_checked, with_checksum
 from hfcomp.data.publishing import TOKEN, is_absolute, is_on_hub, without_local_paths
-from hfcomp.evaluation.encoding.cache_files import size_text
 from hfcomp.hub.options import ModelPushOptions
 from hfcomp.hub.repositories import ADVICE, Repository, check_replaceable, record_push
 from hfcomp.modeling import OBJECTIVE_STATE_FILE, load_config, load_processor
@@ -32,6 +31,7 @@ from hfcomp.reporting.cards.metadata import card_metadata
 from hfcomp.reporting.run_record import METHOD_FOLDER
 from hfcomp.run_folders import CONFIG_FILE, FINISHED_FILE
 from hfcomp.statistics.results import RESULTS_FILE
+from hfcomp.store import size_text
 from hfcomp.trainers.stages import CHECKSUMS_FILE, SUMMARY_FILE, damage, is_of_push, read_summary
 
 KIND = "model"

@@ -18,7 +18,7 @@ from datasets import (
 )
 from datasets.fingerprint import Hasher
 
-from hfcomp.data.features import CONCEPT_FEATURES
+from hfcomp.data.columns import CONCEPT_FEATURES
 from hfcomp.sandbox.drawing import KIND_WEIGHTS, KINDS
 from hfcomp.sandbox.noise import Noise
 from hfcomp.sandbox.ratings import Ratings, check_ratings

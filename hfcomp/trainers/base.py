@@ -12,8 +12,8 @@ from transformers.utils import logging
 
 from hfcomp.data.collators import exact_collator
 from hfcomp.data.columns import BATCH_KEYS, COUNTED_KEYS, RESERVED_KEYS, TEXT_IDS
-from hfcomp.data.epoch_draws import require_lists, without_crops
-from hfcomp.data.streaming import SkippingCollator, StreamedRows
+from hfcomp.data.sampling.draws import require_lists, without_crops
+from hfcomp.data.sampling.streaming import SkippingCollator, StreamedRows
 from hfcomp.distributed import gather_sizes, sum_loss, sum_over_processes, world_size
 from hfcomp.distributed.shards import own_part
 from hfcomp.fields import Features

@@ -11,7 +11,7 @@ import torch
 from transformers import TrainingArguments
 
 from hfcomp.data.images import MAX_IMAGE_PIXELS
-from hfcomp.data.replay import count_replay_rows
+from hfcomp.data.sampling.replay import count_replay_rows
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess
 from hfcomp.trainers._support.fsdp_checks import check_loading
 from hfcomp.trainers._support.model_setup import check_adapter_fields, check_attention

@@ -9,9 +9,9 @@ from torch.utils.data import Sampler
 from transformers.utils import logging
 
 from hfcomp.data.columns import require_columns
-from hfcomp.data.epoch_draws import DrawnNegatives, EpochOrder
 from hfcomp.data.loading import TrainingRows
-from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS, NeighbourOrder, Neighbours
+from hfcomp.data.sampling.draws import DrawnNegatives, EpochOrder
+from hfcomp.data.sampling.neighbours import NEIGHBOUR_COLUMNS, NeighbourOrder, Neighbours
 from hfcomp.trainers._support.sampling import with_epochs
 from hfcomp.trainers._support.transformers_internals import train_batch_size
 from hfcomp.trainers.base import CompositionalTrainer

@@ -14,8 +14,8 @@ from transformers.utils import logging
 
 from hfcomp.data.columns import require_columns
 from hfcomp.data.concepts.level_names import level_columns, level_names
-from hfcomp.data.groups import GROUP_COLUMNS, BatchGroups, GroupOrder, Groups, rows_per_process
 from hfcomp.data.loading import TrainingRows
+from hfcomp.data.sampling.groups import GROUP_COLUMNS, BatchGroups, GroupOrder, Groups, rows_per_process
 from hfcomp.distributed import gather, rank, world_size
 from hfcomp.trainers._support.replay import replay_rows
 from hfcomp.trainers.base import CompositionalTrainer
@@ -62,7 +62,7 @@ class GroupedConfig(CompositionalConfig):
 
 
 class GroupedTrainer(CompositionalTrainer):
-    """Base of objectives on batches of groups, in the order of [`hfcomp.data.groups.GroupOrder`].
+    """Base of objectives on batches of groups, in the order of [`hfcomp.data.sampling.groups.GroupOrder`].
 
     Needs the columns `group` and `hard_negative_groups`. A process holds whole groups, so that `groups_per_batch` has
     to be a multiple of the number of processes. At the start the log describes an epoch, and warnings say

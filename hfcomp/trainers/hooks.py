@@ -17,7 +17,6 @@ from transformers.utils import logging
 
 from hfcomp.data.collators import CompositionalCollator, too_few_negatives
 from hfcomp.data.columns import rename_columns, require_columns
-from hfcomp.data.epoch_draws import DrawnCaptions, DrawnCrops, DrawnRows, check_drawn_captions
 from hfcomp.data.formats.image_files import Folders, with_image_files
 from hfcomp.data.image_ids import IMAGE_ID, with_shared_ids
 from hfcomp.data.images import decode_image
@@ -25,7 +24,8 @@ from hfcomp.data.loading import TrainingRows, first_short_row
 from hfcomp.data.pair_table import has_lists
 from hfcomp.data.pixels.store import read_manifest
 from hfcomp.data.row_checks import check_contents
-from hfcomp.data.streaming import StreamedRows, check_names
+from hfcomp.data.sampling.draws import DrawnCaptions, DrawnCrops, DrawnRows, check_drawn_captions
+from hfcomp.data.sampling.streaming import StreamedRows, check_names
 from hfcomp.data.transforms import ImageTransform, TransformedRows, image_transform
 from hfcomp.data.urls import UrlAccess
 from hfcomp.fields import FIELDS, Features, columns_of

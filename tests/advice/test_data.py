@@ -12,25 +12,25 @@ from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.columns import rename_columns
 from hfcomp.data.concepts.columns import concept_columns, noun_phrase_extractor, with_concepts
 from hfcomp.data.concepts.spans import with_spans
-from hfcomp.data.epoch_draws import check_drawn_captions
 from hfcomp.data.formats.caption_files import with_captions_of
-from hfcomp.data.groups import GroupOrder, Groups, rows_per_process
 from hfcomp.data.image_ids import shared_rows
 from hfcomp.data.images import decode_image
 from hfcomp.data.loading import TrainingRows, load_training_set, load_training_stream
 from hfcomp.data.negatives import rated_column
-from hfcomp.data.neighbours import NeighbourOrder, Neighbours
 from hfcomp.data.pair_table import every_caption
 from hfcomp.data.pixels.transform import PixelTransform
-from hfcomp.data.streaming import StreamedRows, check_names
+from hfcomp.data.sampling.draws import check_drawn_captions
+from hfcomp.data.sampling.groups import GroupOrder, Groups, rows_per_process
+from hfcomp.data.sampling.neighbours import NeighbourOrder, Neighbours
+from hfcomp.data.sampling.streaming import StreamedRows, check_names
 from hfcomp.data.urls import UrlAccess
 from hfcomp.factory.builder import find_builder
 from hfcomp.parsing import load_parser
 from tests import tiny
 from tests.hub.built import built
 
-COLLATORS, DRAWN = "hfcomp/data/collators.py", "hfcomp/data/epoch_draws.py"
-IMAGES, STREAMING = "hfcomp/data/images.py", "hfcomp/data/streaming.py"
+COLLATORS, DRAWN = "hfcomp/data/collators.py", "hfcomp/data/sampling/draws.py"
+IMAGES, STREAMING = "hfcomp/data/images.py", "hfcomp/data/sampling/streaming.py"
 
 
 @pytest.fixture
@@ -184,11 +184,11 @@ def test_captions_of_a_file(advice, tmp_path):
     assert rename_columns(dataset.remove_columns("caption"), {"caption": "name"})["caption"][0] == "first"
 
 
-@pytest.mark.follows("hfcomp/data/groups.py", "Lower groups_per_batch.")
+@pytest.mark.follows("hfcomp/data/sampling/groups.py", "Lower groups_per_batch.")
 @pytest.mark.follows(
-    "hfcomp/data/groups.py", "Set it to a multiple of {processes}, such as {multiple}, or start fewer"
+    "hfcomp/data/sampling/groups.py", "Set it to a multiple of {processes}, such as {multiple}, or start fewer"
 )
-@pytest.mark.follows("hfcomp/data/neighbours.py", "Lower {setting} to")
+@pytest.mark.follows("hfcomp/data/sampling/neighbours.py", "Lower {setting} to")
 def test_orders(advice):
     groups = Groups.from_columns(["a", "a", "b", "b"], [["b"], ["b"], ["a"], ["a"]])
     settings = {"pairs_per_group": 1, "seed": 0}
@@ -335,9 +335,11 @@ def test_ratings(advice, train_begins, splits):
 
 
 @pytest.mark.follows(
-    "hfcomp/data/builders.py", "Pass config_name={other!r}, or the folder of {self.name} as data_dir."
+    "hfcomp/data/built_sets/builders.py", "Pass config_name={other!r}, or the folder of {self.name} as data_dir."
 )
-@pytest.mark.follows("hfcomp/data/builders.py", "needs data_dir: the folder of a set of `hfcomp build {self.kind}`.")
+@pytest.mark.follows(
+    "hfcomp/data/built_sets/builders.py", "needs data_dir: the folder of a set of `hfcomp build {self.kind}`."
+)
 def test_builders(advice, tmp_path):
     for name in ("high_concreteness", "random"):
         built(tmp_path / name, rows=3)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hfcomp import cli
-from hfcomp.data.built_sets import UNFINISHED
+from hfcomp.data.built_sets.files import UNFINISHED, check_finished
 from hfcomp.data.loading import load_training_set
 from hfcomp.evaluation.benchmarks import benchmarks
 from hfcomp.evaluation.sources import load_items
@@ -144,8 +144,11 @@ def test_sources(advice, clip, photographs, tmp_path, monkeypatch):
 
 @follows("hfcomp/factory/magic/chain.py", "Use more images, or a smaller --min_images.")
 @follows("hfcomp/factory/magic/hierarchy.py", "Delete it and repeat the `hfcomp build magic` command that made it")
-@follows("hfcomp/data/views.py", "Repeat the `hfcomp build` command that made the set, which writes the file again")
-@follows("hfcomp/data/built_sets.py", "command that began it again, without --until: what is done is kept.")
+@follows(
+    "hfcomp/data/built_sets/views.py",
+    "Repeat the `hfcomp build` command that made the set, which writes the file again",
+)
+@follows("hfcomp/data/built_sets/files.py", "command that began it again, without --until: what is done is kept.")
 def test_magic(advice, tmp_path):
     magic.source(tmp_path / "source")
     words = ["build", "magic", "--source", str(tmp_path / "source"), "--output", str(tmp_path / "magic")]
@@ -158,7 +161,8 @@ def test_magic(advice, tmp_path):
     cli.main(words)
     rows = len(load_training_set(str(tmp_path / "magic")))
     for name, read in (("hierarchy.json", lambda: read_hierarchy(tmp_path / "magic")),
-                       ("views.json", lambda: load_training_set(str(tmp_path / "magic")))):  # fmt: skip
+                       ("views.json", lambda: load_training_set(str(tmp_path / "magic"))),
+                       ("steps/.chain.json", lambda: check_finished(tmp_path / "magic"))):  # fmt: skip
         (tmp_path / "magic" / name).write_text("damaged")
         advice.of(read)
         if name == "hierarchy.json":
@@ -188,12 +192,15 @@ def test_challenge_sets(advice, tmp_path):
     assert len(load_items(benchmarks()["inpaintcoco"], folders).rows)
 
 
-@follows("hfcomp/data/built_sets.py", "Delete the folder and give {_command(folder)} again, or fetch the set again.")
 @follows(
-    "hfcomp/data/built_sets.py", "give {_command(folder)} again, which recreates this file, or download the set again."
+    "hfcomp/data/built_sets/files.py", "Delete the folder and give {_command(folder)} again, or fetch the set again."
 )
-@follows("hfcomp/data/built_sets.py", "does not list it. Remove it.")
-@follows("hfcomp/data/built_sets.py", "Repeat the `hfcomp build` command to resume it, then load it.")
+@follows(
+    "hfcomp/data/built_sets/files.py",
+    "give {_command(folder)} again, which recreates this file, or download the set again.",
+)
+@follows("hfcomp/data/built_sets/files.py", "does not list it. Remove it.")
+@follows("hfcomp/data/built_sets/files.py", "Repeat the `hfcomp build` command to resume it, then load it.")
 @follows("hfcomp/hub/dataset_cards.py", "it writes the card and keeps everything else.")
 def test_damaged_sets(advice, photographs, tmp_path):
     folder = tmp_path / "built"

@@ -284,7 +284,11 @@ def test_ratings_and_encoders(advice, tmp_path, monkeypatch):
 
 @follows("hfcomp/factory/concretebatch/chain.py", "{ONE_LICENSE} Choose another --output.")
 @follows(
-    "hfcomp/data/built_sets.py",
+    "hfcomp/data/built_sets/views.py",
+    "Repeat the `hfcomp build` command that made the set, which writes the file again",
+)
+@follows(
+    "hfcomp/data/built_sets/files.py",
     "command that began it again, with --until {names.steps[-1]} or",
 )
 def test_steps_of_concretebatch(advice, clip, tmp_path):
@@ -294,6 +298,10 @@ def test_steps_of_concretebatch(advice, clip, tmp_path):
     words += ["--writer", "substitute", "--image_pipeline", pipeline, "--image_size", 32, "--image_batch_size", 2]
     words = [*map(str, words), "--limit", "2", "--configs", "high_concreteness", "--output"]
     cli.main([*words, str(tmp_path / "out"), "--until", "targets"])
+    advice.of(load_training_set, str(tmp_path / "out"))
+    cli.main([*words, str(tmp_path / "out"), "--until", "images"])
+    load_training_set(str(tmp_path / "out"))
+    (tmp_path / "out" / "steps" / ".chain.json").write_text("damaged")
     advice.of(load_training_set, str(tmp_path / "out"))
     cli.main([*words, str(tmp_path / "out"), "--until", "images"])
     load_training_set(str(tmp_path / "out"))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import datasets
 import pytest
 
-from hfcomp.data.replay import count_replay_rows
+from hfcomp.data.sampling.replay import count_replay_rows
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.trainers.runs import build
 
 follows = pytest.mark.follows
-DATA = "hfcomp/data/replay.py"
+DATA = "hfcomp/data/sampling/replay.py"
 TRAINER = "hfcomp/trainers/_support/replay.py"
 CONFIG = "hfcomp/trainers/config.py"
 ARM = "hfcomp/experiments/arm.py"

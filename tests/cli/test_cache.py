@@ -7,9 +7,7 @@ import time
 
 import pytest
 
-from hfcomp import cli
-from hfcomp.data.overlap import hash_store
-from hfcomp.evaluation.encoding import cache_files
+from hfcomp import cli, store
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
 from tests import tiny
@@ -20,7 +18,7 @@ TEXTS = tiny.captions()[:7]
 @pytest.fixture
 def folder(clip, siglip, tmp_path):
     """Two images and seven texts of a CLIP, used today; five texts of a SigLIP, used ten days ago."""
-    folder = tmp_path / "cache"
+    folder = tmp_path / "hfcomp" / "embeddings"
     one = Embedder(clip, device="cpu", cache=EmbeddingCache(folder))
     one.images([tiny.image(0), tiny.image(1)]), one.texts(TEXTS)
     before = set(folder.iterdir())
@@ -108,12 +106,11 @@ def test_a_folder_that_is_not_there_and_a_limit_that_is_no_size_are_named(tmp_pa
 @pytest.fixture
 def hashes(folder, tmp_path, monkeypatch):
     """The folder of the search for scored images, beside that of embeddings, both at their usual places."""
-    place = tmp_path / "image_hashes"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path))
+    place = store.cache_folder("image_hashes")
     for name in ("v1/a.npy", "v2/b.npy"):
         (place / name).parent.mkdir(parents=True)
         (place / name).write_bytes(bytes(3000))
-    monkeypatch.setattr(hash_store, "default_folder", lambda: place)
-    monkeypatch.setattr(cache_files, "default_folder", lambda: folder)
     return place
 
 

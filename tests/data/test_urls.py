@@ -18,7 +18,7 @@ from PIL import Image
 from hfcomp.data import urls
 from hfcomp.data.images import decode_image
 from hfcomp.data.loading import load_training_set
-from hfcomp.data.streaming import StreamedRows
+from hfcomp.data.sampling.streaming import StreamedRows
 from hfcomp.data.urls import UrlAccess, is_url, set_url_access, shown
 
 WHERE = "column 'image', row 3"

@@ -17,7 +17,7 @@ def test_the_audit_of_the_sandbox(tmp_path, monkeypatch, capsys):
     page = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8").partition("test_audit_page.py -->")[2]
     command, shown = re.findall(r"```\w*\n(.*?)```", page, re.DOTALL)[:2]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("hfcomp.analysis.audit.images.default_folder", lambda: tmp_path / "hashes")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path / "home"))
     program, *words = shlex.split(command)
     assert program == "hfcomp"
     cli.main(words)  # no limit fails

@@ -55,7 +55,7 @@ FAULTS = {
     "image": (embed, "decoded", breaks, 1),
     "tokenizer": (embed.TextTokenizer, "__call__", breaks, 1),
     "items": (engine.TextTable, "add", breaks, 1),
-    "look_up": (evaluated_model.VectorStore, "look_up", breaks, 0),
+    "look_up": (evaluated_model.Table, "look_up", breaks, 0),
     "score": (CaptionChoice, "score", breaks, 0),
     "results": (evaluation_results, "write_evaluation", full_disk, 0),
     "data_of_callback": (evaluator, "load_items", breaks, 0),

@@ -56,7 +56,7 @@ def test_large_sets_and_streams_keep_the_recipe_s():
     assert batch(rows(2000)) == batch(rows(20).to_iterable_dataset()) == 128
 
 
-@pytest.mark.follows("hfcomp/data/neighbours.py", "Lower {setting} to")
+@pytest.mark.follows("hfcomp/data/sampling/neighbours.py", "Lower {setting} to")
 def test_too_few_images_are_named_before_neighbors_are_searched(monkeypatch):
     monkeypatch.setattr(data, "with_neighbours", lambda *_, **__: pytest.fail("encoded images"))
     monkeypatch.setattr(data, "training_rows", lambda *_, **__: rows(180))

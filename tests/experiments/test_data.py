@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.data.features import CONCEPT_FEATURES
+from hfcomp.data.columns import CONCEPT_FEATURES
 from hfcomp.experiments.data import training_rows
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.recipes import read_recipe

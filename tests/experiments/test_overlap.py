@@ -30,7 +30,7 @@ REAL = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory, monkeypatch):
     folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setattr("hfcomp.data.overlap.guard.default_folder", lambda: folder)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(folder))
 
 
 def pairs(seeds: range, *, short_side: int = 128) -> datasets.Dataset:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from hfcomp.data.built_sets import UNFINISHED
+from hfcomp.data.built_sets.files import UNFINISHED
 from tests.factory import builds
 
 

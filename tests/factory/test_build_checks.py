@@ -12,7 +12,7 @@ from datasets import load_dataset
 from PIL import Image
 
 from hfcomp import cli
-from hfcomp.data.built_sets import MANIFEST, SET_ASIDE_FILE, UNFINISHED
+from hfcomp.data.built_sets.files import MANIFEST, SET_ASIDE_FILE, UNFINISHED
 from hfcomp.factory.build import build_set
 from hfcomp.factory.options import NegativeOptions
 from hfcomp.factory.shards import BAD_IMAGE, DamagedSource

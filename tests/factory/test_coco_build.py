@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.data.built_sets import MANIFEST, SET_ASIDE_FILE
+from hfcomp.data.built_sets.files import MANIFEST, SET_ASIDE_FILE
 from hfcomp.factory.build import build_set
 from hfcomp.factory.options import NegativeOptions
 from tests.factory.builds import png

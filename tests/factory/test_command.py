@@ -16,7 +16,7 @@ from datasets import Dataset, Image, load_dataset
 from huggingface_hub import DatasetCard
 
 from hfcomp import cli
-from hfcomp.data.built_sets import SET_ASIDE_FILE
+from hfcomp.data.built_sets.files import SET_ASIDE_FILE
 from hfcomp.factory import shards
 from hfcomp.factory.command import quiet_logs
 from hfcomp.factory.concretebatch.chain import ConcreteBatchOptions
@@ -202,7 +202,7 @@ def test_image_ids_of_the_source_go_with_its_captions(tmp_path):
 
 
 def test_neighbours_become_a_column(clip, tmp_path, monkeypatch):
-    monkeypatch.setattr("hfcomp.factory.neighbours.default_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path / "home"))
     tiny.pairs(6).to_parquet(tmp_path / "rows.parquet")
     given = ["--number", "2", "--device", "cpu", "--output", str(tmp_path / "out"), "--columns", "image,caption"]
     for _ in range(2):  # the second time all is there

@@ -7,7 +7,7 @@ import json
 import pytest
 from datasets import Dataset, Features, Value, load_dataset
 
-from hfcomp.data.features import CONCEPT_FEATURES
+from hfcomp.data.columns import CONCEPT_FEATURES
 from hfcomp.factory.concepts import make_concepts
 from hfcomp.factory.manifest import MANIFEST
 from hfcomp.factory.runner import Stage, run_stages

@@ -14,7 +14,7 @@ import pytest
 from datasets import load_dataset
 from filelock import FileLock
 
-from hfcomp.data.built_sets import UNFINISHED
+from hfcomp.data.built_sets.files import UNFINISHED
 from hfcomp.factory.manifest import MANIFEST
 from hfcomp.factory.ray_executor import MAX_TRIES, ShardActor
 from hfcomp.factory.runner import Stage, StageError

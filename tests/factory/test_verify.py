@@ -10,7 +10,7 @@ import datasets
 import pytest
 
 from hfcomp.cli import main
-from hfcomp.data.verification import verify_set
+from hfcomp.data.built_sets.verification import verify_set
 from tests import tiny
 
 LOCKS = ".lock"

@@ -14,7 +14,7 @@ from hfcomp import cli
 from hfcomp.annotate import progress
 from hfcomp.data.annotations.project import Project
 from hfcomp.data.loading import load_training_set, undecoded
-from hfcomp.evaluation.encoding.cache_files import chosen_models
+from hfcomp.evaluation.encoding.cache import chosen_models
 from hfcomp.evaluation.stored import read_evaluation
 from tests.factory.builds import hashes
 from tests.factory.writers.endpoint import right, serving

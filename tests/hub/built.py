@@ -7,7 +7,7 @@ from typing import Any
 
 from datasets import Dataset, Features, Image, Value
 
-from hfcomp.data.features import NEGATIVE_FEATURES
+from hfcomp.data.columns import NEGATIVE_FEATURES
 from hfcomp.factory.cards import Source, write_card
 from hfcomp.factory.kinds import NEGATIVES
 from hfcomp.factory.runner import Batch, Build, Stage, run_stages

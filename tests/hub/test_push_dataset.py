@@ -10,9 +10,8 @@ from huggingface_hub import DatasetCard, HfApi
 
 from hfcomp import cli
 from hfcomp.checksums import without_text_checksum
-from hfcomp.data.built_sets import MANIFEST
-from hfcomp.data.publishing import TOKEN
-from hfcomp.data.set_cards import loading_text
+from hfcomp.data.built_sets.files import MANIFEST
+from hfcomp.data.publishing import TOKEN, loading_text
 from hfcomp.hub import datasets as pushing
 from hfcomp.hub import repositories
 from hfcomp.hub.dataset_cards import SetFolders, set_card
@@ -44,7 +43,7 @@ from datasets import load_dataset
 from huggingface_hub import snapshot_download
 from hfcomp.analysis.pairs.items import named_sets
 from hfcomp.data.loading import load_training_set
-from hfcomp.data.verification import verify_set
+from hfcomp.data.built_sets.verification import verify_set
 whole = load_dataset("me/pairs", split="train")
 streamed = list(load_dataset("me/pairs", "random", split="train", streaming=True))
 trained_on = load_training_set("me/pairs", config="random", split="train[:2]")

@@ -19,7 +19,7 @@ from pathlib import Path
 from datasets import load_dataset
 from huggingface_hub import snapshot_download
 from hfcomp.data.loading import load_training_set
-from hfcomp.data.verification import verify_set
+from hfcomp.data.built_sets.verification import verify_set
 names = lambda rows: sorted(row["image_id"] for row in rows)
 streamed = load_dataset("me/magic", "levels_by_concept", split="test", streaming=True)
 verified = []

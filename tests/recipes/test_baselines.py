@@ -45,7 +45,7 @@ SANDBOX_SETS = ("sandbox", "sandbox keywords", "sandbox levels")
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr("hfcomp.experiments.data.default_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from datasets import load_dataset
 
 from dataset_builders.inpaintcoco import factory
-from hfcomp.data.built_sets import read_manifest
+from hfcomp.data.built_sets.files import read_manifest
 from hfcomp.reading import read_json
 from tests import tiny
 

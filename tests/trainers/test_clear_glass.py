@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoProcessor
 
-from hfcomp.data.groups import GroupOrder, Groups
+from hfcomp.data.sampling.groups import GroupOrder, Groups
 from hfcomp.losses import centroid_group_loss, info_nce_loss, pairwise_group_loss
 from hfcomp.losses.group_pairwise import released_pairwise_group_loss
 from hfcomp.trainers.clear_glass import ClearGlassConfig, ClearGlassTrainer

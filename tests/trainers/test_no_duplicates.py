@@ -89,7 +89,7 @@ def test_text_alignment_keeps_both_texts_apart(clip, rows, tmp_path):
 @pytest.mark.follows("hfcomp/trainers/hooks.py", "and the data set is streamed. Leave one of them out.")
 @pytest.mark.follows("hfcomp/trainers/grouped.py", "group batches define their own order. Leave it out.")
 @pytest.mark.follows("hfcomp/trainers/_support/sampling.py", "contrasts no rows. Leave it out.")
-@pytest.mark.follows("hfcomp/data/epoch_order.py", "Lower per_device_train_batch_size.")
+@pytest.mark.follows("hfcomp/data/sampling/orders.py", "Lower per_device_train_batch_size.")
 def test_where_it_means_nothing_it_is_refused(clip, rows, tmp_path):
     def batch_of_refused(said, trainer_class, dataset, advised=None, **settings):
         """The first batch, after the advice was followed."""

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from hfcomp.data.collators import CompositionalCollator
-from hfcomp.data.epoch_draws import CROP_BOX
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.pixels.transform import crop_and_scale
+from hfcomp.data.sampling.draws import CROP_BOX
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.trainers.clear_glass import ClearGlassTrainer
 from hfcomp.trainers.config import CompositionalConfig

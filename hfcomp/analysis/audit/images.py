@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from hfcomp.analysis.audit.checks import Check, Example, share, unchecked
 from hfcomp.analysis.audit.reading import AuditSet
 from hfcomp.data.overlap import find_overlap
-from hfcomp.data.overlap.hash_store import HashStore, default_folder
 from hfcomp.data.overlap.image_columns import SANDBOX, each_cell
-from hfcomp.data.overlap.image_hashes import hash_images, like_another
+from hfcomp.data.overlap.image_hashes import HashStore, hash_images, like_another
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
 from hfcomp.evaluation.cells import Crop, Fitted, is_missing, map_cells
 from hfcomp.evaluation.evaluator import load_benchmark
 from hfcomp.evaluation.items.scored_images import scored_images
 from hfcomp.evaluation.spec import Folders, Unavailable
 from hfcomp.reporting.report import Table
+from hfcomp.store import cache_folder
 
 NO_IMAGES = "the set has no images"
 DRAWN = "scenes of the sandbox all look alike: only equal pixels count"
@@ -35,7 +35,7 @@ def duplicate_images(
     rows = data.first_rows
     if not rows:
         return unchecked("duplicate_images", NO_IMAGES)
-    store = HashStore(folder or default_folder())
+    store = HashStore(folder or cache_folder("image_hashes"))
     hashed = hash_images(_whole_images(data), rows, store, name="column 'image'", progress=progress)
     read = np.flatnonzero(hashed.index >= 0)
     of_image = hashed.records["pixels"][hashed.index[read]]

@@ -18,8 +18,7 @@ from hfcomp.data.images import SKIP_ADVICE, DamagedImage
 from hfcomp.data.overlap.image_columns import each_cell
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.cells import CellsWithout, damaged_images, is_missing
-from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.cache_files import default_folder
+from hfcomp.evaluation.encoding.cache import open_cache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.embedded import indexed_cosines
 from hfcomp.evaluation.models import open_embedder
@@ -95,7 +94,7 @@ def model_checks(data: AuditSet, options: AuditOptions, *, progress: bool = Fals
     if options.model is None:
         reasons = {"image_probe": NO_MODEL if set(IMAGES) <= data.images.keys() else NO_NEGATIVE_IMAGES}
         return [unchecked(name, reasons.get(name, NO_MODEL if len(data.pairs) else NO_PAIRS)) for name in NAMES]
-    cache = EmbeddingCache(None if options.no_cache else default_folder())
+    cache = open_cache(not options.no_cache)
     embedder = open_embedder(options.model, cache=cache, batch_size=options.batch_size, device=options.device)
     shown = without_damaged(data, progress=progress) if options.skip_damaged else data
     try:

@@ -15,9 +15,8 @@ from pydantic import Field
 
 from hfcomp.analysis.gallery.options import DataOptions
 from hfcomp.analysis.gallery.rows import is_sandbox, read_set, row_id, set_fingerprint
-from hfcomp.data.built_sets import TRAIN
-from hfcomp.data.publishing import LICENSE, without_local_paths
-from hfcomp.data.set_cards import DEFAULT, stated_license
+from hfcomp.data.built_sets.files import TRAIN
+from hfcomp.data.publishing import DEFAULT, LICENSE, stated_license, without_local_paths
 from hfcomp.data.urls import UrlAccess, set_url_access
 from hfcomp.factory.builder import CardText
 from hfcomp.factory.cards import Source, write_card

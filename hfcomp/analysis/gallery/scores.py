@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from hfcomp.analysis.gallery.options import GalleryOptions
 from hfcomp.analysis.gallery.rows import ShownRows
 from hfcomp.evaluation.cells import CellsWithout
-from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.cache_files import default_folder
+from hfcomp.evaluation.encoding.cache import open_cache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.embedded import Numbers, indexed_cosines
 from hfcomp.evaluation.model_names import named_models
@@ -47,7 +46,7 @@ def score_rows(
     progress: bool = False,
 ) -> list[ModelScores]:
     """Scores the rows with each of the models, one in memory at a time."""
-    cache = EmbeddingCache(None if options.no_cache else default_folder())
+    cache = open_cache(not options.no_cache)
     found = []
     for name, place in named_models(options.models).items():
         embedder = open_embedder(place, cache=cache, batch_size=options.batch_size, device=options.device)

@@ -14,8 +14,7 @@ from hfcomp.analysis.pairs.report import PairResults
 from hfcomp.analysis.pairs.similarity import PairImages, dual_encoder_scores, image_similarity, word_scores
 from hfcomp.analysis.pairs.summary import ScoredSet, Summary
 from hfcomp.data.urls import UrlAccess, url_access
-from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.cache_files import default_folder
+from hfcomp.evaluation.encoding.cache import open_cache
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.model_names import named_models
 from hfcomp.evaluation.models import open_embedder
@@ -57,7 +56,7 @@ def _score(
     progress: bool,
 ) -> dict[str, dict[str, Any]]:
     """Adds what each model says of each set, one model in memory at a time; facts about the models."""
-    cache = EmbeddingCache(None if options.no_cache else default_folder())
+    cache = open_cache(not options.no_cache)
     settings: dict[str, Any] = {"batch_size": options.batch_size, "device": options.device}
     _note_absent(found, images, options, bool(models))
     facts: dict[str, dict[str, Any]] = {}

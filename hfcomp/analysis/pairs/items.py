@@ -15,7 +15,7 @@ from datasets import Dataset, Image, get_dataset_config_names
 from hfcomp.analysis.gallery import options as gallery_options
 from hfcomp.analysis.gallery.rows import is_sandbox, read_set
 from hfcomp.analysis.pairs.options import DataOptions
-from hfcomp.data.built_sets import check_finished, configurations
+from hfcomp.data.built_sets.files import check_finished, configurations
 from hfcomp.data.columns import require_columns
 from hfcomp.data.image_ids import IMAGE_ID, has_no_id, photographs_or_rows
 from hfcomp.data.pair_table import NEGATIVE_FACTS, check_entries, choose_captions, pair_table

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hfcomp.analysis.pairs.items import IMAGES
 from hfcomp.analysis.pairs.similarity import CAPTION_IMAGE, CAPTION_WRONG_IMAGE, NEGATIVE_IMAGE, PairImages
 from hfcomp.analysis.pairs.summary import BY_KEYWORD, CORRELATED, KEYWORD_WORDS, ScoredSet
-from hfcomp.data.features import NEGATIVE_FEATURES
+from hfcomp.data.columns import NEGATIVE_FEATURES
 from hfcomp.data.pair_table import NEGATIVE_FACTS
 from hfcomp.metrics.units import Unit
 from hfcomp.reporting.figures import Figure

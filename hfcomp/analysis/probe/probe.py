@@ -21,8 +21,7 @@ from hfcomp.analysis.probe.report import FIGURE, ProbeResults
 from hfcomp.analysis.probe.shares import ADAPTIVE, EncodedPairs, gradient_shares
 from hfcomp.data.row_values import text_key
 from hfcomp.data.urls import UrlAccess, url_access
-from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.cache_files import default_folder
+from hfcomp.evaluation.encoding.cache import open_cache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.model_names import named_models
@@ -48,7 +47,7 @@ def probe(model: str, dataset: str, options: ProbeOptions) -> ProbeResults:
     """
     ((name, place),) = named_models([model]).items()
     place = base_folder(SANDBOX_BASES[place]) if place in SANDBOX_BASES and not os.path.exists(place) else place
-    cache = EmbeddingCache(None if options.no_cache else default_folder())
+    cache = open_cache(not options.no_cache)
     embedder = open_embedder(place, cache=cache, device=options.device)
     with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
         found = _draw(_load_pairs(dataset, options), options)

@@ -26,7 +26,7 @@ _DERIVED = ("states", "tallies", "work")
 
 
 def extend_chain(connection: sqlite3.Connection, table: str, number: int) -> None:
-    """Hashes the row that was written last to `items` or `log`, as it is stored."""
+    # The row is read back: the hash is of what the file holds, after SQLite's own conversions of types.
     key, columns = _TABLES[table]
     last = connection.execute("SELECT hash FROM chains WHERE source = ? ORDER BY number DESC LIMIT 1", (table,))
     row = connection.execute(f"SELECT {columns} FROM {table} WHERE {key} = ?", (number,)).fetchone()
@@ -35,11 +35,8 @@ def extend_chain(connection: sqlite3.Connection, table: str, number: int) -> Non
 
 
 def begin_chain(connection: sqlite3.Connection, path: Path) -> None:
-    """Hashes all rows of a log from before there were chains.
-
-    Raises:
-        ValueError: for a row that cannot be read.
-    """
+    """Hashes all rows of a log from before there were chains."""
+    # Content is read once more first: a chain over damaged rows would vouch for them from now on.
     for table in _TABLES:
         for row in _rows(connection, table):
             content, where = row[3 if table == "items" else 5], _place(path, table, row[0])
@@ -50,11 +47,7 @@ def begin_chain(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def check_chain(connection: sqlite3.Connection, path: Path) -> None:
-    """Checks every item and decision against its hash.
-
-    Raises:
-        ValueError: naming the first row that is not as it was written.
-    """
+    """Checks every item and decision against its hash."""
     for table in _TABLES:
         stored = connection.execute("SELECT number, hash FROM chains WHERE source = ? ORDER BY number", (table,))
         previous = ""
@@ -90,7 +83,7 @@ def derive_states(connection: sqlite3.Connection) -> int:
 
 
 def _derived(connection: sqlite3.Connection) -> dict[str, set[tuple[Any, ...]]]:
-    """The rows of the tables that follow from items and log."""
+    # An undo counts against the person and action of the decision that it undoes.
     decisions: dict[str, list[tuple[Any, ...]]] = {}
     made: dict[int, tuple[str, str]] = {}
     work: Counter[tuple[str, str]] = Counter()
@@ -111,7 +104,7 @@ def _derived(connection: sqlite3.Connection) -> dict[str, set[tuple[Any, ...]]]:
 
 
 def _stored(connection: sqlite3.Connection, name: str) -> set[tuple[Any, ...]]:
-    """The rows of a table that follows from others; a count of 0 is as good as none."""
+    # a count of 0, which a trigger leaves after an undo, is as good as none
     counted = "" if name == "states" else " WHERE number <> 0"
     return set(connection.execute(f"SELECT * FROM {name}{counted}"))
 
@@ -144,28 +137,20 @@ class Rows:
         self._path = path
 
     def position(self, name: str) -> int:
-        """The position of an item.
-
-        Raises:
-            ValueError: for one that is not there.
-        """
         found = self._connection.execute("SELECT position FROM items WHERE id = ?", (name,)).fetchone()
         if found is None:
             raise ValueError(f"{self._path} has no item {name!r}.")
         return found[0]
 
     def item(self, position: int) -> Item:
-        """The item at a position."""
         found = self._connection.execute("SELECT content FROM items WHERE position = ?", (position,)).fetchone()
         return decode(Item, found[0], f"{self._path}, item {position}")
 
     def edit(self, number: int) -> Edit:
-        """The edit of a row of the log."""
         found = self._connection.execute("SELECT content FROM log WHERE number = ?", (number,)).fetchone()
         return decode(Edit, found[0], f"{self._path}, row {number} of the log")
 
     def standing(self, position: int) -> Standing:
-        """The state of the item at a position, as it is stored."""
         found = self._connection.execute(f"SELECT {_STANDING} FROM states WHERE position = ?", (position,))
         return Standing(*found.fetchone())
 
@@ -188,11 +173,9 @@ class Rows:
         return person if found is None else found[0]
 
     def add(self, name: str, concept: str, content: str) -> bool:
-        """Adds an item; whether it is new.
-
-        Raises:
-            ValueError: for one that is there with other content.
-        """
+        """Adds an item; whether it is new."""
+        # Candidates are added by the same command again, which must change nothing. Other content under the same id
+        # would turn decisions about one image into decisions about another.
         before = self._connection.execute("SELECT content FROM items WHERE id = ?", (name,)).fetchone()
         if before is not None:
             if before[0] != content:
@@ -253,17 +236,12 @@ class Rows:
 
 
 def entry(row: tuple[Any, ...], path: Path) -> Entry:
-    """A row of the log, by the columns of `ENTRY`.
-
-    Raises:
-        ValueError: for content that is not JSON, naming the file of the database and the row.
-    """
+    """A row of the log, by the columns of `ENTRY`."""
     number, time, person, item, action, content, taken, undoes = row
     found = decode_mapping(content, f"{path}, row {number} of the log") if undoes is None else {"undoes": undoes}
     return Entry(number, time, person, item, action, found, taken)
 
 
 def _difference(before: str, content: str) -> str:
-    """The fields in which an item differs from the stored one."""
     first, second = decode_mapping(before, "stored item"), decode_mapping(content, "item")
     return ", ".join(name for name in second if first.get(name) != second[name]) or "fields"

@@ -89,19 +89,21 @@ _PAUSE = 0.02
 
 
 class Database:
-    """A SQLite file in WAL mode, for many threads and processes.
+    """A SQLite file in WAL mode, for many threads and processes; created if missing.
 
-    A connection is used by one thread at a time and kept for the next one, so that threads that come and go leave none
-    open. It is not carried into a forked process: open the file there again.
+    It is not carried into a forked process: open the file there again.
 
     Args:
-        path: of the file, which is made where it is missing.
-        wait_seconds: for another process that writes, before a call fails.
+        path: File of the database.
+        wait_seconds: Wait for another process that writes, before a call fails.
 
     Raises:
         ValueError: for a file that is not such a database, is damaged, or is of another version.
         OSError: for a file that cannot be read or written, or is locked.
     """
+
+    # A connection is used by one thread at a time and kept for the next one: a web server's threads come and go, and
+    # would leave theirs open.
 
     def __init__(self, path: Path, *, wait_seconds: float = 10.0) -> None:
         self.path = path
@@ -122,11 +124,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection for reading: what is committed when a statement begins.
-
-        Raises:
-            ValueError, OSError: as of the class.
-        """
+        """A connection for reading: what is committed when a statement begins."""
         with self._connection() as connection:
             yield connection
 
@@ -134,9 +132,7 @@ class Database:
     def writing(self, *, is_durable: bool = True) -> Iterator[sqlite3.Connection]:
         """A connection inside a transaction, which is committed when the block ends, and undone by an error.
 
-        Args:
-            is_durable: whether the change is forced to disk. If not, a power failure may lose it, but a killed
-                process does not.
+        One that is not durable is not forced to disk: a power failure may lose it, but a killed process does not.
 
         Raises:
             BlockingIOError: where another program locks the file for longer than `wait_seconds`.
@@ -148,6 +144,8 @@ class Database:
         try:
             with self._connection() as connection:
                 connection.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
+                # The lock for writing is taken at once. A transaction that reads first and then writes would fail, as
+                # SQLite can't wait for a lock on behalf of one that holds an older view of the file.
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 connection.execute("COMMIT")
@@ -228,12 +226,8 @@ class Database:
             )
 
     def _check(self, connection: sqlite3.Connection) -> bool:
-        """Whether states and counts follow from the log.
-
-        Raises:
-            ValueError: for another kind of file, or one of which a row is not as it was written.
-            sqlite3.Error: for a damaged one.
-        """
+        """Whether states and counts follow from the log; raises for another kind of file, or a damaged one."""
+        # Nothing is written before this: a file given by mistake stays as it was.
         if not self._tables(connection):
             (pages,) = connection.execute("PRAGMA page_count").fetchone()
             if pages > 1:
@@ -242,6 +236,7 @@ class Database:
         version = self._version(connection)
         if (problem := connection.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(problem)
+        # The triggers that keep the log append-only are part of the schema: a file without them is not trusted.
         found = {" ".join(sql.split()) for (sql,) in connection.execute("SELECT sql FROM sqlite_master") if sql}
         expected = SCHEMA if version == VERSION else [one for one in SCHEMA if one not in _OF_CHAINS]
         if found != {" ".join(one.split()) for one in expected}:
@@ -306,6 +301,6 @@ class Database:
 
 
 def _code(error: Exception) -> int | None:
-    """SQLite's primary result code."""
+    # the primary code is the low byte of the extended one
     code = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF

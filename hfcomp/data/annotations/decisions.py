@@ -59,14 +59,8 @@ class Decisions:
     An item that was sent back comes first for the person who annotated it. Others are given it after a day
     (`leases.RESERVED_SECONDS`), or at once where it was annotated automatically.
 
-    Names of one person by `people.person_key` count as the one that was written first. `AUTOMATIC` may submit, too;
+    Names of one person by `entries.person_key` count as the one that was written first. `AUTOMATIC` may submit, too;
     ask `person_name` for what somebody types.
-
-    Args:
-        path: of the SQLite file, which is made where it is missing; in WAL mode.
-        lease_seconds: of a lease, above 0.
-        clock: seconds since 1970.
-        wait_seconds: for another program that has locked the file, before a call fails.
 
     Raises:
         ValueError: for another kind of file, or a database of another version. Every method raises it for a
@@ -94,9 +88,6 @@ class Decisions:
         """Adds the items that are new, in their order; returns how many those are.
 
         They are written by the thousand: after an error, call it again with all of them.
-
-        Raises:
-            ValueError: for an item that is there with other content, or that cannot be saved.
         """
         number, rest = 0, iter(items)
         while chunk := [(one.id, one.concept, encode(one, f"item {one.id}")) for one in islice(rest, _CHUNK)]:
@@ -106,7 +97,6 @@ class Decisions:
         return number
 
     def item(self, name: str) -> Item:
-        """An item by its id."""
         with self._database.reading() as connection:
             rows = Rows(connection, self.path)
             return rows.item(rows.position(name))
@@ -122,12 +112,10 @@ class Decisions:
             yield decode(Item, content, f"{self.path}, item {position}")
 
     def concepts(self) -> list[str]:
-        """Concepts of the items, sorted."""
         with self._database.reading() as connection:
             return [name for (name,) in connection.execute("SELECT DISTINCT concept FROM tallies ORDER BY concept")]
 
     def state(self, name: str) -> State:
-        """The state of an item."""
         with self._database.reading() as connection:
             rows = Rows(connection, self.path)
             return rows.standing(rows.position(name)).state
@@ -159,20 +147,11 @@ class Decisions:
             return None if position is None else rows.item(position)
 
     def next_review(self, person: str, *, concept: str | None = None) -> tuple[Item, Edit] | None:
-        """An annotated item of somebody else, leased to the reviewer: the one they hold, else the longest waiting.
-
-        Raises:
-            ValueError: for `AUTOMATIC`, which does not review.
-        """
+        """An annotated item of somebody else, leased to the reviewer: the one they hold, else the longest waiting."""
         found = self._next(person_name(person), concept, is_review=True)
         return None if found is None else (found, self.edit(found.id))
 
     def edit(self, item: str) -> Edit:
-        """The edit of an item that is annotated or accepted.
-
-        Raises:
-            ValueError: for an item without one.
-        """
         with self._database.reading() as connection:
             rows = Rows(connection, self.path)
             found = rows.standing(rows.position(item))
@@ -195,10 +174,9 @@ class Decisions:
             connection.execute("DELETE FROM leases WHERE person = ?", (name,))
 
     def save_draft(self, person: str, item: str, draft: Mapping[str, Any]) -> None:
-        """Keeps what a person has made of an item so far, in place of an earlier draft; lost with a decision.
-
-        A killed process loses no draft; a power failure may lose the last ones, as they are not forced to disk.
-        """
+        """Keeps what a person has made of an item so far, in place of an earlier draft; lost with a decision."""
+        # Not forced to disk, as it is called at every stroke of the brush: a power failure may lose the last drafts, a
+        # killed process none.
         content = encode(draft, f"draft of {item}")
         with self._database.writing(is_durable=False) as connection:
             rows = Rows(connection, self.path)
@@ -206,7 +184,6 @@ class Decisions:
             connection.execute("INSERT OR REPLACE INTO drafts VALUES (?, ?, ?)", row)
 
     def draft(self, person: str, item: str) -> Mapping[str, Any] | None:
-        """The draft of an item."""
         with self._database.reading() as connection:
             rows = Rows(connection, self.path)
             key = (rows.spelling(decider(person)), rows.position(item))
@@ -214,11 +191,7 @@ class Decisions:
         return None if found is None else decode_mapping(found[0], f"{self.path}, draft of {item}")
 
     def submit(self, person: str, item: str, edit: Edit) -> None:
-        """Open -> annotated.
-
-        Raises:
-            ValueError: for an item that was decided or given to somebody else meanwhile, as in all decisions.
-        """
+        """Open -> annotated; as in all decisions, ValueError if it was decided or given to somebody else meanwhile."""
         self._decide(decider(person), item, "submit", encode(edit, f"edit of {item}"), "open")
 
     def skip(self, person: str, item: str, reason: str) -> None:
@@ -264,7 +237,6 @@ class Decisions:
             return rows.item(position)
 
     def counts(self, *, concept: str | None = None) -> dict[State, int]:
-        """Items by state."""
         wanted = "" if concept is None else " WHERE concept = :concept"
         with self._database.reading() as connection:
             query = f"SELECT state, SUM(number) FROM tallies{wanted} GROUP BY state"
@@ -313,7 +285,6 @@ class Decisions:
             return derive_states(connection)
 
     def close(self) -> None:
-        """Closes the file."""
         self._database.close()
 
     def _next(self, person: str, concept: str | None, *, is_review: bool) -> Item | None:
@@ -330,10 +301,11 @@ class Decisions:
             return rows.item(position)
 
     def _decide(self, person: str, item: str, action: Action, content: str, state: State) -> None:
-        """Writes a decision about an item that has to be in a state."""
+        # In one transaction with its checks: between a check and its decision somebody else could decide.
         with self._database.writing() as connection:
             rows, leases = self._rows_and_leases(connection, person)
             person, position, last = leases.person, rows.position(item), rows.last(item)
+            # A browser repeats a request whose answer was lost, and people click twice.
             if last and (last.person, last.action, encode(last.content, item)) == (person, action, content):
                 return  # the same call again
             found = rows.standing(position)
@@ -351,15 +323,12 @@ class Decisions:
             rows.append(leases.now, person, item, action, content, taken=taken)
 
     def _rows_and_leases(self, connection: sqlite3.Connection, person: str) -> tuple[Rows, Leases]:
-        """The rows, and the leases of a person under the name that the file has for them."""
         rows = Rows(connection, self.path)
         return rows, Leases(connection, rows.spelling(person), self._clock())
 
     def _pages(self, query: str, values: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-        """Rows of a query that is limited and goes on after the first column of its last row.
-
-        So no transaction is open while the caller works: it would keep the write-ahead log growing.
-        """
+        # A query that is limited and goes on after the first column of its last row. So no transaction is open while
+        # the caller works: it would keep the write-ahead log growing.
         after = 0
         while True:
             with self._database.reading() as connection:

@@ -115,13 +115,12 @@ _LOOK_ALIKES = str.maketrans(
 def person_name(text: str) -> str:
     """The name that a person typed, in Unicode's compatible composed form (NFKC), with single spaces.
 
-    Args:
-        text: 1 to 60 visible characters after stripping.
-
     Raises:
         ValueError: for an empty or long name, one with line breaks or other invisible characters, one with a word of
             letters of several alphabets that look alike, or `AUTOMATIC`.
     """
+    # Nobody may review an edit of their own. Without these rules "Anna" with a Cyrillic A, or with an invisible
+    # letter, would be somebody else.
     name = re.sub(" +", " ", unicodedata.normalize("NFKC", text.strip())).strip()
     if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable() or _INVISIBLE.search(name):
         shown = f"{len(name)} characters" if len(name) > LONGEST_NAME else ascii(name)
@@ -153,7 +152,6 @@ def is_same_person(first: str | None, second: str | None) -> bool:
 
 
 def first_spellings(names: Iterable[str]) -> dict[str, str]:
-    """For each name the first spelling of the same person."""
     spellings: dict[str, str] = {}
     return {name: spellings.setdefault(person_key(name), name) for name in names}
 
@@ -219,11 +217,7 @@ class Standing:
 
 
 def standing(rows: Iterable[tuple[int, float, str, Action, int | None]]) -> Standing:
-    """The state of an item.
-
-    Args:
-        rows: of the log about the item, in order: number, time, person, action and the number that it undoes.
-    """
+    """The state of an item, from its rows of the log in order: number, time, person, action and what it undoes."""
     rows = list(rows)
     undone = {undoes for *_, undoes in rows if undoes is not None}
     found = Standing()
@@ -242,7 +236,7 @@ def standing(rows: Iterable[tuple[int, float, str, Action, int | None]]) -> Stan
 
 
 def _model(record: type[Item] | type[Edit]) -> type[Strict]:
-    """The strict model of a record. Lists of JSON count as the record's tuples."""
+    # JSON has no tuples: lists stand for them, and everything else is strict
     declared: dict[str, Any] = {}
     for name, hint in get_type_hints(record).items():
         declared[name] = (Annotated[hint, Field(strict=False)] if get_origin(hint) is tuple else hint, ...)
@@ -253,11 +247,7 @@ _MODELS: dict[type, type[Strict]] = {record: _model(record) for record in (Item,
 
 
 def encode(value: Mapping[str, Any] | Item | Edit, where: str) -> str:
-    """JSON in one line, with sorted keys: equal values are equal texts.
-
-    Raises:
-        ValueError: for values that JSON does not have, or an item or edit that could not be read again.
-    """
+    """JSON in one line, with sorted keys: equal values are equal texts."""
     content = asdict(value) if isinstance(value, Item | Edit) else value
     try:
         text = json.dumps(content, ensure_ascii=False, sort_keys=True, allow_nan=False)
@@ -266,19 +256,17 @@ def encode(value: Mapping[str, Any] | Item | Edit, where: str) -> str:
         raise ValueError(
             f"{where}: cannot be saved as JSON: {error}. Use texts, numbers, lists and mappings."
         ) from error
+    # The log can't be corrected later, so nothing enters it that could not be read again.
     if isinstance(value, Item | Edit):
         decode(type(value), text, where)
     return text
 
 
 def decode(record: type[Record], text: str, where: str) -> Record:
-    """An item or edit of JSON.
-
-    Raises:
-        ValueError: for other fields or types, or names of files outside the project's folder.
-    """
+    """An item or edit of JSON."""
     content: Strict = parse(_MODELS[record], decode_mapping(text, where), where)
     found = record(**{name: getattr(content, name) for name in _MODELS[record].model_fields})
+    # A database of a stranger must not make the server send files outside the project.
     for name in _FILES:
         file = getattr(found, name, None)
         if file is not None and (not file or "\\" in file or ".." in (path := PurePosixPath(file)).parts or path.root):
@@ -292,11 +280,6 @@ def decode(record: type[Record], text: str, where: str) -> Record:
 
 
 def decode_mapping(text: str, where: str) -> dict[str, Any]:
-    """The mapping of a JSON text.
-
-    Raises:
-        ValueError: for other content.
-    """
     try:
         found = parse_json(text)
     except ValueError as error:
@@ -307,31 +290,17 @@ def decode_mapping(text: str, where: str) -> dict[str, Any]:
 
 
 def decode_quality(text: str, where: str) -> Quality:
-    """The rating of an accepted edit.
-
-    Raises:
-        ValueError: for other content.
-    """
     return check_quality(decode_mapping(text, where).get("quality"), where)
 
 
 def check_quality(value: Any, where: str) -> Quality:
-    """A rating, checked.
-
-    Raises:
-        ValueError: for one that is not known.
-    """
     if value not in get_args(Quality):
         raise ValueError(f"{where}: found {value!r}, expected a quality of {', '.join(get_args(Quality))}.")
     return value
 
 
 def check_reason(text: str, where: str) -> str:
-    """A reason without white space around it.
-
-    Raises:
-        ValueError: for an empty one, or one of more than 2,000 characters.
-    """
+    """A reason without white space around it."""
     reason = text.strip()
     if not 1 <= len(reason) <= LONGEST_REASON:
         raise ValueError(f"{where}: found a reason of {len(reason):,} characters, expected 1 to {LONGEST_REASON:,}.")

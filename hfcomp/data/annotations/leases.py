@@ -46,10 +46,8 @@ class Leases:
         self.now = now
 
     def held(self, *, is_review: bool) -> list[int]:
-        """Positions of the items that the person has, the last one first.
-
-        An expired lease counts until somebody else is given the item.
-        """
+        """Positions of the items that the person has, the last one first."""
+        # An expired lease counts until somebody else is given the item: whoever comes back from lunch goes on.
         found = self._connection.execute(
             "SELECT position FROM leases WHERE person = ? AND is_review = ? ORDER BY taken DESC, position",
             (self.person, is_review),
@@ -60,9 +58,9 @@ class Leases:
         """Position of the next open item that nobody has.
 
         First an item that was sent back to the person, then those that were never sent back, in their order, then
-        those that wait for somebody else for longer than `RESERVED_SECONDS` or that were annotated automatically. The
-        automatic mode is given no item that was sent back: it would repeat its edit.
+        those that wait for somebody else for longer than `RESERVED_SECONDS` or that were annotated automatically.
         """
+        # The automatic mode is given no item that was sent back: it would repeat its edit.
         kinds = (_NEW,) if self.person == AUTOMATIC else (_OWN, _NEW, _LEFT)
         for kind in kinds:
             found = self._first(kind, "position", concept)
@@ -75,18 +73,17 @@ class Leases:
         return self._first(_TO_REVIEW, "submission", concept)
 
     def take(self, position: int, *, is_review: bool, seconds: float) -> None:
-        """Leases an item, in place of an expired lease."""
+        # REPLACE: an expired lease of somebody else may stand there
         self._connection.execute(
             "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?)",
             (position, self.person, is_review, self.now, self.now + seconds),
         )
 
     def renew(self, seconds: float) -> None:
-        """Prolongs all that the person has."""
         self._connection.execute("UPDATE leases SET expires = ? WHERE person = ?", (self.now + seconds, self.person))
 
     def of(self, position: int) -> Lease | None:
-        """The lease of an item; it may have expired."""
+        """The lease of an item, even an expired one."""
         found = self._connection.execute("SELECT person, taken, expires FROM leases WHERE position = ?", (position,))
         row = found.fetchone()
         return None if row is None else Lease(*row)

@@ -18,27 +18,14 @@ RED = (230, 30, 30)
 
 
 def above(heat: Heat, threshold: float) -> Mask:
-    """The pixels whose probability is at least the threshold.
-
-    Raises:
-        ValueError: for a threshold that is not between 0 and 1.
-    """
     if not 0 <= threshold <= 1:
         raise ValueError(f"threshold: found {threshold}, expected 0 to 1.")
     return heat >= threshold
 
 
 def enlarge(mask: Mask, x: int, y: int) -> Mask:
-    """A mask with a margin: true where a pixel of the mask is at most `x` columns and `y` rows away.
-
-    Args:
-        mask: `[H, W]`.
-        x: pixels to the left and to the right, 0 or more.
-        y: pixels up and down, 0 or more.
-
-    Raises:
-        ValueError: for a negative number.
-    """
+    """A mask with a margin: true where a pixel of the mask is at most `x` columns and `y` rows away."""
+    # A rectangle of pixels is a run of columns, then a run of rows.
     if x < 0 or y < 0:
         raise ValueError(f"enlargement: found {x} and {y} pixels, expected 0 or more.")
     found = _widened(mask, x) if x else mask
@@ -46,11 +33,6 @@ def enlarge(mask: Mask, x: int, y: int) -> Mask:
 
 
 def check_mask(mask: Mask, image: Image.Image) -> None:
-    """Checks that a mask can be painted in.
-
-    Raises:
-        ValueError: for a mask of another size, of nothing or of everything.
-    """
     if mask.shape != (image.height, image.width):
         raise ValueError(
             f"The mask has {mask.shape[1]} x {mask.shape[0]} pixels, the image {image.width} x {image.height}."
@@ -87,7 +69,8 @@ def outline(image: Image.Image, mask: Mask) -> Image.Image:
 
 
 def _widened(mask: Mask, x: int) -> Mask:
-    """`enlarge` along the rows, by running sums: the time does not depend on `x`."""
+    # By running sums, for which the time does not depend on `x`: a pixel is true if the sum over its 2x + 1 neighbors
+    # is above 0.
     x = min(x, mask.shape[1])
     sums = np.cumsum(np.pad(mask, ((0, 0), (x + 1, x))), axis=1, dtype=np.int32)
     found: Mask = sums[:, 2 * x + 1 :] > sums[:, : -2 * x - 1]
@@ -106,16 +89,9 @@ def compose(original: Image.Image, edited: Image.Image, mask: Mask, *, feather: 
     Inside the mask the pixels are the edited image's. In a border of `feather` pixels around it both are mixed, the
     edited image's share falling in equal steps. Beyond, each pixel is the original's, to the bit.
 
-    Args:
-        original: RGB.
-        edited: RGB, of the same size.
-        mask: `[H, W]`.
-        feather: pixels, 0 or more.
-
-    Raises:
-        ValueError: for images of different sizes, a mask of nothing, of everything or of another size, or a negative
-            feather.
     """
+    # The model repaints the whole image, and slightly changes what it should leave alone. A pair that differs in one
+    # place must differ in no other, so the original's own pixels are put back.
     check_mask(mask, original)
     if edited.size != original.size:
         raise ValueError(f"The edited image is {_size(edited)}, the original {_size(original)}.")

@@ -17,15 +17,7 @@ DATABASE, IMAGES, MODELS = "annotations.sqlite", "images", "models"
 
 
 class Project:
-    """An annotation project.
-
-    Args:
-        folder: is made where it is missing.
-        lease_seconds: after which an item that somebody left is given to others.
-
-    Raises:
-        ValueError: for a folder that holds something else, or a database of another version.
-    """
+    """An annotation project; its folder is created if missing."""
 
     def __init__(self, folder: Path, *, lease_seconds: float = 900.0) -> None:
         if folder.is_dir() and any(folder.iterdir()) and not (folder / DATABASE).is_file():
@@ -37,13 +29,13 @@ class Project:
         self.decisions = Decisions(folder / DATABASE, lease_seconds=lease_seconds)
 
     def save(self, image: Image.Image) -> str:
-        """Writes an image as PNG unless it is there, and returns the name of its file."""
         stream = io.BytesIO()
         image.save(stream, "PNG")
         return self.save_bytes(stream.getvalue(), "png")
 
     def save_bytes(self, content: bytes, ending: str) -> str:
         """Writes the bytes of an image unless they are there, and returns the name of their file."""
+        # Named by content: equal images are one file, and a file never changes once it has its name.
         digest = hashlib.sha256(content).hexdigest()[:32]
         name = f"{digest[:2]}/{digest}.{ending}"
         path = self.path(name)
@@ -52,24 +44,13 @@ class Project:
         return name
 
     def path(self, name: str) -> Path:
-        """Where the file of an image is."""
         return self.folder / IMAGES / name
 
     def read(self, name: str) -> Image.Image:
-        """An image in RGB.
-
-        Raises:
-            OSError, ValueError: for a file that is missing or damaged, with its name.
-        """
         return decode_image(self.path(name), where=f"{IMAGES}/{name}")
 
     def add_model(self, role: str, identity: str) -> None:
-        """Notes that edits are made with a model, for the card of a set.
-
-        Args:
-            role: such as segmenter or inpainter.
-            identity: its name, the hash of its weights and settings, without paths of this machine.
-        """
+        """Notes that edits are made with a model, for the card of a set; an identity holds no local path."""
         digest = hashlib.sha256(f"{role} {identity}".encode()).hexdigest()[:12]
         path = self.folder / MODELS / f"{role}-{digest}.json"
         if not path.is_file():
@@ -77,11 +58,7 @@ class Project:
 
 
 def project_models(folder: Path) -> list[tuple[str, str]]:
-    """The models of a project, each with its role, in the order of their names.
-
-    Raises:
-        ValueError: for a damaged file.
-    """
+    """The models of a project, each with its role, in the order of their names."""
     found = []
     for path in (folder / MODELS).glob("*.json"):
         note = read_json(path)

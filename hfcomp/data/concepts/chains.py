@@ -34,7 +34,6 @@ class DrawnNegatives:
     missing: int
 
     def summary(self) -> str:
-        """What was drawn, in one line."""
         return (
             f"negatives of chains: {self.siblings:,} share the text before them, {self.others:,} only the level, "
             f"{self.missing:,} texts have none."
@@ -42,13 +41,8 @@ class DrawnNegatives:
 
 
 def chain_of(texts: Sequence[Any], columns: Sequence[str], row: int) -> list[Link]:
-    """The chain of a row: its texts, without those that are empty or repeat the one before.
-
-    A text equal to the previous one is not a step of a chain: there is no angle between the two.
-
-    Raises:
-        ValueError: for an entry that is not a text, naming column and row.
-    """
+    """The chain of a row: its texts, without those that are empty or repeat the one before."""
+    # A text equal to the previous one is not a step of a chain: there is no angle between the two.
     links: list[Link] = []
     for place, value in enumerate(texts):
         text = text_of(value, columns[place], row)
@@ -65,12 +59,9 @@ def draw_negatives(
     Siblings follow from the same text as it does (both "dog" and "cat" from "animal"). A text of the same level that
     follows from another one is second choice. Texts in the row's own chain or in a chain of its image are excluded.
 
-    Args:
-        chains: of all rows, as `chain_of` returns them.
-        columns: number of columns of a chain.
-        seed: of the draw, which is made once: a row keeps its negatives, as in HierarCaps' own data.
-        images: of all rows, equal for rows of one image; `None` = no two rows are.
+    The draw is made once: a row keeps its negatives, as in HierarCaps' own data. `images` are equal for one image.
     """
+    # Dictionaries in place of sets: their order, from which one is drawn, is the same in every process.
     of_level: dict[int, dict[str, str]] = {}
     of_parent: dict[tuple[int, str], dict[str, str]] = {}
     for chain in chains:
@@ -100,11 +91,7 @@ def draw_negatives(
 
 
 def text_of(value: Any, column: str, row: int) -> str:
-    """An entry of a column as a text, stripped; empty if missing.
-
-    Raises:
-        ValueError: for anything else, naming column and row.
-    """
+    """An entry of a column as a text, stripped; empty if missing."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if value is None or isinstance(value, str):
@@ -126,6 +113,6 @@ def _with_parents(chain: Sequence[Link]) -> Iterable[tuple[Link, str]]:
 
 
 def _one_of(candidates: list[tuple[str, str]], own: set[str], draw: random.Random) -> str:
-    """One that the row itself does not have."""
+    # Of one more than the row's own texts, one at least is not its own: no need to go through all candidates.
     some = draw.sample(candidates, min(len(candidates), len(own) + 1))
     return next((text for key, text in some if key not in own), "")

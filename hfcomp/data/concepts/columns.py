@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from datasets import Dataset, Features, IterableDataset, Value
 
-from hfcomp.data.columns import require_columns
-from hfcomp.data.features import CONCEPT_FEATURES
+from hfcomp.data.columns import CONCEPT_FEATURES, require_columns
 from hfcomp.parsing import Parser, cached_parser
 from hfcomp.parsing.captions import caption_problem
 from hfcomp.parsing.noun_phrases import REPEATED, NounPhrase, sift_noun_phrases
@@ -131,6 +130,7 @@ def concept_columns(
             counts.unusable += 1
             continue
         _check(caption, one.phrases, row)
+        # reversed twice: of equal phrases the first stays, in the place of the last
         distinct = {phrase.text.casefold(): phrase for phrase in reversed(one.phrases)}
         phrases = list(reversed(distinct.values()))
         kept = phrases[:max_concepts]
@@ -144,7 +144,6 @@ def concept_columns(
 
 
 def _extract(captions: Sequence[str], extract: Extractor) -> list[Extracted | None]:
-    """What an extractor found in each caption; None for those that it cannot read."""
     usable = [row for row, caption in enumerate(captions) if caption_problem(caption) is None]
     found = list(extract([captions[row] for row in usable]))
     if len(found) != len(usable):
@@ -170,10 +169,6 @@ def with_concepts(
 
     All phrases are kept: the trainer cuts those over its `max_concepts`, and counts them. Those of a stream are found
     as it is read.
-
-    Raises:
-        ValueError: for a parser that is not known, no column of captions, or captions without any phrase.
-        OSError: for a parser that is not installed.
     """
     if "concepts" in dataset.column_names:
         log(f"the data set's own concepts are used; concept_parser={parser} makes none")

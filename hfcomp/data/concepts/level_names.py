@@ -24,12 +24,7 @@ class LevelName(NamedTuple):
 
 
 def level_columns(dataset: Any, column_names: Mapping[str, str] | None) -> list[str]:
-    """Those of `LEVEL_COLUMNS` that a data set has once its columns are renamed.
-
-    Args:
-        dataset: with `column_names`, else it has none.
-        column_names: column name mapping, hfcomp's name first.
-    """
+    """Those of `LEVEL_COLUMNS` that a data set has once its columns are renamed."""
     renamed = column_names or {}
     found = {*(getattr(dataset, "column_names", None) or ()), *renamed}  # these stay, see `rename_columns`
     return [name for name in LEVEL_COLUMNS if name in found]
@@ -38,12 +33,7 @@ def level_columns(dataset: Any, column_names: Mapping[str, str] | None) -> list[
 def level_names(rows: Any, columns: Sequence[str]) -> dict[int, LevelName]:
     """The rows with a text equal to any row's concept name, ignoring case, white space and full stops around it.
 
-    Args:
-        rows: `TrainingRows` with `columns` and any of `LEVEL_COLUMNS`.
-        columns: of the texts to train on.
-
-    Returns:
-        By row, in their order; the first such text of each.
+    `columns` hold the texts to train on. Returns the first such text of each row, by row.
     """
     level_of: dict[str, str] = {}
     for level in level_columns(rows.dataset, None):

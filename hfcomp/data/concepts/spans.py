@@ -21,13 +21,7 @@ def canonical_spans(caption: str, spans: Sequence[Sequence[int]], canonical: str
     """Maps parts of a caption to the text as the tokenizer sees it.
 
     SigLIP lower-cases a caption, takes punctuation out and makes one space of each white space, so that "A T-shirt,
-    red." becomes "a tshirt red"; SigLIP 2 lower-cases; SentencePiece writes ligatures and full-width letters out. Both
-    texts are read side by side, character by character: what the second lacks was taken out.
-
-    Args:
-        caption: The text as written.
-        spans: `[start, end)` in its characters, in any order, of one phrase or of several.
-        canonical: The text as the tokenizer sees it, as by `SiglipTokenizer.canonicalize_text(caption)`.
+    red." becomes "a tshirt red"; SigLIP 2 lower-cases; SentencePiece writes ligatures and full-width letters out.
 
     Returns:
         `[start, end)` in characters of `canonical` for each span, without white space at the ends. A span without
@@ -53,6 +47,8 @@ def canonical_spans(caption: str, spans: Sequence[Sequence[int]], canonical: str
 
 def _places(caption: str, canonical: str) -> tuple[list[int], list[int]]:
     """For each character of a caption, start and end in the canonical text; both one place where it was taken out."""
+    # A tokenizer tells what it made of a text, not where. Both texts are read side by side: what fits at the present
+    # place of the canonical one moves it on, and what does not fit was taken out.
     starts, ends = [], []
     place = 0
     for unit in _units(caption):
@@ -75,7 +71,7 @@ def _places(caption: str, canonical: str) -> tuple[list[int], list[int]]:
 
 
 def _units(text: str) -> Iterator[str]:
-    """Characters with the accents that follow them."""
+    # A character with the accents that follow it is one unit: normalization may make one character of it.
     if text.isascii():
         yield from text
         return
@@ -136,11 +132,7 @@ class TokenPlaces(NamedTuple):
 
 
 def with_spans(named: Sequence[str | None], spans: Any, *, caption: str, row: int) -> list[Concept]:
-    """The concepts of a row with their places in its caption; empty ones are left out.
-
-    Raises:
-        ValueError: for spans of another form or number, or outside the caption, naming the row.
-    """
+    """The concepts of a row with their places in its caption; empty ones are left out."""
     where = f"column 'concept_spans', row {row}"
     spans = _plain(spans)
     spans = spans if isinstance(spans, list) else []
@@ -176,10 +168,7 @@ def _is_span(place: Any, length: int) -> bool:
 
 
 def tokens_of(concepts: Sequence[Concept], places: TokenPlaces) -> list[tuple[list[int], bool]]:
-    """The tokens of a caption that make up its concepts.
-
-    A token belongs to every concept with which it shares a character, so that a word's tokens stay together where the
-    tokenizer knows words only.
+    """The tokens of a caption that make up its concepts: a token belongs to all with which it shares a character.
 
     Returns:
         For each concept the positions of its tokens, and whether all of it is there: not where truncation took a part
@@ -203,15 +192,9 @@ def tokens_of(concepts: Sequence[Concept], places: TokenPlaces) -> list[tuple[li
 def word_places(tokenizer: Any, text: str, max_length: int) -> TokenPlaces:
     """Where the tokens of a text stand, for SigLIP's slow tokenizer, which knows no offsets.
 
-    It reads the canonical text, in which no token crosses a space: each word is cut as it is cut alone, and all tokens
-    of a word take its place.
-
     Returns:
         A place for each token that is kept. Where words alone make other tokens (a special token inside the text), no
         token has a place.
-
-    Raises:
-        TypeError: for a tokenizer of another kind without offsets.
     """
     if not hasattr(tokenizer, "canonicalize_text"):
         raise TypeError(
@@ -219,6 +202,8 @@ def word_places(tokenizer: Any, text: str, max_length: int) -> TokenPlaces:
             "tokenizer, or set concept_source='phrase'."
         )
     text = text.replace(_SPACE, " ")
+    # No token crosses a space in the canonical text. So each word is cut as it is cut alone, and all tokens of a word
+    # take the word's place.
     canonical = tokenizer.canonicalize_text(text)
     pieces: list[str] = []
     tokens: list[Span] = []
@@ -237,7 +222,7 @@ def word_places(tokenizer: Any, text: str, max_length: int) -> TokenPlaces:
 
 @lru_cache(maxsize=1 << 16)
 def _pieces(tokenizer: Any, word: str) -> tuple[str, ...]:
-    """The tokens of a word; the slow tokenizer takes a quarter of a millisecond for each."""
+    # cached: the slow tokenizer takes a quarter of a millisecond for a word
     return tuple(tokenizer.tokenize(word))
 
 
@@ -252,14 +237,12 @@ class RandomSpans(TrainingRows):
         self.seed = seed
 
     def column(self, name: str) -> list[Any]:
-        """A column of all rows."""
         if name not in ("concepts", "concept_spans"):
             return super().column(name)
         texts = zip(super().column("caption"), super().column("concepts"), strict=True)
         return [self._drawn(index, *row)[name] for index, row in enumerate(texts)]
 
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
-        """Rows by index."""
         rows = super().__getitems__(indices)
         return [{**row, **self._drawn(row["row"], row["caption"], row["concepts"])} for row in rows]
 

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from datasets import Dataset, Features, IterableDataset, Value
 
-from hfcomp.data.columns import LEFT_OUT
-from hfcomp.data.features import CONCEPT_FEATURES
-from hfcomp.reading import parse_json
+from hfcomp.data.columns import CONCEPT_FEATURES, LEFT_OUT, RowsLeftOut
+from hfcomp.reading import parse_json, shortened
 from hfcomp.text_tables import open_table
 
 
@@ -48,7 +47,7 @@ def _parquet_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
 
 
 def _csv_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
-    """Keys stay strings: 000012 is not a number."""
+    # keys stay strings: 000012 is not a number
     table = open_table(path)
     rows = table.rows()  # which finds out how the names are written
     _check_names(table.columns, (key, caption), path)
@@ -129,15 +128,6 @@ def _lines(path: Path) -> Iterator[str]:
                 raise ValueError(
                     f"{path.name}, line {number}: {shortened(line)} is not UTF-8 ({error.reason}). Save it as UTF-8."
                 ) from error
-
-
-def shortened(value: Any) -> str:
-    """A value as an error shows it."""
-    try:
-        text = repr(value)
-    except RecursionError:
-        return "lists or objects that are nested too deeply to be shown"
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _check_names(there: Iterable[str], wanted: Iterable[str], path: Path, place: str = "") -> None:
@@ -227,7 +217,7 @@ def with_captions_of(
 
 @dataclass(frozen=True)
 class _Join:
-    """What captions are joined by, for what is said of it."""
+    """What captions are joined by, for messages."""
 
     key_column: str
     file: str
@@ -244,7 +234,6 @@ class _Join:
         return column, name.removeprefix(column).removeprefix(".")
 
     def nothing_in_common(self, rows: str, keys: Iterable[Any], captions: Iterable[str]) -> ValueError:
-        """The error for rows of which none has a caption."""
         key, other = next((key for key in keys if key is not None), None), next(iter(captions), None)
         return ValueError(
             f"none of {rows} has its {self.key_column!r} in {self.file}: keys look like {key!r} in the data set and "
@@ -252,7 +241,6 @@ class _Join:
         )
 
     def lines(self, read: FileCaptions, keys: list[str | None], found: list[str | None]) -> Iterator[str]:
-        """What was joined, and what does not fit."""
         name, key, there = self.file, self.key_column, len(found) - found.count(None)
         yield (
             f"captions of {name}, joined by {key}: {there:,} rows have one; {len(keys) - there:,} have "
@@ -272,12 +260,12 @@ class _Join:
             yield f"{read.blank:,} entries of {name} have no key or no caption"
 
 
-class _StreamedCaptions:
-    """Gives captions to a batch of rows and leaves out those without; it is copied to the workers that read."""
+class _StreamedCaptions(RowsLeftOut):
+    """Gives captions to a batch of rows and leaves out those without."""
 
     def __init__(self, join: _Join, place: tuple[str, str], captions: dict[str, str]) -> None:
         self.join, self.place, self.captions = join, place, captions
-        self.tried, self.joined, self.left_out = 0, 0, 0
+        self.tried = self.joined = 0
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         column, entry = self.place
@@ -285,30 +273,15 @@ class _StreamedCaptions:
         found = [None if key is None else self.captions.get(str(key)) for key in keys]
         self.tried += len(found)
         self.joined += len(found) - found.count(None)
+        # Keys of different kinds (URL and file name) match nowhere. Without this check a stream would be read to its
+        # end, for hours, in search of the first row with a caption.
         if not self.joined and self.tried >= TRIED_ROWS:
             raise self.join.nothing_in_common(f"the first {self.tried:,} rows", keys, self.captions)
-        kept, left_out = [], []
-        for index, caption in enumerate(found):
-            if caption is None:
-                self.left_out += 1
-                continue
-            kept.append(index)
-            left_out.append(self.left_out)
-            self.left_out = 0
-        rows = {name: [values[index] for index in kept] for name, values in batch.items()}
-        return rows | {"caption": [found[index] for index in kept], LEFT_OUT: left_out}
+        return self.select(batch | {"caption": found}, [caption is not None for caption in found])
 
 
 def read_captions(path: str | Path, columns: str | None = None) -> FileCaptions:
-    """Captions by key; blank ones are skipped, and the first of several is used.
-
-    Args:
-        path: see `with_captions_of`. Keys are texts or whole numbers, captions texts. Text files are UTF-8.
-        columns: names of key and caption, apart by a comma.
-
-    Raises:
-        ValueError: for a file of another kind or without these columns, or what cannot be read, with its line.
-    """
+    """Captions by key; blank ones are skipped, and the first of several is used."""
     names = tuple(name.strip() for name in columns.split(",")) if columns else FILE_COLUMNS
     if len(names) != 2 or not all(names):
         raise ValueError(

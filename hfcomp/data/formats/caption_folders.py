@@ -22,9 +22,8 @@ from typing import Any
 
 from datasets import Dataset, DatasetDict, Features, Image, List, Value
 
-from hfcomp.data.formats.caption_files import shortened
 from hfcomp.data.publishing import COCO_LICENSES
-from hfcomp.reading import read_json
+from hfcomp.reading import read_json, shortened
 
 CAPTIONS, KARPATHY = "captions", "karpathy"
 COCO_FEATURES = Features(
@@ -43,23 +42,13 @@ Rows = dict[str, list[Any]]
 
 
 def is_coco_folder(folder: Path) -> bool:
-    """Whether COCO's captions are in a folder."""
     return folder.is_dir() and bool(_caption_files(folder) or _karpathy_file(folder))
 
 
 def read_coco_folder(folder: Path, names: Iterable[str], config: str | None = None) -> DatasetDict:
-    """Splits of a COCO folder.
+    """Those of the named splits that a COCO folder has; by default of `captions`, then of `karpathy`.
 
     Images that are not there keep their row: what reads them names it.
-
-    Args:
-        folder: see the module.
-        names: of the splits; those that are not there are left out of the result.
-        config: `captions` or `karpathy`; by default the first of these that is there.
-
-    Raises:
-        ValueError: for a file that is not as COCO's, naming it and the key, a split of several years, a folder of
-            images that is missing or has none of them, or an unknown config.
     """
     known = {CAPTIONS: bool(_caption_files(folder)), KARPATHY: _karpathy_file(folder) is not None}
     chosen = next(name for name, there in known.items() if there) if config is None else config
@@ -73,7 +62,7 @@ def read_coco_folder(folder: Path, names: Iterable[str], config: str | None = No
 
 
 def coco_splits(folder: Path) -> list[str]:
-    """The names of all splits, for errors; those of Karpathy's are not read for it."""
+    # for errors: Karpathy's file, of 140 MB, is not read for its names
     splits = [f"{name}{year}" for name, year in sorted(_caption_files(folder))]
     return [*splits, *(("train", "restval", "val", "test") if _karpathy_file(folder) else ())]
 
@@ -142,6 +131,7 @@ def _karpathy_place(folder: Path) -> Callable[[str, str, int], Path]:
     """Where an image of Karpathy's is: under its name of 2014, or its number among those of 2017."""
     tops = [top for top in (folder, folder / "images") if top.is_dir()]
     later = [top / name for top in tops for name in ("train2017", "val2017") if (top / name).is_dir()]
+    # One listing in place of a look-up for each of 120,000 images, which takes minutes on a network disk.
     there = {path.parent.name + "/" + path.name for top in tops for path in top.glob("*2014/COCO_*")}
 
     def place(part: str, file: str, number: int) -> Path:
@@ -155,7 +145,7 @@ def _karpathy_place(folder: Path) -> Callable[[str, str, int], Path]:
 
 
 def _stated_licenses(folder: Path) -> dict[int, str]:
-    """Licences by the number of the image, from COCO's own files where they are there: Karpathy's states none."""
+    # from COCO's own files if they are there: Karpathy's states none
     found: dict[int, str] = {}
     for path in sorted(_caption_files(folder).values()):
         content = read_json(path)
@@ -204,7 +194,6 @@ def _columns(rows: Iterable[dict[str, Any]], path: Path) -> Rows:
 
 
 def _entries(content: Any, key: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a list of the file, each with its place."""
     if not isinstance(content, dict) or not isinstance(content.get(key), list):
         there = ", ".join(map(repr, content)) if isinstance(content, dict) else shortened(content)
         raise ValueError(f"{path}: expected a list under the key {key!r}, as in COCO's file; it has: {there}.")
@@ -243,7 +232,6 @@ def is_captioned_folder(folder: Path) -> bool:
 
 
 def has_images(folder: Path) -> bool:
-    """Whether there are images in a folder or below it."""
     return any(name.lower().endswith(SUFFIXES) for _, names in _walk(folder) for name in names)
 
 
@@ -256,9 +244,6 @@ def read_captioned_folder(folder: Path, names: Iterable[str]) -> DatasetDict:
     """Splits of a folder of images and texts; each line of a text file is a caption.
 
     An image without a text file has no caption, so that whatever reads the rows names it.
-
-    Raises:
-        ValueError: for a text file that is not UTF-8.
     """
     places = captioned_splits(folder)
     return DatasetDict({name: _read(places[name]) for name in names if name in places})
@@ -278,7 +263,7 @@ def _read(folder: Path) -> Dataset:
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Folders with their files in order, hidden ones left out."""
+    # Sorted: the order of a folder differs between file systems, and the order of rows would with it.
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield Path(place), sorted(name for name in names if not name.startswith("."))

@@ -39,7 +39,6 @@ NO_FOLDERS = Folders(())
 
 
 def text_columns(dataset: Dataset | IterableDataset) -> list[str]:
-    """The columns of images that hold texts."""
     return [name for name in IMAGE_COLUMNS if name in dataset.column_names and dataset.features[name] in TEXTS]
 
 
@@ -98,7 +97,7 @@ def _is_relative(name: str | None) -> bool:
 
 
 def _narrowed(folders: Folders, names: Sequence[str | None]) -> Folders:
-    """The one folder of a single table, or the root where names are found there alone, so that no row is looked up."""
+    # Decided once by some names, so that not every row of millions is looked up on the disk.
     if len(folders.tables) != 1 or folders.root in (None, folders.tables[0]):
         return folders
     tried = list(islice(filter(_is_relative, names), _TRIED_NAMES))
@@ -108,8 +107,6 @@ def _narrowed(folders: Folders, names: Sequence[str | None]) -> Folders:
 
 
 class _Places:
-    """The path of a file by its name in a table."""
-
     def __init__(self, column: str, folders: Folders) -> None:
         self.column = column
         self.folders = [os.path.abspath(folder) for folder in folders.tables]
@@ -151,18 +148,13 @@ def named_image_files(dataset: Dataset, folders: Folders) -> dict[str, str]:
 def check_image_files(dataset: Any, columns: Sequence[str], *, one_is_enough: bool = False) -> None:
     """Looks for the files that columns of images name, before the first of them is needed.
 
-    Files inside the data set and URLs are not looked at; of many rows `CHECKED_ROWS` are.
-
-    Args:
-        dataset: with undecoded images; of a stream nothing is known.
-        columns: those that are read.
-        one_is_enough: whether other files may be missing, as in a build, which sets their rows aside.
-
-    Raises:
-        FileNotFoundError: naming column, row, path and folder of the first file that is missing, and how many are.
+    Files inside the data set and URLs are not looked at; of many rows `CHECKED_ROWS` are. With `one_is_enough` other
+    files may be missing, as in a build, which sets their rows aside.
     """
     if not isinstance(dataset, Dataset) or not len(dataset):
         return
+    # A sample, evenly spaced: to look up millions of files on a network disk would delay the start by an hour. What is
+    # usually wrong, the folder or the ending, shows in any of them.
     rows = np.unique(np.linspace(0, len(dataset) - 1, min(len(dataset), CHECKED_ROWS)).astype(np.int64))
     for column in columns:
         if column not in IMAGE_COLUMNS or column not in dataset.column_names:
@@ -174,7 +166,6 @@ def check_image_files(dataset: Any, columns: Sequence[str], *, one_is_enough: bo
 
 
 def _named_files(dataset: Dataset, column: str, rows: np.ndarray) -> list[tuple[int, str]]:
-    """Rows with a file of this machine, and its path; the images inside the data set are not read."""
     images = dataset.data.column(column)
     if not pa.types.is_struct(images.type):
         return []

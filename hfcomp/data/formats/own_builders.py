@@ -25,8 +25,7 @@ from datasets.packaged_modules.webdataset.webdataset import WebDataset
 from datasets.utils.file_utils import xopen
 from datasets.utils.info_utils import is_small_dataset
 
-from hfcomp.data.formats.archives import member_names, not_whole
-from hfcomp.data.formats.sample_names import KEY, survey
+from hfcomp.data.formats.archives import KEY, member_names, not_whole, survey
 from hfcomp.reading import FileError, check_surrogates, parse_json
 from hfcomp.text_tables import TextTable
 
@@ -39,18 +38,13 @@ _LINES = 10_000  # of a stream, for what a table is like
 
 
 def table_of_texts(columns: list[str], rows: list[list[str]]) -> pa.Table:
-    """Rows as Arrow has them; an empty cell is missing."""
+    # an empty cell is missing
     cells = zip(*rows, strict=True) if rows else [()] * len(columns)
     texts = [pa.array([cell or None for cell in column], pa.string()) for column in cells]
     return pa.Table.from_arrays(texts, columns)
 
 
 def tables_of_texts(table: TextTable) -> Iterator[pa.Table]:
-    """The rows of a text table, some thousands at a time.
-
-    Raises:
-        FileError: for rows that do not fit, naming file and line.
-    """
     rows: list[list[str]] = []
     for _, row in table.rows():
         rows.append(row)
@@ -154,6 +148,8 @@ class Archives(WebDataset):
 
     def _features(self, samples: Iterator[dict[str, Any]]) -> datasets.Features:
         """The types of columns, from the first samples and the first of each column."""
+        # `datasets` takes the columns of the first samples for those of all: a member that only later samples have
+        # would then be lost.
         missing, shown = set(self.layout.columns.values()), []
         for number, sample in enumerate(samples):
             if number < _SAMPLES or missing & sample.keys():
@@ -175,17 +171,14 @@ class Archives(WebDataset):
         return found
 
     def _media_type(self, column: str) -> Any:
-        """The feature of images, audio and video, by the ending; `None` for others."""
         ending = column.rpartition(".")[2]
         kinds = (("IMAGE", datasets.Image), ("AUDIO", datasets.Audio), ("VIDEO", datasets.Video))
         return next((kind() for name, kind in kinds if ending in getattr(self, f"{name}_EXTENSIONS")), None)
 
     def _stored(self, column: str, value: Any) -> Any:
-        """A member as its type is inferred from: of media, which are bytes with a name, the bytes."""
         return value["bytes"] if self._media_type(column) and isinstance(value, dict) else value
 
     def _samples(self, path: str, members: Members) -> Iterator[dict[str, Any]]:
-        """The samples of an archive, a dictionary of columns each."""
         sample: dict[str, Any] = {}
         try:
             for name, file in members:
@@ -222,7 +215,7 @@ class Archives(WebDataset):
         sample[column] = {"path": name, "bytes": value} if self._media_type(column) else value
 
     def _decoded(self, path: str, name: str, ending: str, file: Any) -> Any:
-        """The content of a member, as `datasets` decodes it by its ending."""
+        # As `datasets` decodes it by its ending, except for JSON: `parse_json` raises for half a character in a text.
         last = ending.rpartition(".")[2]
         if f".{last}" in EXTENSION_TO_COMPRESSION_FS_FILE_CLS:
             with EXTENSION_TO_COMPRESSION_FS_FILE_CLS[f".{last}"](file, mode="rb") as extracted:
@@ -264,16 +257,20 @@ def load_dataset(
 ) -> Any:
     """`datasets.load_dataset`, but hfcomp reads tables of texts and archives; notes about them are logged."""
     late = {key: kwargs.pop(key) for key in ("verification_mode", "keep_in_memory") if key in kwargs}
+    # `datasets` finds the files, and which of its builders reads them; then ours takes the place of three of these.
     theirs = load_dataset_builder(path, *args, **kwargs)
     features = theirs.info.features
     is_replaced = isinstance(theirs, tuple(_REPLACED))
-    if features is not None and is_replaced and os.path.isdir(theirs.cache_dir):  # an earlier reading's guesses?
+    # Features may be stated by a card, or be what `datasets` itself guessed when it read the files before. Ours must
+    # not take over guesses: a builder with an empty cache has only what is stated.
+    if features is not None and is_replaced and os.path.isdir(theirs.cache_dir):
         with TemporaryDirectory() as place:
             features = load_dataset_builder(path, *args, **{**kwargs, "cache_dir": place}).info.features
     ours = own_builder(theirs, features)
     builder = theirs if ours is None else ours
     if streaming:
         return builder.as_streaming_dataset(split=split)
+    # Arrow's JSON reader makes other text of half a character without a word. So it is looked for before it is read.
     if isinstance(builder, Json) and not os.path.isdir(builder.cache_dir):
         for file in chain.from_iterable(builder.config.data_files.values()):
             if os.path.isfile(file) and not file.endswith(".gz"):
@@ -289,7 +286,6 @@ def load_dataset(
 
 
 def own_builder(theirs: DatasetBuilder, features: Features | None) -> DatasetBuilder | None:
-    """Hfcomp's builder for the files of one of `datasets`; `None` where `datasets` reads them."""
     kind = next((kind for base, kind in _REPLACED.items() if isinstance(theirs, base)), None)
     settings = _settings(theirs.config)
     if kind is None or (kind is TextTables and settings.keys() - set(OPTIONS)):
@@ -309,7 +305,6 @@ def own_builder(theirs: DatasetBuilder, features: Features | None) -> DatasetBui
 
 
 def _settings(config: BuilderConfig) -> dict[str, Any]:
-    """What differs from the defaults of a configuration's own fields."""
     default, shared = type(config)(), {field.name for field in fields(BuilderConfig)}
     names = [field.name for field in fields(config) if field.name not in shared]
     return {name: getattr(config, name) for name in names if getattr(config, name) != getattr(default, name)}

@@ -20,7 +20,7 @@ from datasets.data_files import DataFilesDict, DataFilesList, get_data_patterns,
 from datasets.utils.metadata import MetadataConfigs
 from huggingface_hub import DatasetCard
 
-from hfcomp.data.features import CONCEPT_FEATURES, NEGATIVE_FEATURES
+from hfcomp.data.columns import CONCEPT_FEATURES, NEGATIVE_FEATURES
 from hfcomp.data.formats.caption_folders import SPLITS, has_images
 from hfcomp.data.formats.image_files import TEXTS
 from hfcomp.reading import FileError
@@ -40,16 +40,11 @@ _LISTING = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".parqu
 
 
 def is_table(name: str) -> bool:
-    """Whether a file of this name is read as rows."""
     return name.lower().endswith(ENDINGS)
 
 
 def reader_of(path: Path) -> tuple[str, dict[str, Any]]:
-    """The builder of `datasets` that reads a file, and its arguments.
-
-    Raises:
-        ValueError: for a file of another kind.
-    """
+    """The builder of `datasets` that reads a file, and its arguments."""
     if not is_table(path.name):
         raise ValueError(f"{path}: expected a file that ends with {', '.join(ENDINGS)}, or a folder.")
     return READERS[Path(path.name.lower().removesuffix(".gz")).suffix]
@@ -58,14 +53,11 @@ def reader_of(path: Path) -> tuple[str, dict[str, Any]]:
 def tables_of_images(folder: Path) -> dict[str, list[Path]]:
     """The tables of a folder of images that list them, by split; none for any other folder.
 
-    `datasets` would read such a folder as images alone, or refuse a metadata file that does not call the column of
-    file names `file_name`. Tables of a split begin with its name, or are in a folder of its name; a single table is
-    `train`. A folder whose card or whose metadata file says what it holds is left to `datasets`, and so are several
-    tables that name no split.
-
-    Raises:
-        ValueError: for a metadata file that cannot be read.
+    Tables of a split begin with its name, or are in a folder of its name; a single table is `train`. A folder whose
+    card or whose metadata file says what it holds is left to `datasets`, and so are several tables that name no split.
     """
+    # `datasets` would read such a folder as images alone, or refuse a metadata file that does not call the column of
+    # file names `file_name`.
     if not folder.is_dir() or _has_configs(folder / "README.md") or not has_images(folder):
         return {}
     found = {"train": own} if (own := _tables(folder)) else {}
@@ -95,16 +87,12 @@ def _has_configs(card: Path) -> bool:
 
 
 def _names_images(path: Path) -> bool:
-    """Whether a metadata file names images as `datasets` expects."""
+    # as `datasets` expects: file_name, image_file_name, or a list of them, file_names
     return any(name.removesuffix("s").rpartition("file_name")[1:] == ("file_name", "") for name in columns_of(path))
 
 
 def columns_of(path: Path) -> Sequence[str]:
-    """The columns of a table by its first row.
-
-    Raises:
-        ValueError: for a file that cannot be read.
-    """
+    """The columns of a table by its first row."""
     builder, _ = reader_of(path)
     try:
         if builder == "parquet":
@@ -125,19 +113,15 @@ def columns_of(path: Path) -> Sequence[str]:
 
 def literal_files(paths: Iterable[str | Path]) -> DataFilesList:
     """What `load_dataset` takes as `data_files` for these very files."""
+    # A path in a plain list is a pattern to `datasets`: `set[1].csv` would then be looked for as `set1.csv`. Size and
+    # time stand in for the states by which its cache knows that a file changed.
     places = [os.path.abspath(path) for path in paths]
     states = [os.stat(place) for place in places]
     return DataFilesList(places, [(str(state.st_mtime_ns), str(state.st_size)) for state in states])
 
 
 def literal_options(name: str | Path, config: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of `load_dataset` for a folder; where its name would be read as a pattern, with the folder's files.
-
-    Args:
-        name: of the folder; others, and ids of the Hub, keep their options.
-        config: name of the configuration; by default the card's default.
-        options: `data_files` among them are patterns inside the folder.
-    """
+    """The options of `load_dataset` for a folder; with its files, if its name would be read as a pattern."""
     folder = Path(name).expanduser()
     if not folder.is_dir() or not has_magic(str(folder.resolve())):
         return dict(options)
@@ -154,7 +138,6 @@ def literal_options(name: str | Path, config: str | None, options: Mapping[str, 
 
 
 def _stated_patterns(folder: Path, config: str | None) -> Any:
-    """The files of a configuration as the folder's card states them."""
     card = folder / "README.md"
     configs = MetadataConfigs.from_dataset_card_data(DatasetCard.load(card).data) if card.is_file() else {}
     if not configs:
@@ -183,7 +166,6 @@ def with_lists(dataset: Dataset) -> Dataset:
 
 
 def _lists(texts: Sequence[str | None]) -> list[list[Any] | None] | None:
-    """What the texts of a column spell; None where one of them is not a list, or all are missing."""
     found = []
     for text in texts:
         value = None if text is None else _read(text.strip())
@@ -202,6 +184,8 @@ def read_list(text: str) -> list[Any] | None:
 def _read(text: str) -> Any:
     if not (text.startswith("[") and text.endswith("]")) or len(text) > _LONGEST:
         return _MISSING
+    # pandas writes lists as Python spells them. `literal_eval` runs no code; its memory for deeply nested brackets is
+    # bounded by the length above.
     for read in (json.loads, ast.literal_eval):
         try:
             value = read(text)

@@ -3,7 +3,7 @@
 * `guard`: the comparison, by name, file, pixels and looks.
 * `image_columns`: what images a data set holds, and by what name each is known for sure; names that may
   be of one photograph are equal by `hfcomp.data.image_ids.photograph_key`.
-* `image_hashes`, `hash_store`: hashes that identify photographs however they were saved, kept on disk.
+* `image_hashes`: hashes that identify photographs however they were saved, kept on disk.
 """
 
 from hfcomp._lazy import attach

@@ -25,8 +25,7 @@ import numpy as np
 from datasets import Dataset, Features, IterableDataset, Value
 from numpy.typing import NDArray
 
-from hfcomp.data.columns import LEFT_OUT
-from hfcomp.data.overlap.hash_store import FILE, RECORD, HashStore, default_folder
+from hfcomp.data.columns import LEFT_OUT, RowsLeftOut
 from hfcomp.data.overlap.image_columns import (
     COCO,
     OPEN,
@@ -40,7 +39,16 @@ from hfcomp.data.overlap.image_columns import (
     scored_columns,
     training_column,
 )
-from hfcomp.data.overlap.image_hashes import file_key, hash_images, like_another, looks_alike
+from hfcomp.data.overlap.image_hashes import (
+    FILE,
+    RECORD,
+    HashStore,
+    file_key,
+    hash_images,
+    like_another,
+    looks_alike,
+)
+from hfcomp.store import cache_folder
 
 COLUMNS = ("image", "negative_image")
 WAYS = ("name", "file", "pixels", "look")
@@ -99,7 +107,7 @@ class Overlap:
         return np.setdiff1d(np.arange(self.total), self.rows)
 
     def doubt(self) -> str | None:
-        """What is said of rows that are unsure, if any."""
+        """A sentence about rows that are unsure, if any."""
         if not len(self.unsure):
             return None
         return (
@@ -173,7 +181,9 @@ def find_overlap(
     theirs = scored_columns(scored)
     # rows that a sure name decides are not hashed
     matches = _by_name(own, theirs)
-    hashed = _Hashing(folder or default_folder(), looks, progress)
+    hashed = _Hashing(folder or cache_folder("image_hashes"), looks, progress)
+    # An image of COCO and one without a sure name may be the same. Two of COCO are not if their numbers differ, which
+    # was decided by name; nor is a scene of the sandbox ever a photograph.
     for ours, others in COMPARED:
         here = hashed.of(own, ours, without=matches) if _has(theirs, others) else None
         if here is not None and len(here.records):
@@ -207,7 +217,7 @@ class _Match:
 
 
 def _add(matches: dict[int, _Match], more: Iterable[_Match]) -> None:
-    """Of a row that was found twice the surer way stays."""
+    # if a row matched twice, the more reliable match stays
     for match in more:
         if match.row not in matches or WAYS.index(match.way) < WAYS.index(matches[match.row].way):
             matches[match.row] = match
@@ -250,6 +260,7 @@ class _Hashing:
     def of(
         self, columns: list[ImageColumn], kind: str, *, without: Container[int] = (), scored: bool = False
     ) -> _Hashes:
+        # images of one kind are needed in two of the three comparisons
         if (id(columns), kind) not in self._known:
             found = self._hash(columns, kind, without)
             if scored and self.looks:
@@ -281,7 +292,7 @@ class _Hashing:
 
 
 def _mark_alike(hashes: _Hashes) -> None:
-    """Not across columns: two benchmarks may well have copies of one photograph."""
+    # not across columns: two benchmarks may well have copies of one photograph
     of_column: dict[int, list[int]] = {}
     for number, places in enumerate(hashes.places):
         for column in {id(column) for column, _ in places}:
@@ -291,6 +302,7 @@ def _mark_alike(hashes: _Hashes) -> None:
 
 
 def _by_content(own: _Hashes, theirs: _Hashes, looks: bool) -> Iterator[_Match]:
+    # Scored images that look like each other, such as X-rays, would match any image of their kind by look.
     compared = np.flatnonzero(~theirs.alike) if looks else np.zeros(0, dtype=np.int64)
     nearest, bits = looks_alike(own.records, theirs.records[compared])
     files, pixels = (
@@ -322,13 +334,7 @@ def without_known_images(
     """A streamed training set without the rows whose image can be identified as scored while reading.
 
     That is by name and by file: other copies of a photograph are not found. Rows that are left out are counted in the
-    column `left_out_rows`.
-
-    Args:
-        dataset: in the column contract, images undecoded, with `features`.
-        scored: the evaluation's.
-        columns: of images, those that training reads.
-        refuse: raise instead, where training reads such a row.
+    column `left_out_rows`; with `refuse` they raise when they are read. The images of the stream are undecoded.
     """
     keys: set[bytes | None] = set()
     for column in scored_columns(scored):
@@ -340,7 +346,6 @@ def without_known_images(
 
 
 def known_names(scored: Sequence[ScoredImages]) -> frozenset[Name]:
-    """The names of scored images that have one."""
     return frozenset(name for column in scored_columns(scored) for name in column.names if name is not None)
 
 
@@ -352,34 +357,22 @@ def _key(cell: Any) -> bytes | None:
 
 
 @dataclass
-class _KnownImages:
+class _KnownImages(RowsLeftOut):
     """Leaves rows out of a batch; travels to the workers that read."""
 
     names: frozenset[Name]
     keys: frozenset[bytes]
     refuse: bool
     columns: tuple[str, ...]
-    left_out: int = 0
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        size = len(next(iter(batch.values())))
-        before = batch.get(LEFT_OUT, [0] * size)
-        kept, counts = [], []
-        for row in range(size):
-            self.left_out += before[row]
-            called = self._scored_name(batch, row)
-            if called is None:
-                kept.append(row)
-                counts.append(self.left_out)
-                self.left_out = 0
-            elif self.refuse:
-                raise ValueError(f"overlap: refuse: the stream holds {called}, an image that is scored. {FIX}")
-            else:
-                self.left_out += 1
-        return {name: [values[row] for row in kept] for name, values in batch.items()} | {LEFT_OUT: counts}
+        names = [self._scored_name(batch, row) for row in range(len(next(iter(batch.values()))))]
+        called = next(filter(None, names), None)
+        if called and self.refuse:
+            raise ValueError(f"overlap: refuse: the stream holds {called}, an image that is scored. {FIX}")
+        return self.select(batch, [name is None for name in names])
 
     def _scored_name(self, batch: dict[str, list[Any]], row: int) -> str | None:
-        """What a row's image is called, if it is scored."""
         for column in (name for name in self.columns if name in batch):
             cell = batch[column][row]
             own = ("image_id", "source") if column == "image" else ("", "")

@@ -77,7 +77,6 @@ class ImageColumn:
     keys: list[Any]
 
     def called(self, row: int) -> str:
-        """A row's image in words."""
         name = self.names[row]
         return f"{self.name}, row {row}" + (f" ({' '.join(name)})" if name else "")
 
@@ -92,7 +91,6 @@ def training_column(dataset: Dataset, column: str) -> ImageColumn:
 
 
 def scored_columns(scored: Sequence[ScoredImages]) -> list[ImageColumn]:
-    """The columns that an evaluation scores."""
     return [_image_column(one.name, one.cells, one.ids, one.sources) for one in scored]
 
 
@@ -114,7 +112,7 @@ def _image_column(
 
 
 def each_cell(cells: Sequence[Any], rows: Sequence[int]) -> Iterator[tuple[int, Any]]:
-    """Rows and their cells; those of a few hundred images are in memory at a time."""
+    # those of a few hundred images are in memory at a time
     for start in range(0, len(rows), AT_A_TIME):
         part = rows[start : start + AT_A_TIME]
         yield from zip(part, cells_of(cells, part), strict=True)

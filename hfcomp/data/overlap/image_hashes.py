@@ -8,7 +8,9 @@ differs most; without contrast nothing but equal pixels counts. docs/datasets.md
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,15 +19,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL
 from datasets.arrow_dataset import Column
 from numpy.typing import NDArray
 from PIL import Image
 from tqdm.auto import tqdm
 
 from hfcomp.data.images import decode_image
-from hfcomp.data.overlap.hash_store import FILE, GRID, RECORD, SIDE, HashStore, digest
 from hfcomp.data.urls import is_url
+from hfcomp.store import KEY_BYTES, Store, Table, digest, remove
 
+logger = logging.getLogger(__name__)
+
+SIDE, GRID = 16, 8
+VERSION = 2
+RECORD = np.dtype(
+    [
+        ("key", f"V{KEY_BYTES}"),
+        ("pixels", f"V{KEY_BYTES}"),
+        ("hash", "<u8", (SIDE * SIDE // 64,)),
+        ("grid", "u1", (GRID * GRID, 3)),
+    ]
+)
+# A file by its path, size and time of change, and the key of its content.
+FILE = np.dtype([("file", f"V{KEY_BYTES}"), ("key", f"V{KEY_BYTES}")])
 MOST_BITS = 56
 """Of 256. On 449 photographs: re-saved or resized 28 at most, 4 % cropped 49 in 99 %; two different ones 90 or more.
 """
@@ -40,14 +57,62 @@ BLOCK = 1 << 20
 PAIRS = 1 << 16
 
 
+class HashStore:
+    """Records by their first field, such as hashes of images by the digest of a file, in memory and in a store."""
+
+    def __init__(self, folder: Path | None = None, dtype: np.dtype[Any] = RECORD) -> None:
+        self.folder = None if folder is None else folder / (_version() if dtype == RECORD else f"files-v{VERSION}")
+        self._by, self._lock = dtype.names[0], threading.Lock()
+        self._table = Table({"records": np.uint8}, self.folder, store=Store(self.folder, name="image hashes"))
+        self._records: dict[bytes, NDArray[Any]] = {}
+        parts = [rows.view(dtype).reshape(-1) for (rows,) in self._table.read_all(dtype.itemsize)]
+        for part in (*parts, *_older_parts(self.folder, dtype)):
+            self._records |= {record[self._by].tobytes(): record for record in part}
+
+    def get(self, key: bytes | None) -> NDArray[Any] | None:
+        """The record of a key, if it is known."""
+        return None if key is None else self._records.get(key)
+
+    def add(self, record: NDArray[Any]) -> None:
+        """Adds a record; threads may."""
+        key = record[self._by].tobytes()
+        with self._lock:
+            self._records[key] = record
+            self._table.write_later([key], np.frombuffer(record.tobytes(), np.uint8)[None])
+
+    def flush(self) -> None:
+        """Writes new records."""
+        with self._lock:
+            self._table.flush()
+
+
+def _version() -> str:
+    from importlib.metadata import version  # of the package: ImageHash itself takes time to import
+
+    # Part of the folder's name: another version of either package may hash the same pixels otherwise.
+    return f"v{VERSION}-imagehash-{version('imagehash')}-pillow-{PIL.__version__}"
+
+
+def _older_parts(folder: Path | None, dtype: np.dtype[Any]) -> Iterator[NDArray[Any]]:
+    """Records in raw files, named by the digest of their content, as hfcomp wrote them before it had one store."""
+    for path in sorted(folder.glob("*.npy")) if folder else ():
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            logger.warning(f"{path} cannot be read; its images are hashed again: {error}")
+            continue
+        if digest(content).hex() == path.stem:
+            yield np.frombuffer(content, dtype)
+        else:
+            logger.warning(f"{path} is damaged; its images are hashed again")
+            remove(path)
+
+
 def file_key(cell: Any, files: HashStore | None = None) -> bytes | None:
     """A key of the file of an image, without fetching anything; `None` for a cell that is not a file.
 
     That is a digest of its bytes; of a member of an archive a digest of its name and the archive's size and time of
     change; of a URL a digest of the URL.
-
-    Raises:
-        OSError: for a file that cannot be read.
     """
     if isinstance(cell, dict):
         cell = cell.get("bytes") if cell.get("bytes") is not None else cell.get("path")
@@ -77,7 +142,6 @@ def _file_state(name: str, path: str) -> bytes:
 
 
 def image_record(image: Image.Image, key: bytes | None = None) -> NDArray[Any]:
-    """Hashes of an image, a `RECORD`."""
     import imagehash  # with scipy, which nothing else here needs
 
     record = np.zeros((), dtype=RECORD)
@@ -173,14 +237,14 @@ def _of_file_alone(key: bytes) -> NDArray[Any]:
 def _map_in_order(
     pool: ThreadPoolExecutor, function: Callable[[int, Any], Any], cells: Sequence[Any], rows: Sequence[int]
 ) -> Iterator[Any]:
-    """Results in order; the cells of a few hundred images are in memory at a time."""
+    # the cells of a few hundred images are in memory at a time
     for start in range(0, len(rows), AT_A_TIME):
         part = rows[start : start + AT_A_TIME]
         yield from pool.map(function, part, cells_of(cells, part))
 
 
 def cells_of(cells: Sequence[Any], rows: Sequence[int]) -> list[Any]:
-    """The cells of rows in ascending order; of a data set near ones in one read, which is much faster."""
+    # `rows` ascend. Near rows of a dataset are read in one go, which is much faster.
     if isinstance(cells, Column) and len(rows) and rows[-1] - rows[0] < 2 * len(rows):
         part = cells[rows[0] : rows[-1] + 1]
         return [part[row - rows[0]] for row in rows]
@@ -267,7 +331,7 @@ def _bits_of_quarters() -> NDArray[np.uint8]:
 
 
 def _count_by_table(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    """The bits that are set in each word, for numpy 1."""
+    # for numpy 1, which has no bitwise_count
     quarters = _bits_of_quarters()[words.view(np.uint16)]
     return quarters.reshape(*words.shape, 4).sum(axis=-1, dtype=np.uint8)
 

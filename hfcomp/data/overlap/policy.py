@@ -38,11 +38,7 @@ def check_own_split(
     streaming: bool,
     log: Callable[[str], None],
 ) -> None:
-    """Refuses to score on the rows of training, where both are splits of one set.
-
-    Raises:
-        ValueError: when data set and split are those of training, or slices of one split overlap.
-    """
+    """Raises ValueError if rows of training would be scored: those of one split, or of slices of it that overlap."""
     if _place(scored) != _place(training):
         return
     folder = Path(scored)
@@ -69,6 +65,7 @@ def _place(name: str) -> str:
 
 
 def _share_rows(split: str, other: str, one_split: bool) -> bool:
+    # Slices are compared as ranges of rows of a set of assumed size, for which no row has to be loaded.
     parts = []
     for text in (split, other):
         if text.partition("[")[0].strip() == "all":
@@ -83,11 +80,7 @@ def _share_rows(split: str, other: str, one_split: bool) -> bool:
 
 
 def apply_policy(rows: Dataset, found: Overlap, policy: str) -> tuple[Dataset, str]:
-    """The rows to train on, and what is said of it.
-
-    Raises:
-        ValueError: with `REFUSE` where rows overlap, or with `EXCLUDE` where all do.
-    """
+    """The rows to train on, and the line for the log."""
     doubt, note = found.doubt(), f"overlap: {found}"
     if policy == REFUSE and (len(found.rows) or doubt):
         raise ValueError(f"overlap: refuse: {found}{f'; {doubt}' if doubt else ''}. {FIX}")
@@ -107,7 +100,6 @@ def apply_policy(rows: Dataset, found: Overlap, policy: str) -> tuple[Dataset, s
 def apply_to_stream(
     rows: IterableDataset, scored: Sequence[ScoredImages], policy: str, columns: Sequence[str]
 ) -> tuple[IterableDataset, str]:
-    """As `apply_policy`, for rows that are compared by name and file as they are read."""
     images = f"{sum(len(one.cells) for one in scored):,} images of the evaluation"
     if policy == ALLOW:
         return rows, f"overlap: allow: the streamed rows are not compared with the {images}"
@@ -120,7 +112,6 @@ def apply_to_stream(
 
 
 def overlap_facts(found: Overlap, policy: str) -> dict[str, Any]:
-    """What is recorded of an overlap, with a digest of the rows under `rows`."""
     return {
         "training_rows": found.total,
         "overlapping_rows": len(found.rows),
@@ -136,7 +127,6 @@ def overlap_facts(found: Overlap, policy: str) -> dict[str, Any]:
 
 
 def digest(content: str | bytes) -> str:
-    """A short name of a content."""
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:16]
 
 
@@ -180,9 +170,6 @@ class OverlapRecord:
             log: receives what was found, once it is known that training will start.
             progress: whether to show bars.
             part: Name of the rows in the log, if they are not the training set.
-
-        Raises:
-            ValueError: with `REFUSE` where rows overlap, or with `EXCLUDE` where all do.
         """
         facts: dict[str, Any] = {"policy": policy}
         if not scored:
@@ -207,13 +194,9 @@ class OverlapRecord:
         return rows
 
     def check_and_write(self, folder: Path) -> None:
-        """Refuses to resume a run on other rows than it began with, and writes `overlap.json`.
-
-        An evaluation that has changed may score other images, and so leave out other rows.
-
-        Raises:
-            ValueError: where other rows are left out than before, or for a damaged file.
-        """
+        """Refuses to resume a run on other rows than it began with, and writes `overlap.json`."""
+        # An evaluation that has changed may score other images, and so leave out other rows. A resumed run skips the
+        # batches that it has done by number: of other rows these would be other batches.
         path = folder / FILE
 
         def check() -> None:
@@ -231,7 +214,6 @@ class OverlapRecord:
 
 
 def _left_out(facts: dict[str, Any]) -> Any:
-    """The digest of the rows that were left out, if any were."""
     return facts["rows"] if facts.get("left_out_rows") else None
 
 

@@ -60,7 +60,6 @@ class ImageKeys:
         return {"bytes": self.content, "path": self.path}
 
     def of_place(self) -> bytes | None:
-        """The key of a file or URL; `None` where there is none."""
         if self.path is None:
             return None
         if is_url(self.path):
@@ -72,7 +71,7 @@ class ImageKeys:
         return _digest(f"file\0{os.path.abspath(self.path)}\0{state.st_size}\0{state.st_mtime_ns}".encode())
 
     def of_content(self) -> bytes | None:
-        """The key of the encoded bytes; `None` where they cannot be read, which decoding then reports."""
+        """The key of the encoded bytes; `None` if they cannot be read, which decoding then reports."""
         if self.content is None and self.path is not None:
             try:
                 with open_named(self.path, "image", current_access(self._urls)) as stream:
@@ -110,15 +109,13 @@ class PixelStore:
         self._open()
 
     def __len__(self) -> int:
-        """The number of images."""
         return len(self._pixels)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the files."""
+        # Without the files: a worker maps them again, instead of receiving gigabytes through a pipe.
         return {"folder": self.folder, "_expected": self._expected}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Opens the files again, whose finished part may have grown."""
         self.__dict__.update(state)
         self._open()
 
@@ -141,19 +138,12 @@ class PixelStore:
         return int(key["image"]), int(key["tiny"]), int(key["checksum"])
 
     def is_tiny(self, place: int) -> bool:
-        """Whether the image was 1 pixel wide or high."""
         return bool(self._keys["tiny"][place])
 
     def read(self, place: int, pixels: NDArray[np.uint8]) -> None:
-        """Copies an image.
-
-        Args:
-            place: what `find` returned.
-            pixels: `[3, H, W]` uint8, contiguous, overwritten.
-
-        Raises:
-            ValueError: where the pixels are not those that were written, naming the file.
-        """
+        """Copies the image at a place that `find` returned to `pixels`, `[3, H, W]` uint8 and contiguous."""
+        # Compared at every read and not once: the file may be damaged, or half-copied by a user, at any time. XXH3
+        # takes microseconds for an image.
         number, _, expected = self.record(place)
         pixels[:] = self._pixels[number]
         if checksum(pixels) != expected:
@@ -161,11 +151,6 @@ class PixelStore:
             raise ValueError(f"{self.folder / PIXELS} is damaged: {found}. {_rebuild(self.folder)}")
 
     def verify(self) -> None:
-        """Reads every image.
-
-        Raises:
-            ValueError: for the first that is damaged.
-        """
         pixels = np.empty(self._pixels.shape[1:], dtype=np.uint8)
         for place in np.unique(self._keys["image"], return_index=True)[1]:
             self.read(int(place), pixels)
@@ -189,16 +174,12 @@ def checksum(pixels: NDArray[np.uint8]) -> int:
 
 
 def is_store(folder: Path) -> bool:
-    """Whether a folder is a store, whatever its state."""
     return (folder / MANIFEST).is_file()
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a store, whose files are there and long enough.
-
-    Raises:
-        ValueError: for another folder, a damaged or a missing file, by its name.
-    """
+    """The manifest of a store, whose files are there and long enough."""
+    # They may be longer: what lies behind the finished part is of a build that is under way, or was killed.
     path = folder / MANIFEST
     if not path.is_file():
         raise ValueError(f"pixel_cache: {folder} has no {MANIFEST}. Build the store first, with `{BUILD}`.")
@@ -216,11 +197,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def read_keys(folder: Path, manifest: dict[str, Any]) -> NDArray[Any]:
-    """The finished records of `keys.bin`, in the order in which they were written.
-
-    Raises:
-        ValueError: where they are damaged.
-    """
+    """The finished records of `keys.bin`, in the order in which they were written."""
     path = folder / KEYS
     content = b""
     if manifest["keys"]:
@@ -232,11 +209,7 @@ def read_keys(folder: Path, manifest: dict[str, Any]) -> NDArray[Any]:
 
 
 def check_transform(folder: Path, found: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Checks that a store has the pixels of a transform.
-
-    Raises:
-        ValueError: naming what differs.
-    """
+    """Checks that a store has the pixels of a transform."""
     names = [name for name in {**expected, **found} if found.get(name) != expected.get(name)]
     if names:
         parts = "; ".join(f"{name}: {found.get(name)} in the store, {expected.get(name)} here" for name in names)
@@ -251,7 +224,6 @@ def _rebuild(folder: Path) -> str:
 
 
 def halves(key: bytes) -> tuple[int, int]:
-    """A key of `KEY_BYTES` bytes as the first two fields of `KEY`."""
     half = KEY_BYTES // 2
     return int.from_bytes(key[:half], "little"), int.from_bytes(key[half:], "little")
 
@@ -282,16 +254,9 @@ class ImageReader:
     shortest_side: int | None = None
 
     def __call__(self, values: Sequence[Any], where: Sequence[str]) -> ReadImages:
-        """The pixels of values.
+        """Reads what `decode_image` takes, or takes pixels `[3, H, W]` of the model's size, as a transform gives them.
 
-        Args:
-            values: what `decode_image` takes, or pixels `[3, H, W]` of the model's size, which a data set's transform
-                gives (`hfcomp.data.transforms`).
-            where: the place of each, for errors.
-
-        Raises:
-            ValueError: for an image that cannot be used, or a damaged store.
-            OSError: likewise, of a file or URL.
+        `where` is the place of each, for errors.
         """
         if any(isinstance(value, torch.Tensor) for value in values):
             none = [False] * len(values)
@@ -325,7 +290,6 @@ class ImageReader:
 
 
 def _stacked(values: Sequence[Any], where: Sequence[str], size: tuple[int, int]) -> torch.Tensor:
-    """Pixels that a transform made, which are as the model takes them or refused."""
     first = next(value for value in values if isinstance(value, torch.Tensor))
     for value, place in zip(values, where, strict=True):
         if list(value.shape) != [3, *size]:

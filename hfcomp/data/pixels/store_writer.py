@@ -34,11 +34,7 @@ PART_BYTES = 256 * 1024**2
 class StoreWriter:
     """Holds the lock of a store and adds images to it, within `with`; one that is interrupted keeps what it has.
 
-    Args:
-        folder: of the store, made where it is missing.
-        transform: that makes the pixels.
-        log: is called with a line where another process is writing, which is waited for.
-        part_bytes: of pixels that are held in memory before they are written.
+    If another process is writing, `log` gets a line and the writer waits. `part_bytes` of pixels are held in memory.
 
     Raises:
         ValueError: for a folder of something else, a damaged store, or one of another transform.
@@ -61,7 +57,6 @@ class StoreWriter:
         self._new: dict[bytes, tuple[int, ...]] = {}
 
     def __enter__(self) -> StoreWriter:
-        """Waits for the lock, and cuts off what an interrupted build left behind the finished part."""
         if self._is_of_something_else() and not (self.folder / LOCK_FILE).exists():  # else it may just be starting
             raise self._not_a_store()
         lock = try_lock(self.folder)
@@ -82,7 +77,7 @@ class StoreWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Writes what is pending, also after an error elsewhere, and releases the lock."""
+        # Also after an error elsewhere, such as one damaged image: hours of decoding are kept.
         try:
             if kind is None or not issubclass(kind, OSError):  # such as a full disk
                 self.flush()
@@ -90,16 +85,7 @@ class StoreWriter:
             self._lock.release()
 
     def add(self, keys: list[bytes], pixels: NDArray[np.uint8] | None, *, tiny: bool) -> bool:
-        """Adds an image, or further keys of one that is there.
-
-        Args:
-            keys: of one image, one at least.
-            pixels: `[3, H, W]` uint8; `None` for an image of which one key is known.
-            tiny: whether it was 1 pixel wide or high.
-
-        Returns:
-            Whether the image is new.
-        """
+        """Adds an image `[3, H, W]` uint8, or further keys of one that is there; returns whether it is new."""
         known = [self._record(key) for key in keys]
         record = next((one for one in known if one is not None), None)
         is_new = record is None
@@ -117,7 +103,6 @@ class StoreWriter:
         return is_new
 
     def flush(self) -> None:
-        """Writes the pending images, then their keys, then that both are finished."""
         if not self._records:
             return
         records = np.array(self._records, dtype=KEY).tobytes()

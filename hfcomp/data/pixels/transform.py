@@ -21,8 +21,7 @@ from hfcomp.data.images import DROP_ROW, MAX_IMAGE_PIXELS
 def crop_and_scale(pixels: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
     """Crops each image and scales the part up to the size of the whole, bilinearly.
 
-    A box may begin and end between pixels. Nothing is scaled down, so that no low-pass filter is needed. The box of a
-    whole image leaves uint8 pixels as they are, to the bit.
+    A box may begin and end between pixels. The box of a whole image leaves uint8 pixels as they are, to the bit.
 
     Args:
         pixels: `[M, 3, H, W]`, uint8 or float.
@@ -31,6 +30,7 @@ def crop_and_scale(pixels: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
     Returns:
         `[M, 3, H, W]` of the type of `pixels`; uint8 is rounded.
     """
+    # Nothing is scaled down, so that no low-pass filter is needed.
     height, width = pixels.shape[2:]
     left, top, right, bottom = boxes.float().unbind(1)
     # not by affine_grid: its matrix product is rounded to bfloat16 under autocast, and to TF32 where that is allowed,
@@ -42,28 +42,24 @@ def crop_and_scale(pixels: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
 
 
 def _positions(start: torch.Tensor, stop: torch.Tensor, number: int) -> torch.Tensor:
-    """The centres of `number` equal pixels between `start` and `stop`, `[M, number]`; -1 to 1 is the whole image."""
+    # the centres of equal pixels between both, `[M, number]`; -1 to 1 is the whole image
     centres = (torch.arange(number, device=start.device, dtype=torch.float32) + 0.5) / number
     return 2 * torch.lerp(start[:, None], stop[:, None], centres) - 1
 
 
 class PixelBatch:
-    """Pixels that stay where they are until the model asks for a mini-batch of them, which is then cropped if asked.
+    """Pixels that stay where they are until the model asks for a mini-batch of them, which is then cropped."""
 
-    The Trainer, accelerate, DDP and FSDP move every tensor they find inside mappings, sequences and dataclasses, and
-    accelerate everything that has `.to`. This is none of these and has none, so a large batch waits in main memory and
-    only `slice_to` moves it.
-    """
-
+    # The Trainer, accelerate, DDP and FSDP move every tensor they find inside mappings, sequences and dataclasses, and
+    # accelerate everything that has `.to`. This is none of these and has none, so a large batch waits in main memory
+    # and only `slice_to` moves it.
     __slots__ = ("boxes", "pixels")
 
     def __init__(self, pixels: torch.Tensor, boxes: torch.Tensor | None = None) -> None:
-        """Wraps the pixels.
+        """Wraps pixels `[M, 3, H, W]`, uint8 as `PixelTransform` gives them, or float and already normalised.
 
-        Args:
-            pixels: `[M, 3, H, W]`, uint8 as `PixelTransform` gives them, or float and already normalised.
-            boxes: `[M, 4]` float32, what `slice_to` crops the images to: `(left, top, right, bottom)` as shares of
-                width and height, 0 to 1. `None` for the whole images.
+        `boxes`, `[M, 4]` float32, are what `slice_to` crops the images to: `(left, top, right, bottom)` as shares of
+        width and height, 0 to 1.
         """
         if not isinstance(pixels, torch.Tensor) or pixels.ndim != 4 or pixels.shape[1] != 3:
             found = f"shape {list(pixels.shape)}" if isinstance(pixels, torch.Tensor) else f"a {type(pixels).__name__}"
@@ -78,11 +74,10 @@ class PixelBatch:
         self.boxes = boxes
 
     def __len__(self) -> int:
-        """The number of images, M."""
         return self.pixels.shape[0]
 
     def __repr__(self) -> str:
-        """Shape and type, not the pixels: batches end up in logs and tracebacks."""
+        # shape and type, not the pixels: batches end up in logs and tracebacks
         crops = "" if self.boxes is None else ", crops"
         return f"PixelBatch({list(self.pixels.shape)}, {self.pixels.dtype}, {self.pixels.device}{crops})"
 
@@ -137,7 +132,6 @@ class PixelTransform:
         size: tuple[int, int],
         max_pixels: int = MAX_IMAGE_PIXELS,
     ) -> None:
-        """Keeps the parts; `from_processor` finds and proves them."""
         self.image_processor = image_processor
         self.mean = mean
         self.std = std
@@ -151,13 +145,10 @@ class PixelTransform:
     def from_processor(cls, image_processor: Any, *, max_pixels: int = MAX_IMAGE_PIXELS) -> PixelTransform:
         """Builds the transform and proves on probe images that it equals the processor's own output.
 
-        Args:
-            image_processor: What `AutoImageProcessor.from_pretrained` returns (with or without torchvision), or a
-                processor that has one as `image_processor`, such as `CLIPProcessor`.
-            max_pixels: Largest width times height that a resize may make on its way to the output's size.
+        It is what `AutoImageProcessor.from_pretrained` returns (with or without torchvision), or a processor that has
+        one as `image_processor`, such as `CLIPProcessor`.
 
         Raises:
-            TypeError: It is not an image processor.
             ValueError: Its outputs differ in size between images, or it does more to the pixels than resize, crop,
                 rescale and normalise.
         """
@@ -181,18 +172,10 @@ class PixelTransform:
         return transform
 
     def __call__(self, images: Sequence[Image.Image], *, where: Sequence[str] | None = None) -> torch.Tensor:
-        """Resizes and crops a batch.
-
-        Args:
-            images: RGB images, as `decode_image` returns them; none give an empty batch.
-            where: The place of each image, for errors; "image 0 of the batch" and so on by default.
-
-        Returns:
-            `[B, 3, H, W]` uint8, contiguous.
+        """Resizes and crops RGB images to `[B, 3, H, W]` uint8, contiguous; `where` is their place, for errors.
 
         Raises:
-            ValueError: An image is not RGB, or so long and thin that the processor's resize would pass
-                `max_pixels`.
+            ValueError: An image is not RGB, or so long and thin that the processor's resize would pass `max_pixels`.
         """
         for index, image in enumerate(images):
             place = f"image {index} of the batch" if where is None else where[index]
@@ -332,9 +315,6 @@ def _output_size(image_processor: Any) -> tuple[int, int]:
 class DirectResize:
     """A processor's resize and centre crop, read from its settings; the caller proves that it gives the same pixels.
 
-    The crop is not folded into the resize (`box` of `Image.resize`): Pillow rounds the weights anew for a box, and
-    single pixels of photographs then differ by 2 of 255.
-
     Attributes:
         short_edge: What the shorter side is resized to; `None` for a fixed size.
         resized: `(H, W)` that every image is resized to; without `short_edge`.
@@ -367,20 +347,20 @@ class DirectResize:
         return cls(short or None, resized, crop, int(resample))
 
     def __call__(self, image: Image.Image) -> NDArray[np.uint8]:
-        """The pixels of an RGB image, `[3, H, W]` uint8."""
         pixels = np.empty((3, *self.crop), dtype=np.uint8)
         self.write(image, pixels)
         return pixels
 
     def write(self, image: Image.Image, pixels: NDArray[np.uint8]) -> None:
-        """Writes the pixels of an RGB image into an array."""
+        # The crop is not folded into the resize (`box` of `Image.resize`): Pillow rounds the weights anew for a box,
+        # and single pixels of photographs then differ by 2 of 255.
         resized = np.asarray(image.resize(self._resized_size(*image.size), self.resample))
         (height, width), (rows, columns) = resized.shape[:2], self.crop
         top, left = (height - rows) // 2, (width - columns) // 2
         pixels[:] = resized[top : top + rows, left : left + columns].transpose(2, 0, 1)
 
     def _resized_size(self, width: int, height: int) -> tuple[int, int]:
-        """Width and height after the resize, rounded as transformers rounds them."""
+        # rounded as transformers rounds them
         if self.short_edge is None:
             return self.resized[1], self.resized[0]
         long = int(self.short_edge * max(width, height) / min(width, height))

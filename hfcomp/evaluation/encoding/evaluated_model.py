@@ -20,9 +20,9 @@ from tqdm.auto import tqdm
 
 from hfcomp.data.tokenizing import vocabulary
 from hfcomp.distributed import fail_together, gather_objects, rank, world_size
-from hfcomp.evaluation.cells import digest
-from hfcomp.evaluation.encoding.cache import EmbeddingCache, VectorStore
+from hfcomp.evaluation.encoding.cache import VECTORS, EmbeddingCache
 from hfcomp.evaluation.encoding.identity import identity
+from hfcomp.store import Table, digest
 
 NOT_FINITE = "the model's embeddings are NaN or infinite: its weights are broken, or overflow in half precision."
 
@@ -121,10 +121,10 @@ class EvaluatedModel(ABC):
             self._fill(store, found, missing, batches, encode, bar)
         return found, len(missing)
 
-    def _look_up(self, kind: str, keys: list[bytes], width: int, unit: bool) -> tuple[VectorStore, Found, list[int]]:
+    def _look_up(self, kind: str, keys: list[bytes], width: int, unit: bool) -> tuple[Table, Found, list[int]]:
         """The store, what it holds of the keys, and which have to be encoded: what any process lacks, so all agree."""
         if self.cache is None:
-            store = VectorStore()
+            store = Table(VECTORS)
         else:
             name = str(self._model) if self.cache.folder else ""
             store = self.cache.store(self._fingerprints[kind], name, unit=unit)
@@ -144,7 +144,7 @@ class EvaluatedModel(ABC):
 
     def _fill(
         self,
-        store: VectorStore,
+        store: Table,
         found: Found,
         missing: list[int],
         batches: Iterable[tuple[list[int], list[Any]]],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -12,15 +13,15 @@ import numpy as np
 from datasets import Dataset, List, Value
 from numpy.typing import NDArray
 
-from hfcomp.checksums import read_checked, with_checksum
+from hfcomp.checksums import with_checksum
 from hfcomp.data.columns import require_columns
 from hfcomp.data.image_ids import IMAGE_ID, photographs, with_image_ids
 from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.cells import CellsWithout
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.cache_files import NEIGHBOURS, mark_used
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.negatives.neighbours import EXACT_ROWS, default_method, neighbour_columns
+from hfcomp.store import NEIGHBOURS, mark_used, read_document
 
 ComparedBy = Literal["image", "caption"]
 FEATURES = {IMAGE_ID: Value("string"), "neighbour_ids": List(Value("string"))}
@@ -110,20 +111,12 @@ def _cached_neighbours(
     wanted = hashlib.sha256(json.dumps([number, ids]).encode())
     wanted.update(vectors.tobytes() + same.tobytes())
     path = cache.folder / NEIGHBOURS / f"{wanted.hexdigest()[:32]}.json"
-    near = _read(path)
-    if near is None:
-        found = neighbour_columns(vectors, ids, number=number, groups=same)
-        near = found["neighbour_ids"]
-        cache.write(path, json.dumps(with_checksum({"neighbour_ids": near})).encode())
-    else:
+    with suppress(OSError, KeyError, TypeError):  # a folder that cannot be read, or a file of something else
+        near = read_document(path)["neighbour_ids"]
         mark_used(path)
+        cache.trim()
+        return near
+    near = neighbour_columns(vectors, ids, number=number, groups=same)["neighbour_ids"]
+    cache.write(path, json.dumps(with_checksum({"neighbour_ids": near})).encode())
     cache.trim()
     return near
-
-
-def _read(path: Path) -> list[list[str]] | None:
-    """Stored neighbours; `None` if missing or damaged."""
-    try:
-        return read_checked(path, "")["neighbour_ids"]
-    except (OSError, ValueError, KeyError):
-        return None

@@ -20,12 +20,13 @@ from torch import nn
 from transformers import AutoModelForImageTextToText, BlipForImageTextRetrieval
 
 from hfcomp.data.images import is_tiny
-from hfcomp.evaluation.cells import decoded, digest, distinct, text_key
+from hfcomp.evaluation.cells import decoded, distinct, text_key
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, processor_facts
 from hfcomp.evaluation.pairs.items import MOST_PAIRS, PairList, PairScores
 from hfcomp.modeling import load_processor
 from hfcomp.modeling.weight_checks import damage_named, no_report, refuse
+from hfcomp.store import digest
 
 SCORING_VERSION = 1
 """Raised when the same model and pair would get another score; older cached scores are then not read."""

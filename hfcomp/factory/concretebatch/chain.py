@@ -18,11 +18,11 @@ from typing import Any
 
 from datasets import Features, Image, Value
 
-from hfcomp.data.built_sets import ONE_LICENSE, StepNames, read_manifest
-from hfcomp.data.features import NEGATIVE_FEATURES
+from hfcomp.data.built_sets.files import ONE_LICENSE, StepNames, read_manifest
+from hfcomp.data.built_sets.verification import commands_path, read_commands
+from hfcomp.data.columns import NEGATIVE_FEATURES
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.negatives import RATED_WORDS
-from hfcomp.data.verification import commands_path, read_commands
 from hfcomp.factory.build import BuiltSet, with_license_check
 from hfcomp.factory.chain import Chain, join_texts
 from hfcomp.factory.concretebatch.negative_captions import caption_stage

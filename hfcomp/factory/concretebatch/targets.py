@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, Features, Image, List, Value
-from huggingface_hub.constants import HF_HOME
 
 from hfcomp.checksums import file_hash
 from hfcomp.data.publishing import without_local_paths
@@ -34,6 +33,7 @@ from hfcomp.negatives.concreteness import HOW_TO_GET, ConcretenessRatings, downl
 from hfcomp.negatives.negative import caption_rng
 from hfcomp.parsing import cached_parser
 from hfcomp.parsing.captions import script_problem
+from hfcomp.store import cache_folder
 
 # What the first part adds: lists with an entry for each possible target, the first one drawn first; the words without
 # a rating; and the row of the source, where the image stays.
@@ -89,7 +89,7 @@ def target_stage(options: TargetOptions, mode: Mode, log: Log) -> Stage:
 def ratings_path(options: TargetOptions, log: Log) -> Path | None:
     """The file of ratings: the user's, or the one that is downloaded on request; None if neither is asked for."""
     if options.download_ratings:
-        return download_ratings(Path(HF_HOME) / "hfcomp" / "ratings", log=log)
+        return download_ratings(cache_folder("ratings"), log=log)
     if options.concreteness_ratings is None:
         return None
     path = Path(options.concreteness_ratings)

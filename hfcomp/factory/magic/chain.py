@@ -8,7 +8,7 @@
 | parts | `image_..._concept_...` | the source's rows with these texts, in four parts by both splits |
 
 Each resumes where it was killed, and begins when the one before is whole. Configurations are views of the parts
-(`hfcomp.data.views`), so that no image is stored twice.
+(`hfcomp.data.built_sets.views`), so that no image is stored twice.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from datasets import Dataset, Features, List, Value, concatenate_datasets
 from numpy.typing import NDArray
 
 from hfcomp.checksums import file_hash
-from hfcomp.data.built_sets import HIERARCHY, MANIFEST, SET_ASIDE_FILE, STEPS_FOLDER, StepNames, checked_shards
+from hfcomp.data.built_sets.files import HIERARCHY, MANIFEST, SET_ASIDE_FILE, STEPS_FOLDER, StepNames, checked_shards
+from hfcomp.data.built_sets.views import View, write_views
 from hfcomp.data.concepts.level_names import LEVELS
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.loading import load_training_set
-from hfcomp.data.set_cards import DEFAULT
-from hfcomp.data.views import View, write_views
+from hfcomp.data.publishing import DEFAULT
 from hfcomp.factory.build import BuiltSet, with_license_check
 from hfcomp.factory.chain import Chain, place_beside
 from hfcomp.factory.magic.building import build_hierarchy, draw_test_images

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hfcomp.checksums import read_checked
-from hfcomp.data.built_sets import HIERARCHY
+from hfcomp.data.built_sets.files import HIERARCHY
 from hfcomp.reporting.report import Table
 from hfcomp.writing import write_json
 

@@ -14,14 +14,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from huggingface_hub.constants import HF_HOME
-
-from hfcomp.checksums import read_checked, with_checksum
+from hfcomp.checksums import with_checksum
 from hfcomp.factory.writers.requests import Refused, Reply, Request, Unreadable, Writer, content_hash
+from hfcomp.store import read_document, remove
 from hfcomp.writing import write_first
 
 FIRST_ANSWERS = 50
@@ -60,16 +58,10 @@ class Refusals:
         self._examples: dict[str, None] = {}
 
     def get(self, key: str) -> Reply | None:
-        """The refusal of an answer that this process was given, if any."""
         return Reply(problem=self._known[key]) if key in self._known else None
 
     def use(self, question: str, *, is_new: bool) -> None:
-        """Notes that an answer is used.
-
-        Args:
-            question: What the attempts at an answer have in common.
-            is_new: Whether the answer comes from the model and not from the disk.
-        """
+        """Notes that an answer to a question is used; `is_new` if it comes from the model and not from the disk."""
         self._readable.discard(question)
         waiting = [question]
         if is_new and not self._works:
@@ -79,11 +71,7 @@ class Refusals:
             self._store(one)
 
     def add(self, key: str, question: str, reply: Reply, reason: Refused) -> None:
-        """Notes a new answer that is not used.
-
-        Raises:
-            UnusableAnswers: after `FIRST_ANSWERS` without a usable one.
-        """
+        """Notes a new answer that is not used; raises UnusableAnswers after `FIRST_ANSWERS` without a usable one."""
         if reply.is_final:  # a server that failed is asked again
             self._known[key] = str(reason)
             self._waiting.setdefault(question, []).append(key)
@@ -116,39 +104,31 @@ Answer = TypeVar("Answer")
 
 ASKED, CACHED = "answers from the model", "answers from the cache"
 _SETTLED = "settled"
-DEFAULT_FOLDER = Path(HF_HOME) / "hfcomp" / "answers"
 
 
 class AnswerCache:
     """Answers by key."""
 
+    # Each is a document of `hfcomp.store`, but written by `write_first`: where a server samples at random, all
+    # processes have to use the answer that was there first.
     def __init__(self, folder: Path) -> None:
         self._folder = folder.expanduser()
 
     def get(self, key: str) -> Reply | None:
-        """The reply to a request, or None where there is none yet."""
-        try:
-            content = read_checked(self._path(key), "It is asked for again.")
-            if content["problem"] is None or content.get(_SETTLED):  # else of an earlier hfcomp, which kept all
-                return Reply(content["text"], content["problem"])
-        except FileNotFoundError:
-            return None
-        except (ValueError, KeyError, TypeError, AttributeError):  # cut off by a power failure
-            pass
+        match read_document(self._path(key)):
+            case None:
+                return None
+            # a problem that is not settled is of an earlier hfcomp, which kept all
+            case {"text": text, "problem": problem, **more} if problem is None or more.get(_SETTLED):
+                return Reply(text, problem)
         self.forget(key)
         return None
 
     def forget(self, key: str) -> None:
-        """Removes a reply."""
-        with suppress(OSError):
-            self._path(key).unlink()
+        remove(self._path(key))
 
     def put(self, key: str, reply: Reply) -> Reply:
-        """Keeps a reply unless another process was faster; returns the one that is kept.
-
-        Raises:
-            OSError: for a folder that cannot be written to, or a full disk.
-        """
+        """Keeps a reply unless another process was faster; returns the one that is kept."""
         content = {"text": reply.text, "problem": reply.problem} | ({_SETTLED: True} if reply.problem else {})
         if write_first(self._path(key), json.dumps(with_checksum(content))):
             return reply
@@ -176,7 +156,6 @@ class CachedWriter:
         self.counts: Counter[str] = Counter()
 
     def payload(self, request: Request) -> dict[str, Any]:
-        """See `Writer`."""
         return self._writer.payload(request)
 
     def answers(
@@ -252,7 +231,6 @@ class CachedWriter:
 def _read_all(
     reply: Reply, places: Sequence[int], read: Callable[[int, Reply], Answer]
 ) -> dict[int, Answer | Refused]:
-    """A reply as it is read for each of several equal requests."""
     found: dict[int, Answer | Refused] = {}
     for place in places:
         try:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.factory.sources import model_facts
-from hfcomp.factory.writers.answer_cache import DEFAULT_FOLDER, AnswerCache, CachedWriter
+from hfcomp.factory.writers.answer_cache import AnswerCache, CachedWriter
 from hfcomp.factory.writers.changes import changed_part
 from hfcomp.factory.writers.prompts import PARTS, Part, part_prompt, prompt_facts
 from hfcomp.factory.writers.requests import (
@@ -29,6 +29,7 @@ from hfcomp.factory.writers.requests import (
     token_budget,
 )
 from hfcomp.negatives.negative import Negative, caption_rng
+from hfcomp.store import cache_folder
 
 Answer = TypeVar("Answer")
 
@@ -181,7 +182,7 @@ def build_llm_client(
         )
     else:
         raise ValueError(f"writer {writer!r} is no language model. Choose endpoint or transformers.")
-    cache = AnswerCache(Path(answer_cache) if answer_cache else DEFAULT_FOLDER)
+    cache = AnswerCache(Path(answer_cache) if answer_cache else cache_folder("answers"))
 
     def advise(reasons: Counter[str]) -> str:
         return _advice(reasons, writer, is_off=thinking == "off", is_plain=plain_answers)

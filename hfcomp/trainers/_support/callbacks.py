@@ -11,7 +11,7 @@ from tqdm.auto import tqdm
 from transformers import TrainerCallback
 from transformers.trainer_utils import has_length
 
-from hfcomp.data.streaming import StreamedRows
+from hfcomp.data.sampling.streaming import StreamedRows
 from hfcomp.distributed.shards import is_sharded, own_part
 from hfcomp.trainers._support.saving import HubPushes
 from hfcomp.trainers.profiling import StepProfiler

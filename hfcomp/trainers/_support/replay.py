@@ -9,12 +9,13 @@ from datasets import Dataset, IterableDataset
 from torch.utils.data import Sampler
 
 from hfcomp.data.columns import LEFT_OUT
-from hfcomp.data.epoch_draws import DrawnCaptions, DrawnCrops, DrawnRows
 from hfcomp.data.formats.image_files import Folders, with_image_files
 from hfcomp.data.image_ids import IMAGE_ID, photographs
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.pair_table import has_lists
-from hfcomp.data.replay import (
+from hfcomp.data.row_checks import check_contents
+from hfcomp.data.sampling.draws import DrawnCaptions, DrawnCrops, DrawnRows
+from hfcomp.data.sampling.replay import (
     STREAMED,
     ReplayDraws,
     ReplayedRows,
@@ -22,8 +23,7 @@ from hfcomp.data.replay import (
     StreamedReplay,
     count_replay_rows,
 )
-from hfcomp.data.row_checks import check_contents
-from hfcomp.data.streaming import StreamedRows
+from hfcomp.data.sampling.streaming import StreamedRows
 from hfcomp.data.transforms import TransformedRows
 from hfcomp.trainers._support.transformers_internals import train_batch_size
 from hfcomp.trainers.config import seed_of_order

@@ -7,11 +7,11 @@ from typing import Any
 from datasets import Dataset
 from transformers.utils import logging
 
-from hfcomp.data.epoch_draws import CROP_BOX
 from hfcomp.data.image_ids import IMAGE_ID, shared_rows
 from hfcomp.data.loading import TrainingRows, number_of_entries
 from hfcomp.data.row_values import rows_with_equal_texts
-from hfcomp.data.streaming import StreamedRows
+from hfcomp.data.sampling.draws import CROP_BOX
+from hfcomp.data.sampling.streaming import StreamedRows
 from hfcomp.fields import columns_of
 
 logger = logging.get_logger(__name__)

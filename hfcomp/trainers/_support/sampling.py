@@ -9,9 +9,9 @@ from accelerate.data_loader import SeedableRandomSampler
 from torch.utils.data import RandomSampler, Sampler, SequentialSampler
 from transformers.utils import logging
 
-from hfcomp.data.epoch_draws import EpochOrder
-from hfcomp.data.epoch_order import LengthGroupedOrder, NoDuplicatesOrder, RowKeys, text_lengths
 from hfcomp.data.image_ids import IMAGE_ID
+from hfcomp.data.sampling.draws import EpochOrder
+from hfcomp.data.sampling.orders import LengthGroupedOrder, NoDuplicatesOrder, RowKeys, text_lengths
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.trainers._support.replay import find_replay, replay_order
 from hfcomp.trainers._support.transformers_internals import train_batch_size

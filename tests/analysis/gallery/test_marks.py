@@ -9,8 +9,8 @@ import pytest
 from datasets import DatasetDict
 
 from hfcomp.analysis.gallery.marks import apply_marks, read_marks
+from hfcomp.data.built_sets.verification import verify_set
 from hfcomp.data.loading import load_training_set, undecoded
-from hfcomp.data.verification import verify_set
 from tests import tiny
 from tests.analysis.gallery.pages import dataset, encoded, held, page, saved
 

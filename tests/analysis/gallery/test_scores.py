@@ -65,7 +65,7 @@ def test_equal_texts_tie_and_a_row_without_caption_or_image_has_no_verdict(clip,
 
 
 def test_a_second_run_encodes_nothing(clip, tmp_path, monkeypatch):
-    monkeypatch.setattr("hfcomp.analysis.gallery.scores.default_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path / "home"))
     source, calls = saved(tmp_path), []
     first = held(page(source, tmp_path, models=(str(clip),), no_cache=False), "data")
     monkeypatch.setattr(Embedder, "fill", lambda *parts: calls.append(len(parts[3])))

@@ -8,8 +8,8 @@ import pytest
 import torch
 from datasets import Dataset, Features
 
+from hfcomp.data.columns import CONCEPT_FEATURES
 from hfcomp.data.concepts.spans import Concept, tokens_of, with_spans, word_places
-from hfcomp.data.features import CONCEPT_FEATURES
 from hfcomp.data.row_values import text_key
 from tests.data.test_collators import collator_for, row, tokenizer_of
 

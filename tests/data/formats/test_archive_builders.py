@@ -137,7 +137,7 @@ def test_a_sample_without_a_member_is_named_before_anything_is_trained(given, co
     assert InfoNCETrainer.check_rows(kept, config(tmp_path)) is None and len(kept) in (4, 5)
 
 
-@pytest.mark.follows("hfcomp/data/formats/sample_names.py", "order of their names, for example with `tar --sort=name`")
+@pytest.mark.follows("hfcomp/data/formats/archives.py", "order of their names, for example with `tar --sort=name`")
 def test_members_that_are_apart_are_named(tmp_path):
     given = members(3)
     write_tar(tmp_path / "set.tar", {name: given[name] for name in sorted(given, key=lambda name: name[-3:])})
@@ -150,7 +150,7 @@ def test_members_that_are_apart_are_named(tmp_path):
     check(load_training_set(str(tmp_path / "set.tar"), column_names=NAMES), 3)
 
 
-@pytest.mark.follows("hfcomp/data/formats/sample_names.py", "twice. Rename or remove one.")
+@pytest.mark.follows("hfcomp/data/formats/archives.py", "twice. Rename or remove one.")
 def test_one_name_in_two_cases_is_named(tmp_path):
     write_tar(tmp_path / "set.tar", {**members(1), "000.JPG": image(1)})
     with pytest.raises(ValueError, match=r"set.tar: the sample '000' has 'jpg' twice"):

@@ -13,8 +13,17 @@ import pytest
 from PIL import Image
 
 from hfcomp.data.overlap import image_hashes
-from hfcomp.data.overlap.hash_store import FILE, HashStore
-from hfcomp.data.overlap.image_hashes import MOST_BITS, close_pairs, file_key, hash_images, image_record, looks_alike
+from hfcomp.data.overlap.image_hashes import (
+    FILE,
+    MOST_BITS,
+    HashStore,
+    close_pairs,
+    digest,
+    file_key,
+    hash_images,
+    image_record,
+    looks_alike,
+)
 from tests.data.photographs import cropped, resized, saved, texture
 
 
@@ -78,7 +87,7 @@ def file(image: Image.Image) -> dict:
 def test_hashes_are_kept_and_a_damaged_file_is_hashed_again(tmp_path, monkeypatch, caplog):
     cells = [file(texture(seed)) for seed in range(5)]
     first = hash_images(cells, range(5), HashStore(tmp_path), name="image")
-    (kept,) = tmp_path.rglob("*.npy")
+    (kept,) = tmp_path.rglob("*.safetensors")
     made = []
     real = image_hashes.image_record
     monkeypatch.setattr(image_hashes, "image_record", lambda *given: made.append(given) or real(*given))
@@ -89,7 +98,20 @@ def test_hashes_are_kept_and_a_damaged_file_is_hashed_again(tmp_path, monkeypatc
     kept.write_bytes(content)
     third = hash_images(cells, range(5), HashStore(tmp_path), name="image")
     assert len(made) == 5 and third.records.tobytes() == first.records.tobytes()
-    assert "is damaged; its images are hashed again" in caplog.text
+    assert "is damaged" in caplog.text and "its content is computed again" in caplog.text
+
+
+def test_hashes_of_an_earlier_hfcomp_are_read_unless_they_are_damaged(tmp_path, caplog):
+    cells = [file(texture(seed)) for seed in range(2)]
+    records = hash_images(cells, range(2), HashStore(), name="image").records
+    folder = HashStore(tmp_path).folder
+    folder.mkdir()
+    path = folder / f"{digest(records.tobytes()).hex()}.npy"
+    path.write_bytes(records.tobytes())
+    assert HashStore(tmp_path).get(records[1]["key"].tobytes()).tobytes() == records[1].tobytes()
+    path.write_bytes(records.tobytes()[:-1] + b"x")
+    assert HashStore(tmp_path).get(records[1]["key"].tobytes()) is None
+    assert "its images are hashed again" in caplog.text and not path.exists()
 
 
 def test_a_file_that_did_not_change_is_read_once_and_a_url_never(tmp_path, monkeypatch):
@@ -109,7 +131,7 @@ def test_a_file_that_did_not_change_is_read_once_and_a_url_never(tmp_path, monke
     monkeypatch.setattr(image_hashes, "decode_image", lambda *given, **how: pytest.fail("decoded again"))
     again = hashed()
     assert again.records.tobytes() == first.records.tobytes() and len(again.records) == 2
-    assert not [name for name in opened if not name.endswith(".npy")]
+    assert not [name for name in opened if not name.endswith(".safetensors")]
     monkeypatch.undo()
     texture(2).save(tmp_path / "a.png")
     assert hashed().records[0]["pixels"] != first.records[0]["pixels"]
@@ -121,7 +143,7 @@ def test_a_folder_that_cannot_be_written_costs_a_warning(tmp_path, caplog):
     place = tmp_path / "file"
     place.touch()
     found = hash_images([file(texture(1))], [0], HashStore(place), name="image")
-    assert len(found.records) == 1 and "cannot be stored for later runs" in caplog.text
+    assert len(found.records) == 1 and "Results are not kept for later runs" in caplog.text
 
 
 def test_what_cannot_be_read_is_named_and_equal_files_are_one_record(tmp_path):

@@ -15,8 +15,9 @@ import pytest
 import torch
 from transformers import AutoModel, AutoProcessor
 
-from hfcomp.evaluation.encoding.cache import KEY_BYTES, EmbeddingCache, VectorStore
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.store import KEY_BYTES, Table
 from tests import tiny
 
 TEXTS = tiny.captions()[:20]
@@ -32,7 +33,7 @@ def vectors_of(*numbers: int) -> np.ndarray:
     return np.concatenate([np.cos(angles), np.sin(angles), np.zeros((len(numbers), 2), np.float32)], axis=1)
 
 
-def added(store: VectorStore, *numbers: int) -> None:
+def added(store: Table, *numbers: int) -> None:
     store.add(keys_of(*numbers), vectors_of(*numbers), np.array(numbers) % 2 == 1, own=True)
 
 

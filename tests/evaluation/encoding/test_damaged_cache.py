@@ -15,8 +15,9 @@ import transformers
 from safetensors.numpy import load, load_file, save, save_file
 
 from hfcomp.evaluation.encoding import embed
-from hfcomp.evaluation.encoding.cache import EmbeddingCache, _checksum
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.store import checksum
 from tests import tiny
 
 TEXTS = tiny.captions()[:40]
@@ -49,7 +50,7 @@ def rewritten(path: Path, change, *, signed: bool = False) -> None:
     change(tensors)
     save_file(tensors, path)
     if signed:
-        path.rename(path.with_stem(_checksum(path.read_bytes())))
+        path.rename(path.with_stem(checksum(path.read_bytes())))
 
 
 def nan(tensors) -> None:

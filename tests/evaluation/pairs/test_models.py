@@ -9,8 +9,7 @@ import pytest
 import torch
 from transformers import AutoProcessor, BlipForImageTextRetrieval, CLIPConfig, LlavaForConditionalGeneration
 
-from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.cache_files import cached_models
+from hfcomp.evaluation.encoding.cache import EmbeddingCache, cached_models
 from hfcomp.evaluation.models import kind_of, pair_model
 from hfcomp.evaluation.pairs.models import BlipMatcher, VQAScorer
 from tests import tiny, tolerances

@@ -25,10 +25,10 @@ from hfcomp import cli
 from hfcomp.analysis.pairs.analyze import analyze
 from hfcomp.analysis.pairs.items import named_sets
 from hfcomp.analysis.pairs.options import AnalyzeOptions
-from hfcomp.data.built_sets import SET_ASIDE_FILE, UNFINISHED, step_names
+from hfcomp.data.built_sets.files import SET_ASIDE_FILE, UNFINISHED, step_names
+from hfcomp.data.built_sets.verification import verify_set
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.negatives import with_concreteness
-from hfcomp.data.verification import verify_set
 from hfcomp.factory import chain
 from hfcomp.factory.build import build_set
 from hfcomp.factory.concretebatch.chain import STEPS, ConcreteBatchOptions

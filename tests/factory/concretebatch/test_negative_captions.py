@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from datasets import Dataset, Features, List, Value
 
-from hfcomp.data.features import NEGATIVE_FEATURES
+from hfcomp.data.columns import NEGATIVE_FEATURES
 from hfcomp.data.negatives import RATED_WORDS
 from hfcomp.factory.concretebatch.negative_captions import READS, caption_stage, make_negative_captions
 from hfcomp.factory.options import WriterOptions

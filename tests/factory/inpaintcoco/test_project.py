@@ -11,8 +11,8 @@ from datasets import load_dataset
 
 from hfcomp.data.annotations.masks import FEATHER, changed_outside, compose, mask_image, read_mask
 from hfcomp.data.annotations.project import Project
+from hfcomp.data.built_sets.verification import verify_set
 from hfcomp.data.loading import load_training_set, undecoded
-from hfcomp.data.verification import verify_set
 from hfcomp.factory.build import build_set
 from hfcomp.factory.inpaintcoco.options import InpaintCocoOptions
 from tests.factory import builds

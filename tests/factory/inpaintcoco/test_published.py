@@ -12,8 +12,8 @@ from datasets import load_dataset
 from PIL import Image
 
 from hfcomp.data.annotations.masks import mask_image
+from hfcomp.data.built_sets.verification import verify_set
 from hfcomp.data.loading import load_training_set, undecoded
-from hfcomp.data.verification import verify_set
 from hfcomp.factory.build import build_set
 from hfcomp.factory.inpaintcoco.options import InpaintCocoOptions
 from tests.factory import builds

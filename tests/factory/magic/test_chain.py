@@ -14,12 +14,12 @@ import pytest
 from datasets import Image, load_dataset
 
 from hfcomp import cli
-from hfcomp.data.built_sets import SET_ASIDE_FILE
+from hfcomp.data.built_sets.files import SET_ASIDE_FILE
+from hfcomp.data.built_sets.verification import verify_set
 from hfcomp.data.columns import rename_columns
 from hfcomp.data.concepts.level_names import level_columns
-from hfcomp.data.groups import Groups
 from hfcomp.data.loading import load_training_set
-from hfcomp.data.verification import verify_set
+from hfcomp.data.sampling.groups import Groups
 from hfcomp.factory.build import build_set
 from hfcomp.factory.magic.hierarchy import read_hierarchy
 from hfcomp.factory.magic.image_rows import image_rows

@@ -36,7 +36,7 @@ class Pairs(HubData):
         return f"{super().layout}, or a set of `hfcomp build inpaintcoco`"
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
-        from hfcomp.data.built_sets import is_build
+        from hfcomp.data.built_sets.files import is_build
 
         if not is_build(folder):
             return super().local(folder, folders)

@@ -38,7 +38,7 @@ class BuiltLevels(_Unreleased):
         return f"a set of `hfcomp build magic`, of which the test rows of {self.view} are read"
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
-        from hfcomp.data.views import read_views
+        from hfcomp.data.built_sets.views import read_views
 
         if read_views(folder) is None:
             return None

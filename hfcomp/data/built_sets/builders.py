@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 from datasets import BuilderConfig, DatasetInfo, Features, GeneratorBasedBuilder, SplitGenerator
 
 from hfcomp.checksums import file_hash
-from hfcomp.data.built_sets import MANIFEST, checked_shards, content_hash, read_manifest, split_of, view_files
-from hfcomp.data.features import NEGATIVE_FEATURES
+from hfcomp.data.built_sets.files import MANIFEST, checked_shards, content_hash, read_manifest, split_of, view_files
+from hfcomp.data.built_sets.views import View, choose_view, read_views
+from hfcomp.data.columns import NEGATIVE_FEATURES
 from hfcomp.data.negatives import RATINGS, rated_column
-from hfcomp.data.views import View, choose_view, read_views
 from hfcomp.negatives.concreteness import ConcretenessRatings, concreteness_column
 
 _ROWS = 100
@@ -36,7 +36,8 @@ class BuiltConfig(BuilderConfig):
     concreteness_ratings: str | None = None
 
     def create_config_id(self, config_kwargs: dict[str, Any], custom_features: Features | None = None) -> str:
-        """Names the cache by the content of the set and of the ratings, so that a set built anew is prepared anew."""
+        # `datasets` names its cache by the arguments alone. A set that was built again in the same folder would then
+        # be read from the old cache, so the content of the set and of the ratings becomes part of the name.
         folder, ratings = self.folder(), Path(self.concreteness_ratings or "")
         views = read_views(folder)
         hashes = {"content_0": file_hash(folder / MANIFEST) if views is None else content_hash(folder, views)}
@@ -45,11 +46,7 @@ class BuiltConfig(BuilderConfig):
         return super().create_config_id({**config_kwargs, **hashes}, custom_features)
 
     def folder(self) -> Path:
-        """The folder of the built set: `data_dir`, or its sub-folder of the configuration's name.
-
-        Raises:
-            ValueError: without a `data_dir`, where no set is, or for the folder of another configuration.
-        """
+        """The folder of the built set: `data_dir`, or its sub-folder of the configuration's name."""
         if self.data_dir is None:
             raise ValueError(
                 f"config {self.name!r} needs data_dir: the folder of a set of `hfcomp build {self.kind}`."
@@ -74,7 +71,6 @@ class BuiltConfig(BuilderConfig):
         return None if views is None else choose_view(self.folder(), views, self.name)
 
     def files(self) -> dict[str, list[Path]]:
-        """The files of each split, verified against their manifests."""
         folder, view = self.folder(), self.view()
         if view is None:
             return {split_of(read_manifest(folder) or {"plan": {}}): checked_shards(folder) or []}

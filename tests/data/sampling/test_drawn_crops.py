@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from hfcomp.data.epoch_draws import ASPECT, CROP_BOX, DrawnCrops, DrawnNegatives, EpochOrder, draw_box, without_crops
 from hfcomp.data.loading import TrainingRows
+from hfcomp.data.sampling.draws import (
+    ASPECT,
+    CROP_BOX,
+    DrawnCrops,
+    DrawnNegatives,
+    EpochOrder,
+    draw_box,
+    without_crops,
+)
 from tests import tiny
 
 ROWS, DRAWS = 12, 4000

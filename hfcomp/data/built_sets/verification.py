@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hfcomp.checksums import is_as_written, read_checked
-from hfcomp.data.built_sets import (
+from hfcomp.data.built_sets.files import (
     CARD,
     COMMANDS,
     HIERARCHY,
@@ -24,8 +24,8 @@ from hfcomp.data.built_sets import (
     read_manifest,
     step_builds,
 )
+from hfcomp.data.built_sets.views import VIEWS, read_views
 from hfcomp.data.concepts.level_names import LEVELS
-from hfcomp.data.views import VIEWS, read_views
 
 Log = Callable[[str], None]
 
@@ -34,10 +34,6 @@ def verify_set(folder: Path, log: Log = print) -> None:
     """Reads all files of a built dataset, those of its steps too, and logs each that is as it was written.
 
     People may edit the card: if it is not as it was written, a line says so.
-
-    Args:
-        folder: Folder of the dataset.
-        log: Receives the lines.
 
     Raises:
         ValueError: for the first file that is missing, damaged or not of the build, a dataset that is not finished or
@@ -62,16 +58,11 @@ def verify_set(folder: Path, log: Log = print) -> None:
 
 
 def commands_path(folder: Path) -> Path:
-    """The file with the commands that built the configurations of a dataset."""
     return folder / STEPS_FOLDER / COMMANDS
 
 
 def read_commands(path: Path) -> dict[str, list[str]]:
-    """The words of the command that built each configuration.
-
-    Raises:
-        ValueError: for a damaged file.
-    """
+    """The words of the command that built each configuration."""
     return read_checked(path, "Delete it: each build writes its own command anew.")
 
 

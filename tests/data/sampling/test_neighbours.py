@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from hfcomp.data.epoch_draws import DrawnNegatives, EpochOrder, with_drawn_order
 from hfcomp.data.loading import TrainingRows
-from hfcomp.data.neighbours import NeighbourOrder, Neighbours
+from hfcomp.data.sampling.draws import DrawnNegatives, EpochOrder, with_drawn_order
+from hfcomp.data.sampling.neighbours import NeighbourOrder, Neighbours
 from tests import tiny
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from datasets import Dataset, Image, Value, concatenate_datasets
 
-from hfcomp.data.epoch_draws import DrawnRows, EpochSampler
-from hfcomp.data.epoch_order import NoDuplicatesOrder, RowKeys
 from hfcomp.data.image_ids import IMAGE_ID, photographs, streamed_id, with_image_ids
 from hfcomp.data.loading import TrainingRows
+from hfcomp.data.sampling.draws import DrawnRows, EpochSampler
+from hfcomp.data.sampling.orders import NoDuplicatesOrder, RowKeys
 
 STREAMED = 2**40
 """Row number of the first replay row beside a streamed task set, which has no last row."""
@@ -25,7 +25,6 @@ class ReplayRow(int):
     place: int
 
     def __new__(cls, place: int, first: int) -> ReplayRow:
-        """A number from the place in the replay set and the number of its first row."""
         number = super().__new__(cls, first + place)
         number.place = place
         return number
@@ -37,13 +36,7 @@ class ReplayRow(int):
 def count_replay_rows(fraction: float, batch_size: int, processes: int = 1) -> int:
     """Number of replay rows in a global batch: fraction r adds round(r N / (1 - r)) rows to the N of the task.
 
-    Args:
-        fraction: Share of replay rows in the batch, 0 to below 1.
-        batch_size: Rows of the task in a global batch, without neighbors.
-        processes: Number of processes that share the batch.
-
-    Raises:
-        ValueError: if a fraction above 0 adds no row, or the processes cannot share the rows equally.
+    N counts no neighbors. Raises ValueError if a fraction above 0 adds no row, or processes cannot share them equally.
     """
     number = round(fraction * batch_size / (1 - fraction))
     if fraction and not number:
@@ -61,11 +54,9 @@ def count_replay_rows(fraction: float, batch_size: int, processes: int = 1) -> i
 
 
 def replay_places(items: int, number: int) -> list[bool]:
-    """Which items of a global batch are replay rows: evenly spread, the first belongs to the task.
-
-    Any equal shares that divide both numbers hold equally many of each, so the batch does not depend on the number of
-    processes, in order as well as in content.
-    """
+    """Which items of a global batch are replay rows: evenly spread, the first belongs to the task."""
+    # Bresenham's line: of any equal shares that divide both numbers, each holds equally many of either kind. So the
+    # batch is the same, in order as well as in content, on any number of processes.
     total = items + number
     return [(place + 1) * number // total > place * number // total for place in range(total)]
 
@@ -77,7 +68,7 @@ def with_shared_image_ids(task: Dataset, replay: Dataset) -> tuple[Dataset, Data
 
 
 def _pictures(dataset: Dataset) -> Dataset:
-    """The images of a dataset, undecoded, and their ids as texts."""
+    # Both sets are concatenated, for which the types of their columns have to agree.
     rows = dataset.with_format(None).select_columns([c for c in ("image", IMAGE_ID) if c in dataset.column_names])
     for name, feature in {"image": Image(decode=False), IMAGE_ID: Value("string")}.items():
         if name in rows.column_names and rows.features[name] != feature:
@@ -99,11 +90,9 @@ class ReplayedRows(DrawnRows):
         self.ids, self.replay_ids = self.dataset[IMAGE_ID][:], general[IMAGE_ID][:]
 
     def column(self, name: str) -> list[Any]:
-        """A column of the task's rows."""
         return self.ids if name == IMAGE_ID else self.rows.column(name)
 
     def batch_column(self, name: str) -> list[Any]:
-        """A column of all rows that a batch may hold, the task's first."""
         blank = [[""] * self.num_negatives] * len(self.replay)
         return self.column(name) + (blank if name == "negative_captions" else self.replay.column(name))
 
@@ -125,7 +114,6 @@ class ReplayedRows(DrawnRows):
 def read_replay(
     rows: TrainingRows, wanted: Sequence[tuple[int, int]], first: int, num_negatives: int
 ) -> list[dict[str, Any]]:
-    """Replay rows as a batch needs them, without negatives."""
     blank = {"negative_captions": [""] * num_negatives} if num_negatives else {}
     return [{**row, **blank, "row": ReplayRow(row["row"], first)} for row in _read_rows(rows, wanted)]
 
@@ -163,6 +151,7 @@ class ReplayDraws:
     def __init__(
         self, rows: int, ids: Sequence[str | None] | None, *, number: int, seed: int, group_size: int = 1
     ) -> None:
+        # rows without an id count as images of their own
         images = rows if ids is None else len({*ids} - {None}) + list(ids).count(None)
         if images < number:
             raise ValueError(
@@ -174,7 +163,7 @@ class ReplayDraws:
         self._passes = NoDuplicatesOrder(_Shuffled(rows, seed), keys, batch_size=number, seed=seed)
 
     def rows_of(self, batch: int) -> list[tuple[int, int]]:
-        """Places of the replay rows in a batch, each with its pass."""
+        # By the number of the batch alone: a resumed run needs no state to go on with the next rows.
         epoch, place = divmod(batch, self.per_pass)
         rows = self._passes.plan(epoch)[place * self.number : (place + 1) * self.number]
         return [(row, epoch) for row in rows]

@@ -31,7 +31,6 @@ class View:
 
 
 def write_views(folder: Path, views: Mapping[str, View]) -> None:
-    """Writes `views.json`, the same bytes for the same views."""
     content = {
         name: {"splits": {split: list(parts) for split, parts in view.splits.items()}, "columns": list(view.columns)}
         for name, view in views.items()
@@ -40,11 +39,7 @@ def write_views(folder: Path, views: Mapping[str, View]) -> None:
 
 
 def read_views(folder: Path) -> dict[str, View] | None:
-    """The views of a set of parts, the default one first; None for any other folder.
-
-    Raises:
-        ValueError: for a file that is damaged or of another version.
-    """
+    """The views of a set of parts, the default one first; None for any other folder."""
     path = folder / VIEWS
     if not path.is_file():
         return None
@@ -58,16 +53,10 @@ def read_views(folder: Path) -> dict[str, View] | None:
 
 
 def part_names(views: Mapping[str, View]) -> list[str]:
-    """The parts that any of the views has, in the order of their names."""
     return sorted({part for view in views.values() for parts in view.splits.values() for part in parts})
 
 
 def choose_view(folder: Path, views: Mapping[str, View], name: str | None) -> View:
-    """The view of a name; of None the default one.
-
-    Raises:
-        ValueError: for a name that no view has.
-    """
     if name is None:
         return next(iter(views.values()))
     if name not in views:
@@ -79,12 +68,9 @@ def choose_view(folder: Path, views: Mapping[str, View], name: str | None) -> Vi
 
 
 def view_configs(views: Mapping[str, View], content: str) -> list[dict[str, Any]]:
-    """What `load_dataset` reads of the card: a configuration for each view, the first one marked as the default.
-
-    Args:
-        views: of the set.
-        content: its hash. `datasets` caches the rows of a folder by its name and this entry, whatever the files hold.
-    """
+    """What `load_dataset` reads of the card: a configuration for each view, the first one marked as the default."""
+    # `datasets` caches the rows of a folder by its name and this entry, whatever the files hold. With the hash of the
+    # content in it, a set that was built again is read again.
     entries = []
     for number, (name, view) in enumerate(views.items()):
         files = [{"split": split, "path": _patterns(parts)} for split, parts in view.splits.items() if parts]

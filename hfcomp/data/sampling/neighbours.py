@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hfcomp.data.epoch_draws import EpochSampler
+from hfcomp.data.sampling.draws import EpochSampler
 
 NEIGHBOUR_COLUMNS = ("neighbour_ids", "image_id")
 
@@ -37,16 +37,9 @@ class Neighbours:
     def from_columns(
         cls, neighbour_ids: Sequence[list[str] | None], image_ids: Sequence[str], captions: Sequence[Any]
     ) -> Neighbours:
-        """From the columns of a training set; a row's own image and repeated ones are left out.
+        """From the columns of a training set, the nearest first; a row's own image and repeated ones are left out.
 
-        Args:
-            neighbour_ids: for each row the `image_id` of others, the nearest first.
-            image_ids: equal for rows of one image.
-            captions: of each row; of rows with several, those are equal whose captions all are.
-
-        Raises:
-            ValueError: for a row without `image_id`, an entry of `neighbour_ids` that is not a list, or when no row
-                has a neighbour in the set.
+        Rows with lists of captions are equal if all their captions are.
         """
         if None in image_ids:
             row = list(image_ids).index(None)
@@ -79,12 +72,10 @@ class Neighbours:
 
     @property
     def without(self) -> int:
-        """Number of rows that have no neighbour in the set."""
         return int((self.near < 0).all(axis=1).sum())
 
 
 def check_batch_images(images: int, batch_size: int, number: int, setting: str) -> None:
-    """Raises ValueError for fewer images than one batch shows."""
     if images < batch_size * (1 + number):
         raise ValueError(
             f"the training set has {images} images, fewer than the {batch_size * (1 + number)} of a batch of "
@@ -123,6 +114,7 @@ class NeighbourOrder(EpochSampler):
         self.brought = self.unrelated = 0
         images = int(neighbours.image.max()) + 1
         check_batch_images(images, batch_size, number, "per_device_train_batch_size")
+        # The rows of image i are _rows[_start[i] : _start[i + 1]], without a list for each of millions of images.
         self._rows = np.argsort(neighbours.image, kind="stable")
         self._start = np.searchsorted(neighbours.image[self._rows], np.arange(images + 1))
 
@@ -139,6 +131,7 @@ class NeighbourOrder(EpochSampler):
         captions = set(self.neighbours.caption[batch].tolist())
         for row in batch:
             yield row
+            # A generator for each row: its draws do not depend on how many the rows before it took.
             draw = random.Random(f"neighbours {self.seed} {epoch} {row}")
             near = [image for image in self.neighbours.near[row].tolist() if image >= 0]
             near = draw.sample(near, len(near))
@@ -153,7 +146,6 @@ class NeighbourOrder(EpochSampler):
                 yield other
 
     def _neighbour(self, draw: random.Random, near: list[int], images: set[int], captions: set[int]) -> int | None:
-        """A row of the next image of `near` that is not in the batch."""
         for image in near:
             if image not in images:
                 rows = self._rows[self._start[image] : self._start[image + 1]]
@@ -163,6 +155,7 @@ class NeighbourOrder(EpochSampler):
         return None
 
     def _any(self, draw: random.Random, images: set[int]) -> int:
+        # Ends: the constructor made sure that there are more images than a batch shows.
         while int(self.neighbours.image[row := draw.randrange(len(self._rows))]) in images:
             pass
         return row

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from hfcomp.data.epoch_order import GROUPED_BATCHES, LengthGroupedOrder
+from hfcomp.data.sampling.orders import GROUPED_BATCHES, LengthGroupedOrder
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.triplet_clip import TripletClipTrainer
 from tests.trainers.runs import build

@@ -9,7 +9,7 @@ import torch
 from accelerate.data_loader import BatchSamplerShard
 from torch.utils.data import BatchSampler
 
-from hfcomp.data.groups import GroupOrder, Groups, group_mask, rows_per_process
+from hfcomp.data.sampling.groups import GroupOrder, Groups, group_mask, rows_per_process
 from hfcomp.sandbox.hierarchy import rival_groups
 
 SIZES = {"a": 25, "b": 10, "c": 7, "d": 12, "e": 3, "f": 30}

@@ -61,7 +61,7 @@ def test_ratings_are_joined_by_the_word_that_the_build_found(folder, tmp_path, r
 
 
 def test_the_page_on_building_prepares_it(folder, tmp_path, ratings):
-    page = (Path(__file__).parents[2] / "docs/building.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/building.md").read_text()
     (block,) = re.findall(r"```python\n(from hfcomp.factory.builder.*?)```", page, flags=re.DOTALL)
     for old, new in {"data/concretebatch": str(folder), "ratings.txt": ratings}.items():
         block = block.replace(old, new)

@@ -10,9 +10,9 @@ import pytest
 from datasets import Dataset
 
 from hfcomp import cli
-from hfcomp.data import built_sets
+from hfcomp.data.built_sets import files as built_sets
+from hfcomp.data.built_sets.verification import verify_set
 from hfcomp.data.loading import load_training_set
-from hfcomp.data.verification import verify_set
 from hfcomp.factory.runner import run_stages
 from tests.factory import builds
 
@@ -64,7 +64,7 @@ def test_a_flipped_bit_is_an_error_that_names_the_file_or_changes_nothing(folder
     assert load_training_set(str(folder)).to_list() == rows
 
 
-@pytest.mark.follows("hfcomp/data/built_sets.py", "found {found}. Remove it and")
+@pytest.mark.follows("hfcomp/data/built_sets/files.py", "found {found}. Remove it and")
 def test_what_the_error_says_makes_the_file_anew(folder, whole):
     flipped(folder / SHARD, (folder / SHARD).read_bytes(), 999)
     with pytest.raises(
@@ -171,7 +171,7 @@ def test_a_set_of_several_configurations_is_loaded_by_name_and_verified(whole, t
 
 
 @pytest.mark.follows(
-    "hfcomp/data/built_sets.py",
+    "hfcomp/data/built_sets/files.py",
     "{path} is missing or damaged: expected sha256 {expected} as in {MANIFEST}. Remove it and",
 )
 def test_a_damaged_list_of_rows_that_were_set_aside_is_made_anew(folder, whole):

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from hfcomp.data.epoch_draws import EpochSampler
 from hfcomp.data.image_ids import image_key
 from hfcomp.data.row_values import text_key
+from hfcomp.data.sampling.draws import EpochSampler
 from hfcomp.data.tokenizing import TextTokenizer
 
 _Key = tuple[str, int]
@@ -30,13 +30,7 @@ class RowKeys(NamedTuple):
         image_ids: Sequence[Any] | None = None,
         negative_captions: Sequence[Any] | None = None,
     ) -> list[RowKeys]:
-        """From the columns of a training set.
-
-        Args:
-            captions: a text for each row, or a list of which one is drawn: then all of them count.
-            image_ids: the column `image_id`, where there is one.
-            negative_captions: lists of texts, where they are read.
-        """
+        """From the columns of a training set; of a list of captions, of which one is drawn, all count."""
         true = [_text_keys(caption) for caption in captions]
         if image_ids is not None:
             for row, value in enumerate(image_ids):
@@ -86,11 +80,7 @@ class NoDuplicatesOrder(EpochSampler):
         return iter(self.plan(self.epoch))
 
     def plan(self, epoch: int) -> list[int]:
-        """The rows of an epoch.
-
-        Raises:
-            ValueError: when no whole batch without duplicates can be made of the rows.
-        """
+        # A plan takes seconds for millions of rows, and `ReplayDraws` asks for it at every batch.
         if self._planned[0] == epoch:
             return self._planned[1]
         if hasattr(self.order, "set_epoch"):
@@ -117,7 +107,6 @@ class NoDuplicatesOrder(EpochSampler):
         return planned
 
     def _repeat(self, batch: _Batch, draw: random.Random) -> None:
-        """Fills a batch up with rows that were taken before."""
         there = set(batch.rows)
         for row in self._any_order(draw):
             if row not in there and batch.add(row) is None:
@@ -130,7 +119,7 @@ class NoDuplicatesOrder(EpochSampler):
         )
 
     def _any_order(self, draw: random.Random) -> Iterator[int]:
-        """Some rows at random, and then, where these do not do, all of them."""
+        # Almost always a few random rows do. A shuffle of all of them in each batch would take long in a large set.
         yield from (draw.randrange(len(self.keys)) for _ in range(20 * self.batch_size))
         yield from draw.sample(range(len(self.keys)), len(self.keys))
 
@@ -148,7 +137,7 @@ class _Batch:
         return len(self.rows) >= self.size
 
     def add(self, row: int) -> _Key | None:
-        """Takes a row, or names what of it the batch has."""
+        """Takes a row and returns None, or returns the key of it that the batch has."""
         true, false = self.keys[row]
         for key in self._shared(true, false):
             return key
@@ -158,11 +147,11 @@ class _Batch:
         return None
 
     def _shared(self, true: Iterable[_Key], false: Iterable[_Key]) -> Iterator[_Key]:
+        # A true text must not be in the batch at all. A negative may be another row's negative, but not its caption.
         yield from (key for key in true if key in self._true or key in self._false)
         yield from (key for key in false if key in self._true)
 
     def take_waiting(self, waiting: dict[_Key, deque[int]]) -> None:
-        """Takes the first of the rows that wait for each key, as far as they fit."""
         for key in list(waiting):
             if self.is_full:
                 return
@@ -207,7 +196,6 @@ class LengthGroupedOrder(EpochSampler):
 
 
 def text_lengths(rows: Any, tokenizer: TextTokenizer, *, num_negatives: int) -> list[int]:
-    """The tokens of each row's longest text, at least 1."""
     longest = [len(ids) for ids in _tokens(rows.column("caption"), tokenizer)]
     if num_negatives:
         for row, texts in enumerate(rows.column("negative_captions")):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tqdm.auto import tqdm
 
 from hfcomp.checksums import file_hash, read_checked
-from hfcomp.data.views import VIEWS, View, part_names, read_views
+from hfcomp.data.built_sets.views import HOW_TO_FIX, VIEWS, View, part_names, read_views
 
 MANIFEST = "manifest.json"
 SET_ASIDE_FILE = "set_aside.jsonl"
@@ -42,23 +42,22 @@ _MARKS = (b'"checksum"', b'"plan"', b'"rows"', b'"schema_version"', b'"set_aside
 
 
 def build_anew(folder: Path) -> str:
-    """How to fix a build that cannot be repaired."""
     return f"Delete the folder and give {_command(folder)} again, or fetch the set again."
 
 
 def make_anew(folder: Path) -> str:
-    """How to fix a build without one of its files, as the end of a sentence."""
+    """The end of a sentence: how to restore one file of a build."""
     return f"give {_command(folder)} again, which recreates this file, or download the set again."
 
 
 def _command(folder: Path) -> str:
-    """Where the command that made a build is: the card of a configuration, or of a step, stands above it."""
     card = card_above(folder)
     return f"the `hfcomp build` command {f'in {card}' if card else 'that made it'}"
 
 
 def card_above(folder: Path) -> Path | None:
-    """The card with the command that made a build, in its folder or up to four above it."""
+    # A build may be a configuration, a part or a step of a set. The set's card, with the command, then stands above
+    # it, and `steps/CONFIG/STEP` is three folders down.
     cards = (place / CARD for place in (folder, *folder.absolute().parents[:4]))
     return next((path for path in cards if path.is_file() and b"hfcomp build" in path.read_bytes()), None)
 
@@ -82,9 +81,11 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     try:
         content = read_checked(path, build_anew(folder))
     except ValueError:
+        # Other programs write files of this name too, so a file that is no JSON may be none of ours. If it holds
+        # several of our keys, it is a damaged one of ours, and the set must not be read without its check.
         if ours or sum(mark in path.read_bytes() for mark in _MARKS) > 1:
             raise
-        return None  # other programs write files of this name too
+        return None
     if isinstance(content, dict) and {"plan", "shards"} <= content.keys():
         return content
     if ours:
@@ -93,7 +94,6 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def split_of(manifest: Mapping[str, Any]) -> str:
-    """The split that a build's rows are, by its manifest."""
     return manifest["plan"].get("split", TRAIN)
 
 
@@ -103,7 +103,6 @@ def is_build(folder: Path) -> bool:
 
 
 def lost_manifest(folder: Path) -> str:
-    """What to say of a build without its manifest."""
     return (
         f"{folder / MANIFEST} is missing: this is a set of `hfcomp build`, and whether its rows are whole is in that "
         f"file alone. Put it back from a copy. {build_anew(folder)}"
@@ -125,8 +124,8 @@ class StepNames(NamedTuple):
     Attributes:
         command: The command that builds it, without options.
         steps: Their names in order. Of a set with configurations, each has all of them: the last one is the folder of
-            the configuration, the others are in `steps/CONFIG/`. Of a set of parts (`hfcomp.data.views`), they are
-            those in `steps/`, before the parts.
+            the configuration, the others are in `steps/CONFIG/`. Of a set of parts (see `views`), they are those in
+            `steps/`, before the parts.
     """
 
     command: str
@@ -137,20 +136,15 @@ class StepNames(NamedTuple):
         return folder / config if step == self.steps[-1] else folder / STEPS_FOLDER / config / step
 
 
-# Sets of an hfcomp that wrote no CHAIN are of two kinds.
+# Before hfcomp wrote CHAIN there were two commands with steps. Their sets are still read, so both stay here.
 _PAIRS = StepNames("hfcomp build concretebatch", ("targets", "captions", "images"))
 _PARTS = StepNames("hfcomp build magic", ("concepts", "captions"))
 
 
 def step_names(folder: Path) -> StepNames:
-    """The steps of a set.
-
-    Raises:
-        ValueError: for a damaged file.
-    """
     path = folder / STEPS_FOLDER / CHAIN
     if path.is_file():
-        content = read_checked(path, "Delete it: the command that made the set writes it again.")
+        content = read_checked(path, HOW_TO_FIX)
         return StepNames(content["command"], tuple(content["steps"]))
     return _PARTS if is_build(folder / STEPS_FOLDER / _PARTS.steps[0]) else _PAIRS
 
@@ -160,17 +154,15 @@ def _begun_configurations(folder: Path, names: StepNames) -> list[str]:
 
 
 def step_builds(folder: Path) -> list[Path]:
-    """The folders of all steps of a set, in the order of their names."""
+    # By either of two files: a step that lost its manifest must show up as damaged, not disappear.
     marked = {path.parent for name in (MANIFEST, SET_ASIDE_FILE) for path in (folder / STEPS_FOLDER).rglob(name)}
     return sorted(marked)
 
 
 def check_finished(folder: Path) -> None:
-    """Checks that no configuration of a set that is built in steps waits for one of them; any other folder passes.
-
-    Raises:
-        ValueError: naming what is missing and how to make it; or where no row is left, why.
-    """
+    """Checks that no configuration of a set that is built in steps waits for one of them; any other folder passes."""
+    # The last file of a set is written last. A killed build leaves whole, valid Parquet files of some configurations,
+    # which would load without a word and be fewer rows than the card says.
     names = step_names(folder)
     if is_build(folder / STEPS_FOLDER / names.steps[0]) and not (folder / VIEWS).is_file():
         raise ValueError(
@@ -191,11 +183,7 @@ def check_finished(folder: Path) -> None:
 
 
 def check_one_source(folder: Path) -> None:
-    """Checks that the configurations of a set that is built in steps have one source; any other folder passes.
-
-    Raises:
-        ValueError: naming the first two that have not.
-    """
+    """Checks that the configurations of a set that is built in steps have one source; any other folder passes."""
     names = step_names(folder)
     firsts = {config: names.folder(folder, config, names.steps[0]) for config in _begun_configurations(folder, names)}
     manifests = {config: read_manifest(first) for config, first in firsts.items()}
@@ -211,13 +199,13 @@ def check_one_source(folder: Path) -> None:
 
 
 def _last_step(folder: Path, config: str, names: StepNames) -> tuple[str, bool]:
-    """The first step of a configuration that is not done, or the last that is: one without rows ends it."""
+    """The first step of a configuration that is not done, or the last that is; and whether it is done."""
     for step in names.steps:
         place = names.folder(folder, config, step)
         if not (place / MANIFEST).is_file() or (place / UNFINISHED).is_dir():
             return step, False
         if (read_manifest(place) or {}).get("rows") == 0:
-            break
+            break  # nothing is left for the steps behind it, which are never begun
     return step, True
 
 
@@ -228,11 +216,7 @@ def set_of_part(folder: Path) -> Path | None:
 
 
 def view_files(folder: Path, view: View, split: str) -> list[Path]:
-    """The Parquet files of a split of a view, each verified against the manifest of its part.
-
-    Raises:
-        ValueError: for a split that the view lacks or that has no rows, or a part that is missing or damaged.
-    """
+    """The Parquet files of a split of a view, each verified against the manifest of its part."""
     if split not in view.splits:
         raise ValueError(f"{folder} has no split {split!r}; it has: {', '.join(view.splits)}. Choose one.")
     files: list[Path] = []
@@ -247,17 +231,13 @@ def view_files(folder: Path, view: View, split: str) -> list[Path]:
 
 
 def content_hash(folder: Path, views: Mapping[str, View]) -> str:
-    """Identifies the content of a set of parts."""
+    # The manifests hold the hash of every file, so these few small files identify gigabytes.
     paths = [folder / VIEWS, *(folder / part / MANIFEST for part in part_names(views))]
     return hashlib.sha256("".join(map(file_hash, paths)).encode()).hexdigest()
 
 
 def configuration(folder: Path, config: str | None) -> Path:
-    """The folder of a built set: that of one of its configurations, if it has such.
-
-    Raises:
-        ValueError: where a set has several and none of them is named, or where it is not finished.
-    """
+    """The folder of a built set: that of one of its configurations, if it has such."""
     known = configurations(folder)
     is_only = config is None and len(known) == 1
     found = known[0] if is_only or known == [folder] else next((one for one in known if one.name == config), None)
@@ -289,31 +269,25 @@ def checked_shards(path: Path) -> list[Path] | None:
     shards = [one for one in manifest["shards"] if path.is_dir() or folder / one["file"] == path]
     if path.is_dir():
         check_no_others(folder, manifest)
+    # The processes of a machine read the same disk: that each hashes the whole set would take their number of times
+    # as long and find nothing more. Each machine checks, as its disk may differ.
     if int(os.environ.get("LOCAL_RANK", "0")) == 0:
         _check_all(folder, shards)
     return [folder / one["file"] for one in shards]
 
 
 def check_no_others(folder: Path, manifest: dict[str, Any]) -> None:
-    """Checks that all shards are there, and no others.
-
-    Raises:
-        ValueError: naming the first.
-    """
+    """Checks that all shards are there, and no others."""
     known = {folder / one["file"] for one in manifest["shards"]}
     for path in sorted(known):
         if not path.is_file():
             raise ValueError(f"{path} is missing: {make_anew(folder)}")
+    # `load_dataset` of the folder takes every file that fits the card's pattern, so a stray one would add rows.
     for path in sorted({*(folder / DATA).glob("*.parquet")} - known):
         raise ValueError(f"{path} is not part of this build: {MANIFEST} does not list it. Remove it.")
 
 
 def check_shard(folder: Path, shard: dict[str, Any]) -> None:
-    """Checks the bytes of one shard.
-
-    Raises:
-        ValueError: where they are not those that were written.
-    """
     path = folder / shard["file"]
     facts = path.stat()
     found = _known_hash(path, facts.st_size, facts.st_mtime_ns)
@@ -325,11 +299,7 @@ def check_shard(folder: Path, shard: dict[str, Any]) -> None:
 
 
 def check_set_aside(folder: Path, manifest: dict[str, Any]) -> None:
-    """Checks the list of the rows that were set aside; what an earlier hfcomp built has no hash of it.
-
-    Raises:
-        ValueError: where it is missing, or its bytes are not those that were written.
-    """
+    """Checks the list of the rows that were set aside; what an earlier hfcomp built has no hash of it."""
     path = folder / SET_ASIDE_FILE
     expected = manifest.get("set_aside_sha256")
     if expected and (not path.is_file() or file_hash(path) != expected):
@@ -339,6 +309,7 @@ def check_set_aside(folder: Path, manifest: dict[str, Any]) -> None:
         )
 
 
+# Size and time are arguments so that they are part of the cache's key: a file that changes is hashed again.
 @lru_cache(maxsize=100_000)
 def _known_hash(path: Path, size: int, time: int) -> str:
     return file_hash(path)

@@ -6,9 +6,9 @@ import pytest
 import torch
 from datasets import Dataset, List, Value
 
-from hfcomp.data.epoch_draws import DrawnCaptions, DrawnNegatives, EpochOrder, check_drawn_captions
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.negatives import ShuffledNegatives, derangement
+from hfcomp.data.sampling.draws import DrawnCaptions, DrawnNegatives, EpochOrder, check_drawn_captions
 
 ROWS = 8
 

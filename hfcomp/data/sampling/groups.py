@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from hfcomp.data.epoch_draws import EpochSampler
-from hfcomp.data.replay import replay_places
+from hfcomp.data.sampling.draws import EpochSampler
+from hfcomp.data.sampling.replay import replay_places
 
 NAMED = 5
 """Names of each kind that a line holds."""
@@ -47,18 +47,15 @@ class GroupReport:
 
     @property
     def random_share(self) -> float:
-        """Which part of the places of hard-negative groups random other groups take, 0 to 1."""
         return self.random_places / (self.batches * (self.groups_per_batch - 1))
 
     def summary(self) -> str:
-        """What an epoch is, in one line."""
         return (
             f"{self.groups:,} groups with {self.rows:,} rows: an epoch has {self.batches:,} batches of "
             f"{self.groups_per_batch} groups with {self.pairs_per_group} pairs each."
         )
 
     def missing(self) -> list[str]:
-        """What is left out, filled up or repeated, a line each; empty when nothing is."""
         wanted = self.groups_per_batch - 1
         lines = [
             (
@@ -174,7 +171,8 @@ class Groups:
 
 
 def _read(group: Sequence[Any], hard_negative_groups: Sequence[Any]) -> tuple[dict[str, list[int]], dict[str, Any]]:
-    """The rows of each group, and the names of all its hard negatives as keys in the order of their mention."""
+    # Dictionaries stand for ordered sets: a set of names has another order in each process (PYTHONHASHSEED), and with
+    # it the processes would draw different batches.
     members: dict[str, list[int]] = {}
     named: dict[str, dict[str, None]] = {}
     last: dict[str, Any] = {}
@@ -262,6 +260,7 @@ class GroupOrder(EpochSampler):
         return sum(self.turns) * self.groups_per_batch * self.pairs_per_group
 
     def __iter__(self) -> Iterator[int]:
+        # The anchor's rows are cut from one shuffle, so that its turns show each row once; a rival's are drawn anew.
         draw = random.Random(f"groups {self.seed} {self.epoch}")
         shuffled = [draw.sample(rows, len(rows)) for rows in self.groups.rows]
         batches = [(anchor, turn) for anchor, turns in enumerate(self.turns) for turn in range(turns)]
@@ -273,7 +272,6 @@ class GroupOrder(EpochSampler):
                 yield from self._fill(draw.sample(rows, min(len(rows), self.pairs_per_group)))
 
     def _fill(self, rows: list[int], start: int = 0) -> Iterator[int]:
-        """As many rows as a group has positions, from the first again after the last."""
         return (rows[(start + position) % len(rows)] for position in range(self.pairs_per_group))
 
     def _others(self, anchor: int, draw: random.Random) -> list[int]:
@@ -309,11 +307,7 @@ class GroupOrder(EpochSampler):
 
 
 def rows_per_process(groups_per_batch: int, pairs_per_group: int, processes: int) -> int:
-    """The per-process batch size at which every process holds whole groups of the global batch.
-
-    Raises:
-        ValueError: when the groups cannot be shared out evenly.
-    """
+    """The per-process batch size at which every process holds whole groups of the global batch."""
     if groups_per_batch % processes:
         multiple = math.ceil(groups_per_batch / processes) * processes
         raise ValueError(
@@ -331,15 +325,12 @@ def group_mask(row: torch.Tensor, *, pairs_per_group: int) -> torch.Tensor:
         pairs_per_group: positions of each group.
 
     Returns:
-        `[B / pairs_per_group, pairs_per_group]` bool, false where the same row stands earlier in its group. It needs
-        no other group, so that each process finds its own part.
-
-    Raises:
-        ValueError: when `B` is not a multiple of `pairs_per_group`.
+        `[B / pairs_per_group, pairs_per_group]` bool, false where the same row stands earlier in its group.
     """
     if len(row) % pairs_per_group:
         raise ValueError(f"a batch of {len(row)} rows does not consist of groups of {pairs_per_group} pairs.")
     groups = row.reshape(-1, pairs_per_group)
+    # A group looks at itself alone, so that each process finds the mask of its own groups without communication.
     same = groups.unsqueeze(2) == groups.unsqueeze(1)
     return ~same.tril(-1).any(-1)
 
@@ -372,6 +363,7 @@ class BatchGroups:
             return group_mask(row, pairs_per_group=self.size)
         share = self.number // processes
         own = slice(rank * share, (rank + 1) * share)
+        # `places` count in the global batch; each process has an equal and contiguous part of it
         places, inside = self.places[own] - rank * len(row), self._inside[own].to(row.device)
         found = inside.clone()
         whole = ~self.is_replay[own]

@@ -12,10 +12,10 @@ from datasets import IterableDataset
 from torch.utils.data import get_worker_info
 
 from hfcomp.data.columns import LEFT_OUT
-from hfcomp.data.epoch_draws import CROP_BOX, columns_by_caption, draw_box, with_drawn_caption
 from hfcomp.data.image_ids import IMAGE_ID, streamed_id
 from hfcomp.data.loading import undecoded
-from hfcomp.data.replay import StreamedReplay
+from hfcomp.data.sampling.draws import CROP_BOX, columns_by_caption, draw_box, with_drawn_caption
+from hfcomp.data.sampling.replay import StreamedReplay
 from hfcomp.data.urls import add_repositories
 
 SKIPPED = "skipped"
@@ -23,11 +23,6 @@ SKIPPED = "skipped"
 
 
 def check_names(dataset: Any) -> None:
-    """Checks that a data set declares its columns.
-
-    Raises:
-        ValueError: for a stream that does not, with how to fix it.
-    """
     if dataset.column_names is None:
         raise ValueError(
             "the streaming data set does not declare its columns, as after map(). Declare them: map(..., "
@@ -74,6 +69,7 @@ class StreamedRows(torch.utils.data.IterableDataset):
         random_crop: float = 1.0,
     ) -> None:
         kept = [name for name in (*columns, LEFT_OUT) if name in dataset.column_names]
+        # Columns are chosen first: the buffer below holds thousands of rows, and what is not read must not be in them.
         self.dataset = undecoded(dataset.select_columns(kept))
         if buffer > 1:
             self.dataset = self.dataset.shuffle(seed=seed, buffer_size=buffer)
@@ -106,9 +102,13 @@ class StreamedRows(torch.utils.data.IterableDataset):
         skip = self._batches_to_skip(worker)
         for epoch in count():
             dataset.set_epoch(epoch)
+            # What was in `batch` at the end of a pass is dropped: filled up with rows of the next pass it could hold a
+            # row twice, which would be its own negative.
             rows = batches = 0
             batch: list[dict[str, Any]] = []
             for row in dataset:
+                # Worker w of W numbers its rows w, w + W, ...: distinct without a word between workers. The draws for
+                # a row depend on this number.
                 number = first + step * (read + rows)
                 batch.append({"row": number, SKIPPED: True} if skip else self._drawn({"row": number, **row}))
                 rows += 1
@@ -125,18 +125,15 @@ class StreamedRows(torch.utils.data.IterableDataset):
             read += rows
 
     def _batches_to_skip(self, worker: Any) -> int:
-        """Batches that this process, or worker, passes over: workers give batches in turns if each has a shard."""
         if worker is None:
             return self.skip_batches
+        # A `DataLoader` takes a batch from each worker in turns, so worker w made the batches w, w + W, ... But one
+        # that has no shard drops out at the first turn, after which the turns are not known: then nothing is skipped.
         if worker.num_workers > self.dataset.num_shards:
             return 0
         return max(0, -(-(self.skip_batches - worker.id) // worker.num_workers))
 
     def _drawn(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A row with its photograph, one of its captions and a crop.
-
-        Every pass numbers its rows anew, so that others are drawn.
-        """
         if self.has_image_ids:
             row[IMAGE_ID] = streamed_id(row)
         if self.random_crop < 1:
@@ -159,7 +156,7 @@ class SkippingCollator:
         self.collator = collator
 
     def __call__(self, rows: list[dict[str, Any]]) -> Any:
-        """The batch of some rows."""
+        # Not one image of a skipped batch is decoded: passing over them is what makes a resume fast.
         if rows[0].get(SKIPPED):
             return {"row": torch.tensor([row["row"] for row in rows])}
         return self.collator(rows)

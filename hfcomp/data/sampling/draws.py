@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from datasets import Dataset, IterableDataset, LargeList, List
 
-from hfcomp.data.features import CONCEPT_FEATURES, NEGATIVE_FEATURES
+from hfcomp.data.columns import CONCEPT_FEATURES, NEGATIVE_FEATURES
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.pair_table import has_lists, is_text, without_text
 
@@ -29,8 +29,10 @@ class EpochSampler(torch.utils.data.Sampler[Any]):
 
 
 class EpochOrder(EpochSampler):
-    """An order of rows with the epoch in each index, so that workers know it too."""
+    """An order of rows with the epoch in each index."""
 
+    # Persistent workers of a `DataLoader` hold copies of the dataset, which no `set_epoch` of the main process
+    # reaches. The index is the one thing that is sent to them for each row, so the epoch travels in it.
     def __init__(self, order: torch.utils.data.Sampler[int]) -> None:
         self.order = order
 
@@ -57,25 +59,22 @@ class DrawnRows(TrainingRows):
         self.dataset = rows.dataset
         self.seed = seed
 
+    # columns and counts are those of the rows before anything is drawn
+
     @property
     def features(self) -> dict[str, Any]:
-        """As of the rows, before anything is drawn; likewise the columns."""
         return self.rows.features
 
     def column(self, name: str) -> list[Any]:
-        """A column of all rows, before anything is drawn."""
         return self.rows.column(name)
 
     def batch_column(self, name: str) -> list[Any]:
-        """A column of all rows that a batch may hold, before anything is drawn."""
         return self.rows.batch_column(name)
 
     def number_of_entries(self, name: str) -> int:
-        """How many rows have something in a column; 0 without the column."""
         return self.rows.number_of_entries(name)
 
     def draw(self, row: dict[str, Any], random_numbers: random.Random) -> dict[str, Any]:
-        """A row with what is drawn of it."""
         raise TypeError(f"{type(self).__name__} does not say how a row is drawn: define draw().")
 
     def __getitems__(self, indices: list[int | tuple[int, int]]) -> list[dict[str, Any]]:
@@ -117,11 +116,7 @@ class DrawnCaptions(DrawnRows):
 
 
 def with_drawn_caption(row: dict[str, Any], columns: Sequence[str], random_numbers: random.Random) -> dict[str, Any]:
-    """A row with one of its captions, and the entries of this caption.
-
-    Raises:
-        ValueError: for a row without text, or entries that are not as many as captions.
-    """
+    """A row with one of its captions, and the entries of this caption."""
     check_row(row, columns, row["row"])
     captions = row["caption"]
     chosen = random_numbers.choice([place for place, text in enumerate(captions) if is_text(text)])
@@ -134,11 +129,6 @@ def columns_by_caption(features: Mapping[str, Any]) -> list[str]:
 
 
 def require_lists(features: Mapping[str, Any]) -> None:
-    """Checks that the captions of a data set are lists.
-
-    Raises:
-        ValueError: for others.
-    """
     if not has_lists(features):
         raise ValueError(
             f"{START}: column 'caption' holds {features.get('caption', 'nothing')}, expected lists of texts. Leave it "
@@ -147,11 +137,7 @@ def require_lists(features: Mapping[str, Any]) -> None:
 
 
 def check_drawn_captions(rows: Any, columns: Sequence[str], *, num_negatives: int = 0) -> None:
-    """Checks that a caption can be drawn from each row of a training set; of a stream only the types are known.
-
-    Raises:
-        ValueError: as `check_captions`, and for a caption with fewer negatives.
-    """
+    """Checks that a caption can be drawn from each row of a training set; of a stream only the types are known."""
     if isinstance(rows, IterableDataset):
         return require_lists(rows.features or {})
     rows = TrainingRows(rows, [*dict.fromkeys(("caption", *columns))]) if isinstance(rows, Dataset) else rows
@@ -168,12 +154,7 @@ def check_drawn_captions(rows: Any, columns: Sequence[str], *, num_negatives: in
 
 
 def check_captions(rows: TrainingRows) -> None:
-    """Checks that a caption can be drawn from each row of a training set, with what belongs to it.
-
-    Raises:
-        ValueError: for captions that are no lists, a row without text, or negatives, concepts or negative images of
-            which it is not known to which of several captions they belong.
-    """
+    """Checks that a caption can be drawn from each row of a training set, with what belongs to it."""
     require_lists(rows.features)
     columns = columns_by_caption(rows.features)
     lists = {name: rows.column(name) for name in ("caption", *columns)}
@@ -185,7 +166,7 @@ def check_captions(rows: TrainingRows) -> None:
 
 
 def _check_owners(rows: TrainingRows, columns: Sequence[str], found: str) -> None:
-    """Refuses columns of which it is not known to which of several captions they belong."""
+    # A negative of one caption may be true of another: training on it would teach that a right text is wrong.
     start = f"{START}: {found}, and column"
     for name in CAPTION_COLUMNS:
         if name in rows.features and name not in columns:
@@ -201,11 +182,6 @@ def _check_owners(rows: TrainingRows, columns: Sequence[str], found: str) -> Non
 
 
 def check_row(row: Mapping[str, Any], columns: Sequence[str], number: int) -> None:
-    """Checks the captions of a row and what belongs to them.
-
-    Raises:
-        ValueError: see `with_drawn_caption`.
-    """
     captions = row["caption"]
     if not isinstance(captions, list) or not any(map(is_text, captions)):
         raise without_text(captions, number)
@@ -251,6 +227,7 @@ def with_drawn_order(row: dict[str, Any], draw: random.Random) -> dict[str, Any]
     texts = columns.get("negative_captions")
     if texts is None or any(not isinstance(values, list) or len(values) != len(texts) for values in columns.values()):
         return row
+    # Masked ones go last, so that whoever reads the first K gets as many texts as there are.
     valid = [index for index, text in enumerate(texts) if text is not None and str(text).strip()]
     empty = [index for index in range(len(texts)) if index not in valid]
     order = [*draw.sample(valid, len(valid)), *empty]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hfcomp.data.groups import BatchGroups
-from hfcomp.data.replay import ReplayDraws, ReplayOrder, ReplayRow, count_replay_rows, replay_places
+from hfcomp.data.sampling.groups import BatchGroups
+from hfcomp.data.sampling.replay import ReplayDraws, ReplayOrder, ReplayRow, count_replay_rows, replay_places
 
 
 def test_the_numbers_of_rows():

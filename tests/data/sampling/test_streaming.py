@@ -8,7 +8,7 @@ from traceback import clear_frames
 import pytest
 from torch.utils.data import DataLoader
 
-from hfcomp.data.streaming import SKIPPED, SkippingCollator, StreamedRows, check_names
+from hfcomp.data.sampling.streaming import SKIPPED, SkippingCollator, StreamedRows, check_names
 from tests import tiny
 
 COLUMNS = ["image", "caption", "image_id"]

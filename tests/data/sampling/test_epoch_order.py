@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 from accelerate.data_loader import SeedableRandomSampler
 
-from hfcomp.data.epoch_order import NoDuplicatesOrder, RowKeys
 from hfcomp.data.row_values import text_key
+from hfcomp.data.sampling.orders import NoDuplicatesOrder, RowKeys
 
 
 def order_of(keys, batch_size=4, seed=0, rows=None):

@@ -1,0 +1,1 @@
+"""Built datasets: their files and steps, views, checks, and builders of `datasets`."""
