@@ -115,7 +115,7 @@ def options_of(words: Sequence[str]) -> set[str]:
         fields = field_hints(read_file(rest[0], options)[2].config_class)
         known = {*fields} - {*REFUSED} | {"config", "objective", "report", "search", "dry_run", "dry-run", "help"}
         return {f"--{field}" for field in known}
-    parser = parser_of(import_module(f"hfcomp.cli.{name.replace('-', '_')}"), rest)
+    parser = parser_of(import_module(cli.COMMANDS[name]), rest)
     for action in parser._actions:
         if isinstance(action.choices, dict) and rest and rest[0] in action.choices:
             parser = action.choices[rest[0]]  # of `hfcomp build KIND`

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub.constants import HF_HOME
 from safetensors import SafetensorError, safe_open
 
 from hfcomp.reading import nearest
@@ -34,6 +33,8 @@ _FILE = re.compile(r"[0-9a-f]{32}\.(safetensors|json)")
 
 def default_folder() -> Path:
     """Where the commands keep embeddings: `$HF_HOME/hfcomp/embeddings`."""
+    from huggingface_hub.constants import HF_HOME  # not needed by `hfcomp evaluate --list`
+
     return Path(HF_HOME) / "hfcomp" / "embeddings"
 
 
