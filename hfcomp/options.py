@@ -111,8 +111,8 @@ class Options:
             other = getattr(self, needs.option)
             is_met = bool(other) if needs.value is None else other == needs.value
             if getattr(self, name) != options[name].default and not is_met:
-                expected = f"--{needs.option}" + (f" {needs.value}" if needs.value else "")
-                raise ValueError(f"--{name} needs {expected}{needs.advice}.")
+                value = f" {needs.value}" if needs.value else ""
+                raise ValueError(f"--{name} needs --{needs.option}{value}{needs.advice}.")
 
 
 def make_options(kind: type[T], given: dict[str, Any]) -> T:
