@@ -127,9 +127,10 @@ class BuildOptions(Options):
             "progress": progress,
         }
 
-    def runs(self, step: str) -> bool:
-        """Whether a step of a dataset that takes several is run: those up to the field `until`."""
-        return self.steps.index(step) <= self.steps.index(self.until)
+    @classmethod
+    def runs(cls, step: str, until: str) -> bool:
+        """Whether a step of a dataset that takes several is run, which ends with the step `until`."""
+        return cls.steps.index(step) <= cls.steps.index(until)
 
     def words(self) -> list[str]:
         """The command that builds the set, without places on this machine and what changes nothing in its rows."""
@@ -162,10 +163,8 @@ class CaptionOptions(BuildOptions):
         str | None, Needs("captions_file"), "Columns of captions_file; by default key,caption."
     ] = None
 
-    @property
-    def reads_english(self) -> bool:
-        """Whether something reads the captions that knows no other language."""
-        return True
+    reads_english: ClassVar[bool] = True
+    """Whether something reads the captions that knows no other language."""
 
 
 @dataclass(kw_only=True)

@@ -89,7 +89,8 @@ def target_inputs(options: TargetOptions, mode: Mode, source: Dataset, log: Log)
 
 def target_stage(options: TargetOptions, mode: Mode, log: Log) -> Stage:
     """The stage that gives captions their possible targets; it records names and hashes, no places on this machine."""
-    choice, path = options.choice(mode), ratings_path(options, log)
+    choice = Choice.of(mode, order=options.order, k=options.top_k, temperature=options.rating_temperature)
+    path = ratings_path(options, log)
     settings: dict[str, Any] = {
         "mode": choice.mode,
         "order": choice.order,
