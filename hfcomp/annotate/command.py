@@ -52,13 +52,7 @@ class PersonOptions(Options):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serves the page of a project, prints its progress, makes drafts, or adds a person to a file of passwords.
-
-    Raises:
-        ValueError: for options that do not fit, or a folder that is not a project.
-        ImportError: without Gradio.
-        OSError: for a port that is taken, or a file that cannot be read or written.
-    """
+    """Serves the page of a project, prints its progress, makes drafts, or adds a person to a file of passwords."""
     if arguments[:1] == [PROGRESS]:
         _print_progress(arguments[1:])
     elif arguments[:1] == [DRAFT]:

@@ -67,7 +67,6 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     return command_parser(
         "cache",
         "Shows what the cache of embeddings holds, or clears it. Its size is limited by the environment "

@@ -40,12 +40,7 @@ class OutputOptions(ReportPageOptions):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Compares, prints the tables and, if asked, writes them.
-
-    Raises:
-        ValueError: as `hfcomp.compare`, or for an output folder that holds results, or is one of those compared.
-        OSError: for a file that cannot be read or written.
-    """
+    """Compares, prints the tables and, if asked, writes them."""
     import hfcomp
     from hfcomp.evaluation.evaluation_results import FILES, print_evaluation, write_evaluation
     from hfcomp.writing import check_free_folder, locked
@@ -63,6 +58,5 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     description = "Compares models item by item, from what hfcomp evaluate or a recipe stored."
     return command_parser("compare", description, CompareOptions, OutputOptions)

@@ -39,7 +39,6 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     return command_parser(
         "doctor",
         "Shows versions of packages, extras, devices, cache folders with their sizes, and access to the "

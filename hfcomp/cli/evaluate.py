@@ -118,7 +118,6 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     description = "Scores models of the Hub or in folders on benchmarks, side by side."
     return command_parser("evaluate", description, EvaluateOptions, OutputOptions)
 

@@ -37,12 +37,7 @@ class MergeOptions(Options):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Writes the point that is asked for, or with `--sweep` scores 11 points and writes the chosen one.
-
-    Raises:
-        ValueError: for options that do not fit, models that do not fit each other, or an output folder in use.
-        OSError: for a file that cannot be read or written.
-    """
+    """Writes the point that is asked for, or with `--sweep` scores 11 points and writes the chosen one."""
     given = vars(parser().parse_args(arguments))
     options = make_options(MergeOptions, given)
     base, tuned, folder, overwrite = options.base, options.tuned, options.output_dir, options.overwrite
@@ -71,6 +66,5 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     description = "Interpolates the weights of a base and of a model that was tuned from it (WiSE-FT)."
     return command_parser("merge", description, MergeOptions, SweepOptions)

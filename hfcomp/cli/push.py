@@ -26,11 +26,7 @@ class RunOptions(Options):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Pushes a model.
-
-    Raises:
-        ValueError: as `hfcomp.hub.models.push_model`.
-    """
+    """Pushes a model."""
     given = vars(parser().parse_args(arguments))
     folder, options = make_options(RunOptions, given).folder, make_options(ModelPushOptions, given)
     check_folders([folder])
@@ -40,6 +36,5 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     description = "Pushes a trained model to the Hub. A push that broke is resumed by the same command."
     return command_parser("push", description, RunOptions, ModelPushOptions)

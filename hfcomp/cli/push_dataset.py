@@ -26,11 +26,7 @@ class FolderOptions(Options):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Pushes one built set, or several as configurations.
-
-    Raises:
-        ValueError: as `hfcomp.hub.datasets.push_built_sets`, or for two folders of one name.
-    """
+    """Pushes one built set, or several as configurations."""
     given = vars(parser().parse_args(arguments))
     folders, options = folders_of(make_options(FolderOptions, given).folders), make_options(PushOptions, given)
     check_folders([folders] if isinstance(folders, Path) else folders.values())
@@ -40,7 +36,6 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     description = "Pushes a set of `hfcomp build` to the Hub. A push that broke is resumed by the same command."
     return command_parser("push-dataset", description, FolderOptions, PushOptions)
 

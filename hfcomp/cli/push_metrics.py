@@ -40,6 +40,5 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     description = "Pushes hfcomp's metrics to the Hub, each as a Space that evaluate.load reads."
     return command_parser("push-metrics", description, MetricOptions)

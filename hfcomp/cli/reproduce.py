@@ -41,10 +41,6 @@ def main(arguments: Sequence[str]) -> None:
 
     Without a connection it says so and ends with status 0, unless models and data are in local folders. Ends with
     status 1 if a benchmark failed for another reason than missing data.
-
-    Raises:
-        ValueError: for models or data that do not fit, or earlier results without `--overwrite`.
-        OSError: for a file that cannot be read or written.
     """
     options = make_options(ReproduceOptions, vars(parser().parse_args(arguments)))
     models = options.models or list(MODELS)
@@ -82,7 +78,6 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     description = "Scores checkpoints and shows published numbers beside the measured ones, with a page of them."
     return command_parser("reproduce", description, ReproduceOptions)
 

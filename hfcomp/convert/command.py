@@ -38,11 +38,7 @@ class ConvertOptions(Options):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Converts a checkpoint and prints what was found in it.
-
-    Raises:
-        ValueError: as `hfcomp.convert` does, or for options of one direction in the other.
-    """
+    """Converts a checkpoint and prints what was found in it."""
     given = vars(parser().parse_args(arguments))
     options = make_options(ConvertOptions, given)
     check_datasets([options.source])
@@ -62,7 +58,6 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     return command_parser(
         "convert",
         "Converts a checkpoint of open_clip or OpenAI, or of a method trained with their code, to a "

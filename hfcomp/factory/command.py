@@ -44,12 +44,7 @@ class VerifyOptions(Options):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Builds a set and pushes it where `--push_to_hub` says, or verifies one: see `hfcomp.factory.build`.
-
-    Raises:
-        ValueError: for options that do not fit, a set without rows, or a repository that may not be written to.
-        SystemExit: where the build was interrupted, or a stage failed, after its traceback.
-    """
+    """Builds a set and pushes it where `--push_to_hub` says, or verifies one: see `hfcomp.factory.build`."""
     given = vars(parser().parse_args(arguments))
     what = given.pop("what")
     if what == "verify":
@@ -145,7 +140,6 @@ def quiet_logs() -> Iterator[None]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     found = command_parser("build", "Builds data sets for training.")
     kinds = found.add_subparsers(dest="what", required=True, metavar="WHAT")
     for kind in [*(builder.options for builder in builders().values()), PixelOptions]:

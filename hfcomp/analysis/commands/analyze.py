@@ -39,12 +39,7 @@ class MagicFolder(Options):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Analyses sets of pairs, or a hierarchy of concepts, prints the tables and writes the report.
-
-    Raises:
-        ValueError: for options that do not fit, a set without pairs, or an output folder that has results.
-        OSError: for a file that cannot be read or written.
-    """
+    """Analyses sets of pairs, or a hierarchy of concepts, prints the tables and writes the report."""
     if arguments[:1] == [MAGIC]:
         _analyze_magic(arguments[1:])
         return
@@ -83,6 +78,5 @@ def magic_parser() -> argparse.ArgumentParser:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     description = "Analyses sets of hard negative pairs: the numbers and figures of Concrete Jungle, section 3.1."
     return command_parser("analyze", description, SetOptions, AnalyzeOptions)

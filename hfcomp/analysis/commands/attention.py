@@ -32,13 +32,7 @@ class AttentionOptions(Options):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Compares, prints the table, and writes the figure and, if asked, the values.
-
-    Raises:
-        ValueError: as `compare_attention`, or for a file name of another format.
-        OSError: for a file that cannot be read or written.
-        ImportError: when the figure cannot be drawn; the table is printed before.
-    """
+    """Compares, prints the table, and writes the figure and, if asked, the values."""
     options = make_options(AttentionOptions, vars(parser().parse_intermixed_args(arguments)))
     check_models(options.models)
     for option, path, suffix in (("--output", options.output, ".png"), ("--values", options.values, ".json")):
@@ -59,7 +53,6 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     return command_parser(
         "attention",
         "Draws where the tokens of an image attend for a phrase, and how that differs between two models.",

@@ -35,10 +35,6 @@ def main(arguments: Sequence[str]) -> None:
     """Runs the checks, prints them, writes the page and the JSON.
 
     Ends with status 1 if a limit of `--fail_if` fails, after everything is written.
-
-    Raises:
-        ValueError: for options that do not fit, data that is unavailable or wrong, or an output folder with an audit.
-        OSError: for a file that cannot be read or written.
     """
     given = vars(parser().parse_args(arguments))
     audited, options = make_options(AuditedOptions, given), make_options(AuditOptions, given)
@@ -69,7 +65,6 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     from hfcomp.analysis.audit.checks import CHECKS
 
     names = "\n".join(f"  {name:<22}{words}" for name, words in CHECKS.items())

@@ -32,12 +32,7 @@ class PlaceOptions(Options):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Writes the page, or the data set without the rows that were dropped in it.
-
-    Raises:
-        ValueError: for options that do not fit, a data set without images or captions, or marks of another one.
-        OSError: for a file that cannot be read or written.
-    """
+    """Writes the page, or the data set without the rows that were dropped in it."""
     given = vars(parser().parse_args(arguments))
     places = make_options(PlaceOptions, given)
     check_datasets([places.dataset])
@@ -73,7 +68,6 @@ def _apply(places: PlaceOptions, given: dict[str, Any]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     return command_parser(
         "gallery",
         "Writes rows of a data set as one HTML page, which needs no network: images and captions, "

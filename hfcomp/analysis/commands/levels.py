@@ -45,12 +45,7 @@ class OutputOptions(Options):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Scores the models, prints the tables and writes them, the outcomes of each item and the pictures.
-
-    Raises:
-        ValueError: as `evaluate_levels`, or for an output folder that is in use or holds results.
-        OSError: for a file that cannot be read or written.
-    """
+    """Scores the models, prints the tables and writes them, the outcomes of each item and the pictures."""
     given = vars(parser().parse_intermixed_args(arguments))
     options, output = make_options(LevelOptions, given), make_options(OutputOptions, given)
     check_models(options.models)
@@ -71,7 +66,6 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     return command_parser(
         "levels",
         "Scores models by the names of concepts on levels of abstraction, and draws two pictures: "

@@ -27,12 +27,7 @@ class ProbedOptions(Options):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Probes a model, prints the table and writes the report, its figure and the numbers.
-
-    Raises:
-        ValueError: as `probe`, or for an output folder that is in use or holds results.
-        OSError: for a file that cannot be read or written.
-    """
+    """Probes a model, prints the table and writes the report, its figure and the numbers."""
     given = vars(parser().parse_args(arguments))
     probed, options = make_options(ProbedOptions, given), make_options(ProbeOptions, given)
     check_models([probed.model])
@@ -47,7 +42,6 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     return command_parser(
         "probe",
         "Computes the share of Cement's gradient that falls on the hard negative, by batch size and "
