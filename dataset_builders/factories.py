@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.serving import check_transformers_serve
-from hfcomp.cli.options import add_fields
+from hfcomp.cli.options import add_options
 from hfcomp.factory.command import quiet_logs
 from hfcomp.reporting.report import Report
 from hfcomp.reporting.terminal import render_terminal
@@ -113,7 +113,7 @@ def say(line: str) -> None:
 def _parser(kind: type, steps: Steps, description: str) -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(description=description, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     found.add_argument("--only", choices=list(steps), nargs="+", help="by default all")
-    add_fields(found, kind)
+    add_options(found, kind)
     for action in found._actions:
         action.required = False
     return found

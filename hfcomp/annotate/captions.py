@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
+from typing import Literal, get_args
 
 from hfcomp.negatives.keywords.matching import EXTENDED, KeywordMatch, find_keywords, replace_keyword
 from hfcomp.negatives.keywords.tables import COLORS, PAPER_TABLE, SUPER_CATEGORIES
@@ -12,8 +13,9 @@ from hfcomp.parsing.captions import caption_problem
 from hfcomp.parsing.noun_phrases import NounPhrase, noun_phrases
 from hfcomp.parsing.parsers import cached_parser
 
+Concept = Literal["object", "color", "size"]
 # Concepts of the published set (section 4).
-CONCEPTS = ("object", "color", "size")
+CONCEPTS: tuple[Concept, ...] = get_args(Concept)
 _CATEGORY = {name: category for category, names in SUPER_CATEGORIES.items() for name in names}
 # Before an adjective that is parsed as a noun: "the wall is orange", but not "it is an orange".
 _PREDICATE = re.compile(r"\b(?:is|are|was|were|painted|colored) (?:\w+ly )?$", re.IGNORECASE)

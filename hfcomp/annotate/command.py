@@ -10,34 +10,49 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import fields
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from hfcomp.cli.options import add_fields, command_parser
+from hfcomp.annotate.options import CandidateOptions, DraftOptions, ServeOptions
+from hfcomp.cli.options import command_parser
+from hfcomp.options import Options, Spelling, declared, make_options
 from hfcomp.reading import check_place
 
 if TYPE_CHECKING:
-    from hfcomp.annotate.options import CandidateOptions, ServeOptions
     from hfcomp.annotate.people_file import Passwords
     from hfcomp.data.annotations.project import Project
 
-USAGE = "PROJECT [--source DATASET], or progress PROJECT, or draft PROJECT, or add_person NAME --people FILE"
-SUMMARY = "edit images in a mask by a prompt, with a page for annotators and reviewers, or automatically for review"
 DRAFT, PROGRESS, ADD_PERSON = "draft", "progress", "add_person"
 """First words that are not a project; a folder of such a name is ./draft."""
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Serves the page of a project, prints its progress, makes drafts, or adds a person to a file of passwords.
+@dataclass(kw_only=True)
+class ProjectOptions(Options):
+    """Project."""
 
-    Raises:
-        ValueError: for options that do not fit, or a folder that is not a project.
-        ImportError: without Gradio.
-        OSError: for a port that is taken, or a file that cannot be read or written.
-    """
+    project: Annotated[Path, Spelling("PROJECT", positional=True), "Folder of the project."]
+
+
+@dataclass(kw_only=True)
+class NewProjectOptions(Options):
+    """Project."""
+
+    project: Annotated[Path, Spelling("PROJECT", positional=True), "Folder of the project, made if it is missing."]
+
+
+@dataclass(kw_only=True)
+class PersonOptions(Options):
+    """Person."""
+
+    name: Annotated[str, Spelling("NAME", positional=True), "Name that the person signs in with."]
+    people: Annotated[Path, Spelling("FILE"), "File, created if missing."]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serves the page of a project, prints its progress, makes drafts, or adds a person to a file of passwords."""
     if arguments[:1] == [PROGRESS]:
         _print_progress(arguments[1:])
     elif arguments[:1] == [DRAFT]:
@@ -49,13 +64,11 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _serve(arguments: Sequence[str]) -> None:
-    from hfcomp.annotate.options import ServeOptions
-
     if find_spec("gradio") is None:
         raise ImportError('the page of hfcomp annotate needs Gradio: pip install "hfcomp[demo]"')
     given = vars(parser().parse_args(arguments))
-    folder, candidates = given.pop("project"), _candidate_options(given)
-    options = ServeOptions(**given)
+    folder, candidates = make_options(NewProjectOptions, given).project, _candidate_options(given)
+    options = make_options(ServeOptions, given)
     for name in ("segmenter", "inpainter"):  # loaded when the first annotator asks for them
         check_place(getattr(options, name), f"--{name}")
     if candidates is None:
@@ -144,15 +157,14 @@ def _print_progress(arguments: Sequence[str]) -> None:
     from hfcomp.annotate.progress import progress_report
     from hfcomp.reporting.terminal import render_terminal
 
-    with closing_project(progress_parser().parse_args(arguments).project) as project:
+    folder = make_options(ProjectOptions, vars(progress_parser().parse_args(arguments))).project
+    with closing_project(folder) as project:
         render_terminal(progress_report(project.decisions))
 
 
 def _draft(arguments: Sequence[str]) -> None:
-    from hfcomp.annotate.options import DraftOptions
-
     given = vars(draft_parser().parse_args(arguments))
-    folder, options = given.pop("project"), DraftOptions(**given)
+    folder, options = make_options(ProjectOptions, given).project, make_options(DraftOptions, given)
     for name in ("segmenter", "inpainter"):  # loaded when the first annotator asks for them
         check_place(getattr(options, name), f"--{name}")
     _check_project(folder)
@@ -165,7 +177,7 @@ def _draft(arguments: Sequence[str]) -> None:
 def _add_person(arguments: Sequence[str]) -> None:
     from hfcomp.annotate.people_file import add_person, check_password
 
-    given = add_person_parser().parse_args(arguments)
+    given = make_options(PersonOptions, vars(add_person_parser().parse_args(arguments)))
     password = _read_password()
     check_password(password)
     name = add_person(given.people, given.name, password)
@@ -186,67 +198,51 @@ def _read_password() -> str:
     return password
 
 
-def _project_parser(word: str, description: str) -> argparse.ArgumentParser:
-    found = command_parser(f"annotate {word}", description, sparse=True)
-    found.add_argument("project", type=Path, metavar="PROJECT", help="folder of the project")
-    return found
-
-
 def progress_parser() -> argparse.ArgumentParser:
     """The command line of `hfcomp annotate progress`."""
-    return _project_parser(PROGRESS, "Prints the counts, the agreement and the newest decisions of a project.")
+    description = "Prints the counts, the agreement and the newest decisions of a project."
+    return command_parser(f"annotate {PROGRESS}", description, ProjectOptions)
 
 
 def add_person_parser() -> argparse.ArgumentParser:
     """The command line that writes a file of passwords."""
-    found = command_parser(
+    return command_parser(
         f"annotate {ADD_PERSON}",
         "Adds a person to a file of passwords for --people, or changes their password, which is read from "
         "the terminal or from standard input.",
+        PersonOptions,
     )
-    found.add_argument("name", metavar="NAME", help="name that the person signs in with")
-    found.add_argument("--people", type=Path, required=True, metavar="FILE", help="file, created if missing")
-    return found
 
 
 def draft_parser() -> argparse.ArgumentParser:
     """The command line of the automatic mode."""
-    from hfcomp.annotate.options import DraftOptions
-
-    found = _project_parser(DRAFT, "Makes drafts of open items automatically, for people to review.")
-    add_fields(found, DraftOptions)
-    return found
+    description = "Makes drafts of open items automatically, for people to review."
+    return command_parser(f"annotate {DRAFT}", description, ProjectOptions, DraftOptions)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of the page; what is not given is left to the fields of the options."""
-    from hfcomp.annotate.options import CandidateOptions, ServeOptions
-
-    found = command_parser(
+    """The command line of the page."""
+    return command_parser(
         "annotate",
         "Serves a page where people edit images in a mask, after Rösch et al. 2024, sections 4 and A.3. "
         "With --source its candidates are added first; those that are there stay as they are.",
-        sparse=True,
+        NewProjectOptions,
+        ServeOptions,
+        CandidateOptions,
+        optional=("source",),
     )
-    found.add_argument("project", type=Path, metavar="PROJECT", help="folder of the project, made where it is missing")
-    add_fields(found, ServeOptions)
-    add_fields(found, CandidateOptions, optional=("source",))
-    return found
 
 
 def _candidate_options(given: dict[str, Any]) -> CandidateOptions | None:
     """The options of the candidates, taken out of those that were given; None without a source."""
-    from hfcomp.annotate.options import CandidateOptions
-
-    names = [field.name for field in fields(CandidateOptions) if field.name in given]
-    found = {name: given.pop(name) for name in names}
-    if found and "source" not in found:
-        given_names = ", ".join(f"--{name}" for name in found)
+    names = [name for name in declared(CandidateOptions) if name in given]
+    if names and "source" not in names:
+        given_names = ", ".join(f"--{name}" for name in names)
         raise ValueError(
             f"{given_names}: candidates are chosen only with --source. Pass it, or leave these options out; --concept "
             "limits the page to one concept."
         )
-    return CandidateOptions(**found) if found else None
+    return make_options(CandidateOptions, given) if names else None
 
 
 def _log(line: str) -> None:

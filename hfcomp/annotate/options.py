@@ -1,18 +1,20 @@
-"""Options of `hfcomp annotate`: candidates, models, page and automatic mode; the fields' descriptions are its help."""
+"""Options of `hfcomp annotate`: candidates, models, page and automatic mode."""
 
 from __future__ import annotations
 
-import math
 import os
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from hfcomp.annotate.captions import CONCEPTS
+from pydantic import Field
+
+from hfcomp.annotate.captions import CONCEPTS, Concept
 from hfcomp.annotate.people_file import Passwords, PeopleFile, SharedPassword
 from hfcomp.data.annotations.masks import THRESHOLD
 from hfcomp.factory.images.options import DType
 from hfcomp.factory.options import CaptionOptions, LanguageModelOptions
+from hfcomp.options import THIS_MACHINE, Amount, Count, Device, Options, Share, Size, Spelling, declared
 
 DEFAULT_SEGMENTER = "CIDAS/clipseg-rd64-refined"
 """The paper's (section 4)."""
@@ -22,47 +24,28 @@ November 2025; this is the community's copy."""
 SIZE, STEPS, GUIDANCE = 512, 50, 7.5
 """Of the longer side in pixels, of the schedule, and of classifier-free guidance: those of the default pipeline in
 diffusers. The paper names none."""
+PASSWORD = "HFCOMP_ANNOTATE_PASSWORD"
+"""The environment variable of the password."""
 
 
 @dataclass(kw_only=True)
-class ModelOptions:
-    """Models.
+class ModelOptions(Options):
+    """Models."""
 
-    Attributes:
-        segmenter: a CLIPSeg by Hub id or folder.
-        inpainter: an inpainting pipeline of diffusers by Hub id or folder.
-        inpaint_steps: of the noise schedule.
-        inpaint_guidance: classifier-free guidance.
-        inpaint_size: longer side of the image that the pipeline sees, in pixels.
-        inpaint_dtype: of the pipeline's weights; auto is float16 on a GPU and float32 on a CPU.
-        device: such as cpu or cuda:1; by default a GPU where there is one.
-    """
-
-    segmenter: str = DEFAULT_SEGMENTER
-    inpainter: str = DEFAULT_INPAINTER
-    inpaint_steps: int = STEPS
-    inpaint_guidance: float = GUIDANCE
-    inpaint_size: int = SIZE
-    inpaint_dtype: DType = "auto"
-    device: str | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("inpaint_steps", "inpaint_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: found {getattr(self, name)}, expected 1 or more.")
-        if not 0 <= self.inpaint_guidance < math.inf:
-            raise ValueError(f"inpaint_guidance: found {self.inpaint_guidance}, expected 0 or more.")
+    segmenter: Annotated[str, "Hub id or folder of a CLIPSeg."] = DEFAULT_SEGMENTER
+    inpainter: Annotated[str, "Hub id or folder of a diffusers inpainting pipeline."] = DEFAULT_INPAINTER
+    inpaint_steps: Annotated[Count, "Denoising steps of the schedule."] = STEPS
+    inpaint_guidance: Annotated[Amount, "Classifier-free guidance."] = GUIDANCE
+    inpaint_size: Annotated[Count, "Longer side of the image that the pipeline sees, in pixels."] = SIZE
+    inpaint_dtype: Annotated[
+        DType, "Type of the pipeline's weights; auto is float16 on a GPU and float32 on a CPU."
+    ] = "auto"
+    device: Device = None
 
 
 @dataclass(kw_only=True)
 class CandidateOptions(CaptionOptions):
-    """Candidates.
-
-    Attributes:
-        concepts: comma-separated.
-        any_license: also images whose licence forbids adaptation, or is unknown.
-        seed: of their order.
-    """
+    """Candidates."""
 
     what: ClassVar[str] = "candidates"
     output: Path = field(default=Path(), init=False)
@@ -72,9 +55,9 @@ class CandidateOptions(CaptionOptions):
     num_workers: int = field(default=1, init=False)
     gpus_per_worker: float | None = field(default=None, init=False)
     only_adaptable: bool = field(default=True, init=False)
-    concepts: tuple[str, ...] = CONCEPTS
-    any_license: bool = False
-    seed: int = 0
+    concepts: Annotated[tuple[str, ...], "Concepts, comma-separated."] = CONCEPTS
+    any_license: Annotated[bool, "Also images whose licence forbids adaptation, or is unknown."] = False
+    seed: Annotated[int, "Random seed of their order."] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,42 +66,31 @@ class CandidateOptions(CaptionOptions):
             raise ValueError(f"concepts: found {', '.join(self.concepts)!r}, expected some of {', '.join(CONCEPTS)}.")
 
 
-PASSWORD = "HFCOMP_ANNOTATE_PASSWORD"
-"""The environment variable of the password."""
-
-
 @dataclass(kw_only=True)
 class ServeOptions(ModelOptions):
-    """Page.
+    """Page."""
 
-    Attributes:
-        host: address of this machine to listen at; any but loopback needs a password.
-        port: by default the first free one from 7860.
-        public_names: names that the page answers to besides its host, such as a reverse proxy's, with a port unless
-            it is 80 or 443.
-        password_file: file with one password for everybody, by default the environment variable
-            HFCOMP_ANNOTATE_PASSWORD.
-        people: file with a password for each person, which `hfcomp annotate add_person NAME --people FILE` writes.
-        lease_minutes: after which an item whose page is closed is given to others.
-        concept: object, color or size; by default all.
-    """
-
-    host: str = "127.0.0.1"
-    port: int | None = None
-    public_names: tuple[str, ...] = ()
-    password_file: str | None = None
-    people: str | None = None
-    lease_minutes: float = 15.0
-    concept: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.lease_minutes > 0:
-            raise ValueError(f"lease_minutes: found {self.lease_minutes:g}, expected more than 0.")
-        if self.port is not None and not 0 < self.port < 65536:
-            raise ValueError(f"port: found {self.port}, expected 1 to 65535.")
-        if self.concept is not None and self.concept not in CONCEPTS:
-            raise ValueError(f"concept: found {self.concept!r}, expected one of {', '.join(CONCEPTS)}.")
+    host: Annotated[str, "Address of this machine to listen at; any but loopback needs a password."] = "127.0.0.1"
+    port: Annotated[int | None, Field(ge=1, le=65535), "Port; by default the first free one from 7860."] = None
+    public_names: Annotated[
+        tuple[str, ...],
+        "Names that the page answers to besides its host, such as a reverse proxy's, with a port unless it is 80 or "
+        "443.",
+    ] = ()
+    password_file: Annotated[
+        str | None,
+        Spelling("FILE"),
+        f"File with one password for everybody, by default the environment variable {PASSWORD}.",
+    ] = None
+    people: Annotated[
+        str | None,
+        Spelling("FILE"),
+        "File with a password for each person, which `hfcomp annotate add_person NAME --people FILE` writes.",
+    ] = None
+    lease_minutes: Annotated[
+        float, Field(gt=0), "Minutes after which an item whose page is closed is given to others."
+    ] = 15.0
+    concept: Annotated[Concept | None, "Concept of the items; by default all."] = None
 
     def passwords(self) -> Passwords | None:
         """What people sign in with; None without a password.
@@ -152,11 +124,6 @@ class ServeOptions(ModelOptions):
 
 CANDIDATES = 3
 """Images that are painted for an edit (section A.3)."""
-_OF_THIS_RUN = (
-    *("number", "concept", "device", "base_url", "concurrency", "retries", "llm_timeout", "llm_batch_size"),
-    *("answer_cache", "request_options"),
-)
-"""Fields that say where, how and how far drafts are made, or that the proposer's facts have."""
 
 
 @dataclass(kw_only=True)
@@ -164,59 +131,42 @@ class DraftOptions(ModelOptions, LanguageModelOptions):
     """Drafts.
 
     All numbers but that of the candidates are our choice: the paper's edits were made by people.
-
-    Attributes:
-        writer: rules replaces a keyword of a caption and needs no language model; endpoint asks the server at
-            base_url; transformers runs a small model in process.
-        number: open items that are tried; by default all.
-        concept: of the items; by default all.
-        edits: different edits that are tried, before an item is left to people.
-        candidates: images that are painted for an edit, of which the best is kept.
-        threshold: probability from which a pixel belongs to the mask.
-        enlarge_x: pixels by which the mask grows to the left and to the right.
-        enlarge_y: pixels by which the mask grows up and down.
-        min_area: share of the image that the mask has to cover.
-        max_area: share of the image that the mask may cover.
-        min_change: by which the pixels of the mask have to differ, root mean square of 255 levels.
-        clip_model: dual encoder by Hub id or folder that judges pairs; none for no such test.
-        original_margin: cosine by which the original image has to prefer its caption over the new one; a tie fails.
-        edited_margin: cosine by which the edited image has to prefer the new caption over the original one; a tie
-            fails.
-        seed: of what is proposed and painted.
     """
 
-    writer: Literal["rules", "endpoint", "transformers"] = "rules"
-    number: int | None = None
-    concept: Literal["object", "color", "size"] | None = None
-    edits: int = 3
-    candidates: int = CANDIDATES
-    threshold: float = THRESHOLD
-    enlarge_x: int = 8
-    enlarge_y: int = 8
-    min_area: float = 0.005
-    max_area: float = 0.5
-    min_change: float = 8.0
-    clip_model: str = "openai/clip-vit-large-patch14"
-    original_margin: float = 0.0
-    edited_margin: float = 0.0
-    seed: int = 0
+    writer: Annotated[
+        Literal["rules", "endpoint", "transformers"],
+        "rules replaces a keyword of a caption and needs no language model; endpoint asks the server at base_url; "
+        "transformers runs a small model in process.",
+    ] = "rules"
+    number: Annotated[Count | None, THIS_MACHINE, "Open items that are tried; by default all."] = None
+    concept: Annotated[Concept | None, THIS_MACHINE, "Concept of the items; by default all."] = None
+    edits: Annotated[Count, "Different edits that are tried, before an item is left to people."] = 3
+    candidates: Annotated[Count, "Images that are painted for an edit, of which the best is kept."] = CANDIDATES
+    threshold: Annotated[Share, "Probability from which a pixel belongs to the mask."] = THRESHOLD
+    enlarge_x: Annotated[Size, "Pixels by which the mask grows to the left and to the right."] = 8
+    enlarge_y: Annotated[Size, "Pixels by which the mask grows up and down."] = 8
+    min_area: Annotated[Share, "Share of the image that the mask has to cover."] = 0.005
+    max_area: Annotated[Share, "Share of the image that the mask may cover."] = 0.5
+    min_change: Annotated[
+        float,
+        Field(ge=0),
+        "Difference that the pixels of the mask must have at least, root mean square of 255 levels.",
+    ] = 8.0
+    clip_model: Annotated[str, "Dual encoder by Hub id or folder that judges pairs; none for no such test."] = (
+        "openai/clip-vit-large-patch14"
+    )
+    original_margin: Annotated[
+        float, "Cosine by which the original image has to prefer its caption over the new one; a tie fails."
+    ] = 0.0
+    edited_margin: Annotated[
+        float, "Cosine by which the edited image has to prefer the new caption over the original one; a tie fails."
+    ] = 0.0
+    seed: Annotated[int, "Random seed of what is proposed and painted."] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("number", "edits", "candidates", "attempts", "concurrency", "llm_batch_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name}: found {value}, expected 1 or more.")
-        for name in ("enlarge_x", "enlarge_y", "min_change"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name}: found {getattr(self, name)}, expected 0 or more.")
-        for name in ("threshold", "min_area", "max_area"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}: found {getattr(self, name)}, expected 0 to 1.")
         if self.min_area > self.max_area:
             raise ValueError(f"min_area: found {self.min_area}, expected at most max_area={self.max_area}.")
-        if self.concept is not None and self.concept not in CONCEPTS:
-            raise ValueError(f"concept: found {self.concept!r}, expected one of {', '.join(CONCEPTS)}.")
         self.check_writer("--writer rules")
 
     @property
@@ -226,6 +176,9 @@ class DraftOptions(ModelOptions, LanguageModelOptions):
 
     def result_settings(self) -> dict[str, Any]:
         """The settings that decide what a draft of an item is, besides the files of the models."""
-        names = [field.name for field in fields(self) if field.name not in _OF_THIS_RUN]
-        model = {field.name for field in fields(LanguageModelOptions)}
-        return {name: getattr(self, name) for name in names if self.writer != "rules" or name not in model}
+        # the facts of the proposer have the request options
+        recorded = [
+            name for name, one in declared(type(self)).items() if one.is_recorded and name != "request_options"
+        ]
+        model = {} if self.writer != "rules" else declared(LanguageModelOptions)
+        return {name: getattr(self, name) for name in recorded if name not in model}

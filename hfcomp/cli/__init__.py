@@ -1,7 +1,7 @@
 """The command `hfcomp`: each of its commands is a module that is imported when it is called.
 
-A command is a module with `USAGE`, `SUMMARY` and `main(arguments)`. An installed package adds one by an entry point of
-the group `hfcomp.commands`; docs/design.md shows how.
+A command is a module with `main(arguments)`. An installed package adds one, with `USAGE` and `SUMMARY`, by an entry
+point of the group `hfcomp.commands`; docs/design.md shows how.
 """
 
 from __future__ import annotations
@@ -37,6 +37,48 @@ COMMANDS = {
 }
 """The module of each command of this library, in the order of the help. A table and not entry points: those of a
 checkout change only when it is installed again."""
+# The help of these commands, written out so that `hfcomp --help` imports none of them.
+COMMAND_HELP = """\
+  hfcomp train RECIPE [--config FILE] [--report SWEEP | --search [FILE]] [--field value ...]
+      base, controls and method of a recipe, compared; RECIPE --help lists its fields with their values
+  hfcomp evaluate MODEL [MODEL ...] --suite compositional|general|all, or --benchmarks A,B
+      any models of the Hub or in folders, side by side; --list names the benchmarks
+  hfcomp compare A B [C ...]
+      stored results against each other, without loading a model
+  hfcomp reproduce [MODEL ...] [--benchmarks A,B] [--page FILE]
+      published numbers beside measured ones, of three checkpoints on five benchmarks; needs a connection
+  hfcomp merge BASE TUNED --alpha X|--sweep --output_dir DIR
+      a model between a base and a tuned one (WiSE-FT): at a point given, or the best by a rule
+  hfcomp attention MODEL [MODEL] --image FILE --text PHRASE
+      where each model's image tokens attend for a phrase, and the difference
+  hfcomp levels MODEL [MODEL ...] [--data DIR]
+      accuracy by level of abstraction and joint embeddings by group, drawn
+  hfcomp analyze SET [SET ...], as in high=DIR low=DIR, or magic DIR
+      concreteness, hardness and similarity of hard negative pairs; or a hierarchy of concepts as a page
+  hfcomp probe MODEL --dataset DATASET [--batch_sizes 256 1024] [--margins 0 1 2]
+      whether a margin can matter: the gradient's share on the hard negative, without training
+  hfcomp gallery DATASET [--models A B], or DATASET --apply marks.json --output DIR
+      pairs side by side as one HTML page, with scores, filters and marks; and the set without dropped rows
+  hfcomp audit DATASET [--model ID] [--fail_if "blind>60"]
+      blind rules, probes, copies, overlap and false negatives of a benchmark or set, with a status for CI
+  hfcomp build negatives|concepts|neighbours|concretebatch|magic|inpaintcoco|pixels
+      --source DATASET --output DIR, or verify DIR
+      data sets with hard negatives, pairs, noun phrases, nearest images or a hierarchy; repeat it to resume
+  hfcomp annotate PROJECT [--source DATASET], or progress PROJECT, or draft PROJECT, or add_person NAME --people FILE
+      edit images in a mask by a prompt, with a page for annotators and reviewers, or automatically for review
+  hfcomp convert SOURCE --output DIR [--pretrained TAG] [--to open_clip | --to llava --llava MODEL]
+      open_clip, NegCLIP, CE-CLIP and similar checkpoints as plain CLIPModel folders, back, or into a LLaVA
+  hfcomp push RUN --repo NAME [--private] [--revision BRANCH] [--model controls/plain]
+      a trained model with processor, card and results to the Hub; the same command resumes a broken upload
+  hfcomp push-dataset DIR --repo NAME, or CONFIG=DIR CONFIG=DIR --repo NAME
+      a built data set, verified, to the Hub; the same command resumes a broken upload
+  hfcomp push-metrics --namespace NAME
+      the `evaluate` modules as Spaces
+  hfcomp cache [clear] [--model NAME] [--older_than DAYS]
+      the embeddings and image hashes that are kept for later runs: what there is, and clearing it
+  hfcomp doctor [--json]
+      versions, devices, caches and Hub access of this machine, and what to fix
+"""
 ENTRY_POINTS = "hfcomp.commands"
 
 
@@ -71,12 +113,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def usage() -> str:
     """What there is, in the words of the commands."""
-    parts = ["usage: hfcomp COMMAND ...\n"]
-    for name in [*COMMANDS, *find_plugins(ENTRY_POINTS, COMMANDS)]:
-        command = find_command(name)
-        parts.append(f"  hfcomp {name} {command.USAGE}\n      {command.SUMMARY}")
-    parts.append("\n`hfcomp COMMAND --help` says more; --traceback shows where an error arose.")
-    return "\n".join(parts)
+    lines = []
+    for name, plugin in find_plugins(ENTRY_POINTS, COMMANDS).items():
+        command = load_plugin(plugin, Command)
+        lines.append(f"  hfcomp {name} {command.USAGE}\n      {command.SUMMARY}\n")
+    end = "`hfcomp COMMAND --help` says more; --traceback shows where an error arose."
+    return f"usage: hfcomp COMMAND ...\n\n{COMMAND_HELP}{''.join(lines)}\n{end}"
 
 
 def find_command(name: str) -> Command:

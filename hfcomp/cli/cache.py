@@ -6,24 +6,34 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from hfcomp.cli.options import command_parser
+from hfcomp.options import Options, Spelling, make_options
+from hfcomp.store import DAY, LIMIT_VARIABLE, cache_folder, default_limit, size_text, unused_files
 
 if TYPE_CHECKING:
     from hfcomp.evaluation.encoding.cache import CachedModel
 
-USAGE = "[clear] [--model NAME] [--older_than DAYS]"
-SUMMARY = "the embeddings and image hashes that are kept for later runs: what there is, and clearing it"
+
+@dataclass(kw_only=True)
+class CacheOptions(Options):
+    """Options."""
+
+    action: Annotated[Literal["show", "clear"], Spelling("{show,clear}", positional=True), "What to do."] = "show"
+    cache: Annotated[Path | None, f"Folder of embeddings (default: {cache_folder('embeddings')})."] = None
+    model: Annotated[str | None, Spelling("NAME"), "Only what was encoded by this model, named as it is shown."] = None
+    older_than: Annotated[float | None, Spelling("DAYS"), "Only what was not used for so many days."] = None
+    yes: Annotated[bool, "Clear without asking."] = False
 
 
 def main(arguments: Sequence[str]) -> None:
     """Shows what is kept, or clears it after asking."""
-    from hfcomp.evaluation.encoding.cache import chosen_models, clear
-    from hfcomp.store import DAY, cache_folder, size_text, unused_files
+    from hfcomp.evaluation.encoding.cache import chosen_models, clear  # with torch
 
-    options = parser().parse_args(arguments)
+    options = make_options(CacheOptions, vars(parser().parse_args(arguments)))
     if options.cache is not None and not options.cache.is_dir():
         raise ValueError(f"--cache: {options.cache} is not a folder.")
     folder = options.cache or cache_folder("embeddings")
@@ -53,29 +63,18 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    from hfcomp.store import LIMIT_VARIABLE, cache_folder
-
-    found = command_parser(
+    return command_parser(
         "cache",
         "Shows what the cache of embeddings holds, or clears it. Its size is limited by the environment "
         f"variable {LIMIT_VARIABLE}, such as 5GB. Without --cache and --model, also the hashes of images by which "
         f"photographs that are both trained on and scored are found, in {cache_folder('image_hashes')}.",
+        CacheOptions,
     )
-    found.add_argument("action", nargs="?", choices=("show", "clear"), default="show", help="(default: show)")
-    place = cache_folder("embeddings")
-    found.add_argument("--cache", type=Path, metavar="DIR", help=f"of embeddings (default: {place})")
-    found.add_argument("--model", metavar="NAME", help="only what was encoded by this model, named as it is shown")
-    found.add_argument("--older_than", type=float, metavar="DAYS", help="only what was not used for so many days")
-    found.add_argument("--yes", action="store_true", help="clear without asking")
-    return found
 
 
 def _show(folder: Path, chosen: Sequence[CachedModel]) -> None:
     from rich.console import Console
     from rich.table import Table
-
-    from hfcomp.store import LIMIT_VARIABLE, default_limit, size_text
 
     total = size_text(sum(model.size for model in chosen))
     print(f"{folder}: {total} of at most {size_text(default_limit())} ({LIMIT_VARIABLE})")

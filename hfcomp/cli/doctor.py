@@ -6,21 +6,26 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated
 
+from hfcomp.cli.environment import BROKEN, environment_report, examine
 from hfcomp.cli.options import command_parser
+from hfcomp.options import Options, make_options
 
-USAGE = "[--json]"
-SUMMARY = "versions, devices, caches and Hub access of this machine, and what to fix"
+
+@dataclass(kw_only=True)
+class DoctorOptions(Options):
+    """Output."""
+
+    json: Annotated[bool, "Print JSON instead of tables."] = False
 
 
 def main(arguments: Sequence[str]) -> None:
     """Prints what was found; ends with status 1 if something that hfcomp requires is broken."""
-    from dataclasses import asdict
-
-    from hfcomp.cli.environment import BROKEN, environment_report, examine
     from hfcomp.reporting.terminal import render_terminal
 
-    options = parser().parse_args(arguments)
+    options = make_options(DoctorOptions, vars(parser().parse_args(arguments)))
     if sys.stderr.isatty():
         print("checking packages, devices, storage and the Hub: some seconds", file=sys.stderr)
     found = examine()
@@ -34,12 +39,10 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    found = command_parser(
+    return command_parser(
         "doctor",
         "Shows versions of packages, extras, devices, cache folders with their sizes, and access to the "
         "Hub (never the token), with what to fix. Ends with status 1 if something that hfcomp requires is broken; a "
         "missing extra, no GPU and no network are notes.",
+        DoctorOptions,
     )
-    found.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    return found

@@ -9,27 +9,88 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from hfcomp.cli.options import (
-    PAGE,
-    add_device,
-    add_output,
-    add_page,
-    add_tie,
-    add_url_options,
-    command_parser,
-    names_of,
-    page_options,
-)
+from hfcomp.cli.options import command_parser
+from hfcomp.cli.page import ReportPageOptions, Tie
+from hfcomp.cli.places import check_models
+from hfcomp.data.urls import DEFAULT_TIMEOUT
+from hfcomp.evaluation.blind.encoders import BLIND
 from hfcomp.evaluation.model_names import named_models
-from hfcomp.reading import check_place
+from hfcomp.evaluation.spec import SUITES
+from hfcomp.options import AllowUrls, BatchSize, Device, Options, Spelling, UrlTimeout, make_options
+from hfcomp.store import DEFAULT_LIMIT, LIMIT_VARIABLE, cache_folder
 
-USAGE = "MODEL [MODEL ...] --suite compositional|general|all, or --benchmarks A,B"
-SUMMARY = "any models of the Hub or in folders, side by side; --list names the benchmarks"
 LONGEST_NAME = 100
+
+
+@dataclass(kw_only=True)
+class EvaluateOptions(Options):
+    """Models and benchmarks."""
+
+    models: Annotated[
+        tuple[str, ...],
+        Spelling("MODEL", positional=True),
+        "Hub id or folder, or name=ID, of a dual encoder, an adapter, an image-text-to-text model or a BLIP.",
+    ] = ()
+    suite: Annotated[Literal[*SUITES, "all"] | None, "All benchmarks of a kind."] = None
+    benchmarks: Annotated[
+        tuple[str, ...],
+        "Benchmarks by name (see --list), package.module:NAME, or a file or folder of your own.",
+    ] = ()
+    column_names: Annotated[
+        str, Spelling("OURS=YOURS"), "Columns of your own files, as image=filepath,caption=title."
+    ] = ""
+    split: Annotated[
+        str | None, "Split of your own files, for example train[90%:] (default: test, or the only one)."
+    ] = None
+    data_dir: Annotated[Path | None, "Folder with a sub-folder for each benchmark's data."] = None
+    data: Annotated[tuple[str, ...], Spelling("NAME=DIR", repeated=True), "Folder of one benchmark's data."] = ()
+    blind: Annotated[
+        tuple[str, ...],
+        f"Blind scorers as further models: {', '.join(BLIND)}; none: leave the section of blind rules out.",
+    ] = ()
+    blind_captions: Annotated[
+        str | None,
+        Spelling("FILE"),
+        "Captions of the bigram rule: a file, folder or Hub id; coco fetches COCO's (default: COCO's if here).",
+    ] = None
+    scores: Annotated[
+        tuple[str, ...], Spelling("NAME=FILE", repeated=True), "Scores of another system, as a model."
+    ] = ()
+    reference: Annotated[
+        str | None, Spelling("MODEL"), "Model that differences refer to; by default the first one."
+    ] = None
+    tie: Annotated[Tie, "What a tie counts."] = "wrong"
+    published: Annotated[bool, "Show published numbers of the models beside the measured ones."] = False
+    cache: Annotated[Path | None, f"Folder of cached embeddings (default: {cache_folder('embeddings')})."] = None
+    no_cache: Annotated[bool, "Encode everything again and keep nothing."] = False
+    cache_limit: Annotated[
+        str | None, Spelling("SIZE"), f"Limit such as 5GB (default: ${LIMIT_VARIABLE}, else {DEFAULT_LIMIT})."
+    ] = None
+    allow_urls: AllowUrls = False
+    url_timeout: UrlTimeout = DEFAULT_TIMEOUT
+    skip_damaged: Annotated[
+        bool, "Leave out items with a damaged image, and count them; otherwise such an image is an error."
+    ] = False
+    batch_size: BatchSize = 128
+    device: Device = None
+
+
+@dataclass(kw_only=True)
+class OutputOptions(ReportPageOptions):
+    """Output."""
+
+    output_dir: Annotated[Path | None, "Output folder (default: runs/evaluation-<models>)."] = None
+    overwrite: Annotated[bool, "Replace results that are in the output folder."] = False
+    write_pairs: Annotated[
+        Path | None,
+        Spelling("FILE"),
+        "Write the pairs that scores of another system need to a .csv, .jsonl or .parquet, and end.",
+    ] = None
+    list: Annotated[bool, "List the benchmarks, or all that is known of some."] = False
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -41,15 +102,13 @@ def main(arguments: Sequence[str]) -> None:
         from hfcomp.cli.list_benchmarks import main as list_benchmarks
 
         return list_benchmarks(arguments)
-    options = vars(parser().parse_intermixed_args(arguments))
-    if options["models"] or not (options["scores"] or options["write_pairs"]):
-        options["models"] = named_models(options["models"])
-        for place in options["models"].values():
-            check_place(place)
+    given = vars(parser().parse_intermixed_args(arguments))
+    options, output = make_options(EvaluateOptions, given), make_options(OutputOptions, given)
+    check_models(options.models)
     from hfcomp.distributed import OtherProcessFailed  # with torch: a wrong option is reported before
 
     try:
-        failed = _evaluate(options, shlex.join(["hfcomp", "evaluate", *arguments]))
+        failed = _evaluate(vars(options), output, shlex.join(["hfcomp", "evaluate", *arguments]))
     except OtherProcessFailed as error:
         raise SystemExit(f"error: {error}") from error
     except KeyboardInterrupt:
@@ -60,50 +119,11 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    from hfcomp.evaluation.blind.encoders import BLIND
-    from hfcomp.evaluation.spec import SUITES
-    from hfcomp.store import DEFAULT_LIMIT, LIMIT_VARIABLE, cache_folder
-
-    found = command_parser("evaluate", "Scores models of the Hub or in folders on benchmarks, side by side.")
-    add = found.add_argument
-    models = "Hub id or folder, or name=ID, of a dual encoder, an adapter, an image-text-to-text model or a BLIP"
-    add("models", nargs="*", metavar="MODEL", help=models)
-    add("--suite", choices=[*SUITES, "all"], help="all benchmarks of a kind")
-    named = "by name (see --list), package.module:NAME, or a file or folder of your own"
-    add("--benchmarks", type=names_of, default=[], metavar="A,B", help=named)
-    add("--column_names", metavar="OURS=YOURS", help="columns of your own files, as image=filepath,caption=title")
-    own_split = "Split of your own files, for example train[90%%:] (default: test, or the only one)"
-    add("--split", metavar="SPLIT", help=own_split)
-    add("--data_dir", type=Path, metavar="DIR", help="folder with a sub-folder for each benchmark's data")
-    add("--data", action="append", default=[], metavar="NAME=DIR", help="folder of one benchmark's data")
-    words = f"blind scorers as further models: {', '.join(BLIND)}; none: leave the section of blind rules out"
-    add("--blind", type=names_of, default=[], metavar="A,B", help=words)
-    words = "captions of the bigram rule: a file, folder or Hub id; coco fetches COCO's (default: COCO's if here)"
-    add("--blind_captions", metavar="FILE", help=words)
-    add("--scores", action="append", default=[], metavar="NAME=FILE", help="scores of another system, as a model")
-    pairs = "write the pairs that need such scores to a .csv, .jsonl or .parquet, and end"
-    add("--write_pairs", type=Path, metavar="FILE", help=pairs)
-    add("--reference", metavar="MODEL", help="what differences refer to; by default the first model")
-    add_tie(found, "wrong", "wrong")
-    add("--published", action="store_true", help="show published numbers of the models beside the measured ones")
-    add_output(found, help="default: runs/evaluation-<models>")
-    add_page(found)
-    add("--overwrite", action="store_true", help="replace results that are in the output folder")
-    place = cache_folder("embeddings")
-    add("--cache", type=Path, default=True, metavar="DIR", help=f"of embeddings (default: {place})")
-    add("--no_cache", dest="cache", action="store_false", help="encode everything anew and keep nothing")
-    add("--cache_limit", metavar="SIZE", help=f"such as 5GB (default: ${LIMIT_VARIABLE}, else {DEFAULT_LIMIT})")
-    add_url_options(found)
-    words = "leave out items with a damaged image, and count them; otherwise such an image is an error"
-    add("--skip_damaged", action="store_true", help=words)
-    add("--batch_size", type=int, default=128, help="images or texts at a time (default: 128)")
-    add_device(found)
-    add("--list", action="store_true", help="list the benchmarks, or all that is known of some")
-    return found
+    description = "Scores models of the Hub or in folders on benchmarks, side by side."
+    return command_parser("evaluate", description, EvaluateOptions, OutputOptions)
 
 
-def _evaluate(options: dict[str, Any], command: str) -> bool:
+def _evaluate(options: dict[str, Any], output: OutputOptions, command: str) -> bool:
     """Whether a benchmark failed for another reason than missing data."""
     from hfcomp.data.known_names import parse_column_names
     from hfcomp.distributed import fail_together
@@ -113,19 +133,18 @@ def _evaluate(options: dict[str, Any], command: str) -> bool:
     from hfcomp.experiments.session import open_session
     from hfcomp.writing import check_free_folder, locked
 
-    output_dir, overwrite, pairs, _ = (
-        options.pop(name) for name in ("output_dir", "overwrite", "write_pairs", "list")
-    )
-    page = page_options(*map(options.pop, PAGE))
-    options["column_names"] = parse_column_names(options["column_names"] or "")
+    options["column_names"] = parse_column_names(options["column_names"])
+    options["cache"] = (options["cache"] or True) if not options.pop("no_cache") else False
     options |= {"data": parse_folders(options["data"], option="data"), "scores": _score_files(options["scores"])}
     if any(":" in name for name in options["benchmarks"]):
         sys.path.append(os.getcwd())  # a module beside the user
-    if pairs:
-        return _write_pairs(pairs, overwrite, options)
+    if output.write_pairs:
+        return _write_pairs(output.write_pairs, output.overwrite, options)
+    if options["models"] or not options["scores"]:
+        options["models"] = named_models(options["models"])
     names = "-".join(re.sub(r"[^\w.-]+", "-", name) for name in (*options["models"], *options["scores"]))
-    folder = output_dir or Path("runs") / f"evaluation-{names}"[:LONGEST_NAME]
-    check_free_folder(folder, overwrite, written=FILES)
+    folder = output.output_dir or Path("runs") / f"evaluation-{names}"[:LONGEST_NAME]
+    check_free_folder(folder, output.overwrite, written=FILES)
     on_cpu = (options["device"] or "").startswith("cpu")
     session = open_session({"use_cpu": on_cpu, "ddp_timeout": PATIENCE.total_seconds()})
     main_process = session.state.is_main_process
@@ -134,7 +153,7 @@ def _evaluate(options: dict[str, Any], command: str) -> bool:
         if main_process:
             results = replace(results, config={"command": command, **results.config})
             print_evaluation(results, folder)
-            write_evaluation(folder, results, page=page)
+            write_evaluation(folder, results, page=output.page())
     session.close()
     return results.failed
 

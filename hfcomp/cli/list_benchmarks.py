@@ -4,33 +4,43 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from textwrap import wrap
+from typing import Annotated, Literal
 
-from hfcomp.cli.options import names_of
+from hfcomp.cli.options import command_parser
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
 from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.spec import ALL_ITEMS, SUITES, Benchmark
+from hfcomp.options import Options, Spelling, make_options
 
 WIDTH = 78
 
 
+@dataclass(kw_only=True)
+class ListOptions(Options):
+    """Benchmarks."""
+
+    names: Annotated[
+        tuple[str, ...], Spelling("NAME", positional=True), "Benchmarks of which to list all that is known."
+    ] = ()
+    benchmarks: Annotated[tuple[str, ...], "Likewise."] = ()
+    suite: Annotated[Literal[*SUITES, "all"], "Benchmarks of a kind only."] = "all"
+    list: Annotated[bool, "List the benchmarks."] = False
+
+
 def main(arguments: Sequence[str]) -> None:
     """Prints a line for each benchmark, or everything on those that are named, with `--benchmarks` or without."""
-    options = parser().parse_intermixed_args(arguments)
-    names = names_of(",".join([*options.names, options.benchmarks]))
+    options = make_options(ListOptions, vars(parser().parse_intermixed_args(arguments)))
+    names = [name for words in (*options.names, *options.benchmarks) for name in words.split(",") if name]
     whole = [line for benchmark in find_benchmarks(names) for line in _whole(benchmark)]
     print("\n".join(whole or _all(options.suite)))
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line of `hfcomp evaluate --list`."""
-    found = argparse.ArgumentParser(prog="hfcomp evaluate --list", allow_abbrev=False)
-    found.add_argument("names", nargs="*")
-    found.add_argument("--benchmarks", default="")
-    found.add_argument("--suite", choices=[*SUITES, "all"], default="all")
-    found.add_argument("--list", action="store_true")
-    return found
+    return command_parser("evaluate --list", "Lists the benchmarks, or all that is known of some.", ListOptions)
 
 
 def _all(chosen: str) -> Iterator[str]:

@@ -1,89 +1,77 @@
-"""Options that several commands share."""
+"""Command lines made of classes of options, see `hfcomp.options`."""
 
 from __future__ import annotations
 
 import argparse
 import inspect
-import re
 from collections.abc import Callable, Collection
-from dataclasses import MISSING, fields
+from dataclasses import MISSING
+from functools import partial
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
 
-if TYPE_CHECKING:
-    from hfcomp.reporting.pages.items import PageOptions
-
-Group = argparse.ArgumentParser | argparse._ArgumentGroup
-_ATTRIBUTE = re.compile(r"^    (\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
-
+from hfcomp.options import Option, declared
+from hfcomp.reading import nearest
+from hfcomp.schemas import convert, members
 
 OUTPUTS = ("--output", "--output_dir")
-"""Both names of the place where a command writes, whichever its help shows."""
+"""Both names of the place where a command writes, whichever its help shows first."""
 
 
-def command_parser(name: str, description: str, *, sparse: bool = False, **settings: Any) -> argparse.ArgumentParser:
-    """The parser of `hfcomp NAME`.
+class Parser(argparse.ArgumentParser):
+    """Says which option is unknown, with the nearest one."""
+
+    def parse_known_args(self, *args: Any, **kwargs: Any) -> tuple[Any, list[str]]:
+        """As in argparse, but leaves no unknown option to a parser around this one, which would know no near one."""
+        namespace, unknown = super().parse_known_args(*args, **kwargs)
+        # Other words may be positional ones, which `parse_intermixed_args` reads in a second round.
+        if name := next((word.partition("=")[0] for word in unknown if word.startswith("-")), None):
+            hint = nearest(name, self._option_string_actions) or f" `{self.prog} --help` lists the options."
+            self.error(f"{name!r} is not an option.{hint}")
+        return namespace, unknown
+
+
+def command_parser(
+    name: str,
+    description: str,
+    *kinds: type,
+    optional: Collection[str] = (),
+    make: Callable[..., argparse.ArgumentParser] = Parser,
+    **settings: Any,
+) -> argparse.ArgumentParser:
+    """The parser of `hfcomp NAME`, with the options of some classes. What is not given is absent from what it parses.
 
     Args:
-        name: of the command.
+        name: of the command; empty for a script.
         description: in its help.
-        sparse: whether what is not given is absent from the parsed options, and left to the fields of a dataclass.
+        kinds: the classes, with different options.
+        optional: options without a default that need not be given, as the caller does without their class then.
+        make: makes the parser, as `add_parser` of argparse's sub-parsers does.
         settings: further ones of argparse.
     """
-    settings |= {"argument_default": argparse.SUPPRESS} if sparse else {}
-    return argparse.ArgumentParser(prog=f"hfcomp {name}", description=description, allow_abbrev=False, **settings)
+    settings |= {"description": description, "allow_abbrev": False, "argument_default": argparse.SUPPRESS}
+    parser = make(prog=f"hfcomp {name}" if name else None, **settings)
+    for kind in kinds:
+        add_options(parser, kind, optional=optional)
+    if kinds:  # all options would hide the error below them
+        options = [option for kind in kinds for option in declared(kind).values() if option.name not in optional]
+        options.sort(key=lambda option: not option.spelling.positional)
+        parser.usage = " ".join(
+            [parser.prog, *(word for one in options for word in _required_words(one)), "[OPTIONS]"]
+        )
+    return parser
 
 
-def add_output(group: Group, dest: str = "output_dir", *, metavar: str = "DIR", **settings: Any) -> None:
-    """Adds the place where a command writes, by both of its names; the help shows that of `dest` first."""
-    names = sorted(OUTPUTS, key=f"--{dest}".__ne__)
-    group.add_argument(*names, dest=dest, type=Path, metavar=metavar, **settings)
-
-
-def add_device(group: Group) -> None:
-    """Adds `--device`."""
-    group.add_argument("--device", help="such as cpu or cuda:1; by default a GPU where there is one")
-
-
-def add_url_options(group: Group) -> None:
-    """Adds `--allow_urls` and `--url_timeout`."""
-    from hfcomp.data.urls import DEFAULT_TIMEOUT
-
-    group.add_argument(
-        "--allow_urls", action="store_true", help="fetch images that the data names by URL; only for data you trust"
-    )
-    group.add_argument(
-        "--url_timeout", type=float, default=DEFAULT_TIMEOUT, metavar="S", help=f"for one image ({DEFAULT_TIMEOUT:g})"
-    )
-
-
-def add_tie(group: Group, default: str | None, shown: str) -> None:
-    """Adds `--tie`."""
-    from hfcomp.statistics.summary import TIE_RULES
-
-    group.add_argument("--tie", choices=list(TIE_RULES), default=default, help=f"what a tie counts (default: {shown})")
-
-
-PAGE = ("page_items", "no_thumbnails", "no_page")
-
-
-def add_page(group: Group) -> None:
-    """Adds `--page_items`, `--no_thumbnails` and `--no_page`; `page_options` reads them."""
-    from hfcomp.reporting.pages.items import DEFAULT_PAGE
-
-    number = DEFAULT_PAGE.items
-    shown = f"items to look at in report.html (default: {number}); 0 for none"
-    group.add_argument("--page_items", type=int, default=number, metavar="N", help=shown)
-    group.add_argument("--no_thumbnails", action="store_true", help="no pictures of these items")
-    group.add_argument("--no_page", action="store_true", help="no report.html")
-
-
-def page_options(items: int, without_thumbnails: bool, without_page: bool) -> PageOptions | None:
-    """What the options of `add_page`, named in `PAGE`, ask for; None for no page."""
-    from hfcomp.reporting.pages.items import PageOptions
-
-    found = PageOptions(items=items, thumbnails=not without_thumbnails)  # checked even if there is no page
-    return None if without_page else found
+def add_options(parser: argparse.ArgumentParser, kind: type, *, optional: Collection[str] = ()) -> None:
+    """Adds the options of a class: a group for each class that declares some, with the title of its docstring."""
+    order = [*reversed(kind.__mro__)]
+    options = sorted(declared(kind).values(), key=lambda option: order.index(option.owner))
+    for owner, own in groupby(options, key=lambda option: option.owner):
+        group = parser.add_argument_group((inspect.getdoc(owner) or "").partition("\n")[0].rstrip("."))
+        for option in own:
+            words, settings = _argument(option, option.name in optional)
+            (parser if option.spelling.positional else group).add_argument(*words, **settings)
 
 
 def names_of(text: str) -> list[str]:
@@ -91,73 +79,78 @@ def names_of(text: str) -> list[str]:
     return [name for name in map(str.strip, text.split(",")) if name]
 
 
-def add_fields(
-    found: argparse.ArgumentParser, kind: type, *, optional: Collection[str] = (), listed: Collection[str] = ()
-) -> None:
-    """Adds the fields of a dataclass: a group for each class that declares some, with what its docstring says of them.
+def _required_words(option: Option) -> list[str]:
+    """What a usage shows of an option: a word without a name, or an option that has to be given."""
+    shown = option.spelling.metavar or option.name.upper()
+    if not option.spelling.positional:
+        return [f"--{option.name} {shown}"] if option.default is MISSING else []
+    shown += " ..." if _is_tuple(option) else ""
+    return [shown if option.default is MISSING else f"[{shown}]"]
 
-    Fields that are not given are absent from the parsed options where the parser has `argument_default=SUPPRESS`.
 
-    Args:
-        found: the parser.
-        kind: the dataclass.
-        optional: fields without a default that need not be given, as the caller does without the dataclass then.
-        listed: tuples whose entries may be words of their own, as in `--models A B`, beside `A,B`, as for all tuples.
+def _argument(option: Option, is_optional: bool) -> tuple[list[str], dict[str, Any]]:
+    """The names and settings of an option, as argparse wants them."""
+    spelling, default, kind, must = option.spelling, option.default, members(option.hint)[0], option.default is MISSING
+    text = option.help.rstrip(".")
+    if default not in (MISSING, None, "", ()) and default is not False:
+        text += f" (default: {_shown(default)})"
+    settings = {"action": partial(_Store, option), "help": text.strip().replace("%", "%%")}
+    settings["metavar"] = spelling.metavar or _metavar(option, kind)
+    if spelling.positional:
+        nargs = ("+" if must else "*") if _is_tuple(option) else (None if must else "?")
+        return [option.name], settings | {"nargs": nargs}
+    nargs = 0 if kind is bool else "+" if spelling.spaced else None
+    words = sorted(OUTPUTS, key=f"--{option.name}".__ne__) if f"--{option.name}" in OUTPUTS else [f"--{option.name}"]
+    return words, settings | {"dest": option.name, "nargs": nargs, "required": must and not is_optional}
+
+
+def _metavar(option: Option, kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return f"{{{','.join(get_args(kind))}}}"
+    if get_origin(kind) is tuple and option.spelling.spaced:
+        return "NAME" if members(get_args(kind)[0])[0] is str else "N"
+    if get_origin(kind) is tuple:
+        return "A,B"
+    return {Path: "DIR", int: "N", float: "X"}.get(kind, option.name.rpartition("_")[2].upper())
+
+
+def _is_tuple(option: Option) -> bool:
+    return get_origin(members(option.hint)[0]) is tuple
+
+
+class _Store(argparse.Action):
+    """Stores the value that words spell, of the declared type and within its limits.
+
+    Not by argparse's `type` and `choices`: it would state a mistake in its own words, without the nearest choice.
     """
-    hints, known = get_type_hints(kind), {field.name: field for field in fields(kind) if field.init}
-    left = set(known)  # one that two classes declare is shown with the first
-    for owner in filter(inspect.get_annotations, reversed(kind.__mro__)):
-        text = inspect.getdoc(owner) or ""
-        about = dict(_ATTRIBUTE.findall(text))
-        group = found.add_argument_group(text.partition("\n")[0].rstrip("."))
-        for name in [name for name in inspect.get_annotations(owner) if name in left]:
-            left.remove(name)
-            words, default = " ".join(about.get(name, "").split()).rstrip(".").replace("%", "%%"), known[name].default
-            if default not in (MISSING, None, "", ()) and default is not False:
-                words += f" (default: {_shown(default)})"
-            settings = {
-                "help": words,
-                "required": default is MISSING and name not in optional,
-                "metavar": name.rpartition("_")[2].upper(),
-            }
-            reading = _reading(hints[name])
-            if name in listed:
-                words = "NAME" if get_args(hints[name])[0] is str else "N"
-                reading |= {"nargs": "+", "action": _Joined, "metavar": words}
-            names = sorted(OUTPUTS, key=f"--{name}".__ne__) if f"--{name}" in OUTPUTS else [f"--{name}"]
-            group.add_argument(*names, dest=name, **settings | reading)
 
+    def __init__(self, option: Option, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.option = option
 
-class _Joined(argparse.Action):
-    """One tuple of several words, each of which is a tuple already."""
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, name: str | None = None) -> None:
+        if name or values:  # else a word that may be missing
+            value = self._value(values, getattr(namespace, self.dest, ()), name or self.metavar)
+            setattr(namespace, self.dest, value)
 
-    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
-        setattr(namespace, self.dest, tuple(one for part in values for one in part))
+    def _value(self, values: Any, before: tuple[str, ...], name: str) -> Any:
+        spelling, kind = self.option.spelling, members(self.option.hint)[0]
+        if spelling.repeated:  # of entries such as NAME=DIR, which the command reads
+            return (*before, values)
+        if kind is bool:
+            return True
+        # Limits are checked after the type, which the text of a number does not have.
+        if get_origin(kind) is tuple:
+            words = (
+                values if spelling.positional else names_of(",".join([values] if isinstance(values, str) else values))
+            )
+            value = tuple(convert(word, members(get_args(kind)[0])[0], name) for word in words)
+        else:
+            value = convert(values, kind, name)
+        return convert(value, self.option.hint, name)
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, tuple):
         return ",".join(map(_shown, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _tuple_reader(entry: type) -> Callable[[str], tuple[Any, ...]]:
-    def read(text: str) -> tuple[Any, ...]:
-        return tuple(map(entry, names_of(text)))
-
-    read.__name__ = entry.__name__  # in argparse's errors
-    return read
-
-
-def _reading(hint: Any) -> dict[str, Any]:
-    from hfcomp.schemas import members
-
-    (kind,) = members(hint)
-    if kind is bool:
-        return {"action": "store_const", "const": True, "metavar": None}
-    if get_origin(kind) is Literal:
-        return {"choices": get_args(kind), "metavar": None}
-    if get_origin(kind) is tuple:
-        return {"type": _tuple_reader(get_args(kind)[0]), "metavar": "A,B"}
-    metavar = {Path: "DIR", int: "N", float: "X"}.get(kind)
-    return {"type": kind} | ({"metavar": metavar} if metavar else {})

@@ -4,38 +4,37 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from hfcomp.cli.options import add_fields, command_parser
+from hfcomp.cli.options import command_parser
 from hfcomp.cli.places import check_folders
+from hfcomp.hub.options import ModelPushOptions
+from hfcomp.options import Options, Spelling, make_options
 
-USAGE = "RUN --repo NAME [--private] [--revision BRANCH] [--model controls/plain]"
-SUMMARY = "a trained model with processor, card and results to the Hub; the same command resumes a broken upload"
+
+@dataclass(kw_only=True)
+class RunOptions(Options):
+    """Run."""
+
+    folder: Annotated[
+        Path,
+        Spelling("RUN", positional=True),
+        "Folder of a finished run, of a model that a trainer saved, or of an adapter.",
+    ]
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Pushes a model.
-
-    Raises:
-        ValueError: as `hfcomp.hub.models.push_model`.
-    """
-    options = vars(parser().parse_args(arguments))
-    folder = options.pop("folder")
+    """Pushes a model."""
+    given = vars(parser().parse_args(arguments))
+    folder, options = make_options(RunOptions, given).folder, make_options(ModelPushOptions, given)
     check_folders([folder])
     from hfcomp.hub.models import push_model
-    from hfcomp.hub.options import ModelPushOptions
 
-    push_model(folder, ModelPushOptions(**options), log=lambda line: print(line, flush=True))
+    push_model(folder, options, log=lambda line: print(line, flush=True))
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line; what is not given is left to the fields of `hfcomp.hub.models.ModelPushOptions`."""
-    from hfcomp.hub.options import ModelPushOptions
-
-    found = command_parser(
-        "push", "Pushes a trained model to the Hub. A push that broke is resumed by the same command.", sparse=True
-    )
-    words = "folder of a finished run, of a model that a trainer saved, or of an adapter"
-    found.add_argument("folder", type=Path, metavar="RUN", help=words)
-    add_fields(found, ModelPushOptions)
-    return found
+    description = "Pushes a trained model to the Hub. A push that broke is resumed by the same command."
+    return command_parser("push", description, RunOptions, ModelPushOptions)

@@ -4,42 +4,40 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from hfcomp.cli.options import add_fields, command_parser
+from hfcomp.cli.options import command_parser
 from hfcomp.cli.places import check_folders
+from hfcomp.hub.options import PushOptions
+from hfcomp.options import Options, Spelling, make_options
 
-USAGE = "DIR --repo NAME, or CONFIG=DIR CONFIG=DIR --repo NAME"
-SUMMARY = "a built data set, verified, to the Hub; the same command resumes a broken upload"
+
+@dataclass(kw_only=True)
+class FolderOptions(Options):
+    """Folders."""
+
+    folders: Annotated[
+        tuple[str, ...],
+        Spelling("DIR", positional=True),
+        "Folder of a built set, or CONFIG=DIR for each of several; the first is the default configuration.",
+    ]
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Pushes one built set, or several as configurations.
-
-    Raises:
-        ValueError: as `hfcomp.hub.datasets.push_built_sets`, or for two folders of one name.
-    """
-    options = vars(parser().parse_args(arguments))
-    folders = folders_of(options.pop("folders"))
+    """Pushes one built set, or several as configurations."""
+    given = vars(parser().parse_args(arguments))
+    folders, options = folders_of(make_options(FolderOptions, given).folders), make_options(PushOptions, given)
     check_folders([folders] if isinstance(folders, Path) else folders.values())
-    from hfcomp.hub.datasets import PushOptions, push_built_sets
+    from hfcomp.hub.datasets import push_built_sets
 
-    push_built_sets(folders, PushOptions(**options), log=lambda line: print(line, flush=True))
+    push_built_sets(folders, options, log=lambda line: print(line, flush=True))
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line; what is not given is left to the fields of `hfcomp.hub.datasets.PushOptions`."""
-    from hfcomp.hub.options import PushOptions
-
-    found = command_parser(
-        "push-dataset",
-        "Pushes a set of `hfcomp build` to the Hub. A push that broke is resumed by the same command.",
-        sparse=True,
-    )
-    words = "folder of a built set, or CONFIG=DIR for each of several; the first is the default configuration"
-    found.add_argument("folders", nargs="+", metavar="DIR", help=words)
-    add_fields(found, PushOptions)
-    return found
+    description = "Pushes a set of `hfcomp build` to the Hub. A push that broke is resumed by the same command."
+    return command_parser("push-dataset", description, FolderOptions, PushOptions)
 
 
 def folders_of(words: Sequence[str]) -> Path | dict[str, Path]:

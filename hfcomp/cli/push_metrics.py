@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from hfcomp.cli.options import command_parser
+from hfcomp.metrics.modules import MODULES
+from hfcomp.options import Options, Spelling, make_options
 
-USAGE = "--namespace NAME"
-SUMMARY = "the `evaluate` modules as Spaces"
+
+@dataclass(kw_only=True)
+class MetricOptions(Options):
+    """Spaces."""
+
+    namespace: Annotated[str, Spelling("NAME"), "User or organisation on the Hub."]
+    only: Annotated[tuple[Literal[*MODULES], ...], Spelling("METRIC", spaced=True), f"Of {', '.join(MODULES)}."] = ()
+    private: Annotated[bool, "New Spaces are private."] = False
+    dry_run: Annotated[bool, "List what would be sent, and send nothing."] = False
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -17,9 +28,9 @@ def main(arguments: Sequence[str]) -> None:
 
     from hfcomp.hub.metrics import module_files, push_metric
 
-    options = parser().parse_args(list(arguments))
+    options = make_options(MetricOptions, vars(parser().parse_args(arguments)))
     api = HfApi()
-    for name in options.only:
+    for name in options.only or MODULES:
         space, sent = f"{options.namespace}/{name}", ", ".join(module_files(name))
         if options.dry_run:
             print(f"would push to Space {space}{' (private)' * options.private}: {sent}")
@@ -29,16 +40,5 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    from hfcomp.metrics.modules import MODULES
-
-    found = command_parser(
-        "push-metrics", "Pushes hfcomp's metrics to the Hub, each as a Space that evaluate.load reads."
-    )
-    found.add_argument("--namespace", required=True, help="user or organisation on the Hub")
-    found.add_argument(
-        "--only", nargs="+", choices=MODULES, default=MODULES, metavar="METRIC", help=f"some of {', '.join(MODULES)}"
-    )
-    found.add_argument("--private", action="store_true", help="new Spaces are private")
-    found.add_argument("--dry_run", action="store_true", help="list what would be sent, and send nothing")
-    return found
+    description = "Pushes hfcomp's metrics to the Hub, each as a Space that evaluate.load reads."
+    return command_parser("push-metrics", description, MetricOptions)

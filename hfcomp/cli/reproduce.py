@@ -5,17 +5,35 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
-from hfcomp.cli.options import add_device, add_output, command_parser, names_of
+from hfcomp.cli.options import command_parser
+from hfcomp.options import BatchSize, Device, Options, Spelling, make_options
 
-USAGE = "[MODEL ...] [--benchmarks A,B] [--page FILE]"
-SUMMARY = "published numbers beside measured ones, of three checkpoints on five benchmarks; needs a connection"
 # those with the most published numbers; what is gated or takes tens of GB is left out
 MODELS = ("openai/clip-vit-base-patch32", "openai/clip-vit-base-patch16", "google/siglip-base-patch16-224")
 BENCHMARKS = ("sugarcrepe", "sugarcrepe_pp", "flickr30k", "coco_retrieval", "cifar100")
 PAGE = "reproduced.md"
+
+
+@dataclass(kw_only=True)
+class ReproduceOptions(Options):
+    """Models, benchmarks and output."""
+
+    models: Annotated[
+        tuple[str, ...],
+        Spelling("MODEL", positional=True),
+        f"Hub id, folder or name=PLACE (default: {', '.join(MODELS)}).",
+    ] = ()
+    benchmarks: Annotated[tuple[str, ...], "Benchmarks by name."] = BENCHMARKS
+    data_dir: Annotated[Path | None, "Folder with a sub-folder for each benchmark's data."] = None
+    output_dir: Annotated[Path, "Output folder."] = Path("runs/reproduced")
+    page: Annotated[Path | None, Spelling("FILE"), f"Place of the page (default: {PAGE} in the output folder)."] = None
+    overwrite: Annotated[bool, "Replace an earlier page and earlier results."] = False
+    batch_size: BatchSize = 128
+    device: Device = None
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -23,12 +41,8 @@ def main(arguments: Sequence[str]) -> None:
 
     Without a connection it says so and ends with status 0, unless models and data are in local folders. Ends with
     status 1 if a benchmark failed for another reason than missing data.
-
-    Raises:
-        ValueError: for models or data that do not fit, or earlier results without `--overwrite`.
-        OSError: for a file that cannot be read or written.
     """
-    options = parser().parse_args(arguments)
+    options = make_options(ReproduceOptions, vars(parser().parse_args(arguments)))
     models = options.models or list(MODELS)
     is_local = options.data_dir is not None and all(map(_is_folder, models))
     if not is_local and (reason := _why_unreached()):  # before the libraries that scoring needs
@@ -64,21 +78,8 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    found = command_parser(
-        "reproduce", "Scores checkpoints and shows published numbers beside the measured ones, with a page of them."
-    )
-    add = found.add_argument
-    add("models", nargs="*", metavar="MODEL", help=f"Hub id, folder or name=PLACE (default: {', '.join(MODELS)})")
-    known = f"default: {','.join(BENCHMARKS)}"
-    add("--benchmarks", type=names_of, default=list(BENCHMARKS), metavar="A,B", help=known)
-    add("--data_dir", type=Path, metavar="DIR", help="folder with a sub-folder for each benchmark's data")
-    add_output(found, default=Path("runs/reproduced"), help="default: runs/reproduced")
-    add("--page", type=Path, metavar="FILE", help=f"where the page goes (default: {PAGE} in the output folder)")
-    add("--overwrite", action="store_true", help="replace an earlier page and earlier results")
-    add("--batch_size", type=int, default=128, help="images or texts at a time (default: 128)")
-    add_device(found)
-    return found
+    description = "Scores checkpoints and shows published numbers beside the measured ones, with a page of them."
+    return command_parser("reproduce", description, ReproduceOptions)
 
 
 def _is_folder(model: str) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 USAGE = "RECIPE [--config FILE] [--report SWEEP | --search [FILE]] [--field value ...]"
-SUMMARY = "base, controls and method of a recipe, compared; RECIPE --help lists its fields with their values"
 
 
 def main(arguments: Sequence[str]) -> None:
     """Runs a recipe: its name or file, then options and fields, see `hfcomp.experiments.command`."""
     words = list(arguments)
     if words[:1] in (["-h"], ["--help"]):
-        print(f"usage: hfcomp train {USAGE}\n\n{SUMMARY}.\n\nRECIPE: a YAML file, or one of\n{_recipes()}")
+        about = "Compares base, controls and method of a recipe; RECIPE --help lists its fields with their values."
+        print(f"usage: hfcomp train {USAGE}\n\n{about}\n\nRECIPE: a YAML file, or one of\n{_recipes()}")
         return
     if not words or words[0].startswith("-"):
         raise ValueError(f"hfcomp train needs a recipe first: {USAGE}. `hfcomp train --help` lists the recipes.")

@@ -4,67 +4,68 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from hfcomp.cli.options import add_fields, add_output, command_parser
+from hfcomp.cli.options import command_parser
 from hfcomp.cli.places import check_datasets
+from hfcomp.convert.options import ConversionOptions
+from hfcomp.options import Options, Spelling, make_options
 
-USAGE = "SOURCE --output DIR [--pretrained TAG] [--to open_clip | --to llava --llava MODEL]"
-SUMMARY = "open_clip, NegCLIP, CE-CLIP and similar checkpoints as plain CLIPModel folders, back, or into a LLaVA"
-TRANSFORMERS, OPEN_CLIP, LLAVA = "transformers", "open_clip", "llava"
+
+@dataclass(kw_only=True)
+class ConvertOptions(Options):
+    """Models."""
+
+    source: Annotated[
+        str,
+        Spelling("SOURCE", positional=True),
+        "File of weights (.safetensors, .pt, .pth, .bin, .ckpt), folder or Hub id.",
+    ]
+    output: Annotated[Path, "Output folder; replaced if a previous conversion wrote it."]
+    to: Annotated[Literal["transformers", "open_clip", "llava"], "Layout."] = "transformers"
+    llava: Annotated[
+        str | None,
+        Spelling("MODEL"),
+        "Hub id or folder of the LLaVA whose image tower SOURCE replaces, with --to llava.",
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.llava is None) == (self.to == "llava"):
+            raise ValueError("--to llava and --llava MODEL belong together: the model whose image tower is replaced.")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Converts a checkpoint and prints what was found in it.
+    """Converts a checkpoint and prints what was found in it."""
+    given = vars(parser().parse_args(arguments))
+    options = make_options(ConvertOptions, given)
+    check_datasets([options.source])
+    from hfcomp.convert import convert_checkpoint, export_llava, export_open_clip
 
-    Raises:
-        ValueError: as `hfcomp.convert` does, or for options of one direction in the other.
-    """
-    options = vars(parser().parse_args(arguments))
-    source, folder, target = options.pop("source"), options.pop("output"), options.pop("to")
-    llava = options.pop("llava", None)
-    if (llava is None) == (target == LLAVA):
-        raise ValueError(f"--to {LLAVA} and --llava MODEL belong together: the model whose image tower is replaced.")
-    check_datasets([source])
-    from hfcomp.convert import ConversionOptions, convert_checkpoint, export_llava, export_open_clip
-
-    if target == TRANSFORMERS:
-        record = convert_checkpoint(source, folder, ConversionOptions(**options))
-    elif options:
+    source, folder = options.source, options.output
+    if options.to == "transformers":
+        record = convert_checkpoint(source, folder, make_options(ConversionOptions, given))
+    elif given:
         raise ValueError(
-            f"--{next(iter(options))} only applies to a checkpoint of open_clip, not to --to {target}. Remove it."
+            f"--{next(iter(given))} only applies to a checkpoint of open_clip, not to --to {options.to}. Remove it."
         )
     else:
-        record = export_llava(source, llava, folder) if llava else export_open_clip(source, folder)
+        record = export_llava(source, options.llava, folder) if options.llava else export_open_clip(source, folder)
     for line in lines_of(record, folder):
         print(line)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line; what is not given is left to `ConversionOptions`."""
-    from hfcomp.convert.options import ConversionOptions
-
-    found = command_parser(
+    return command_parser(
         "convert",
         "Converts a checkpoint of open_clip or OpenAI, or of a method trained with their code, to a "
         "folder that CLIPModel (SiglipModel) loads; with --to open_clip the other way; with --to llava a LLaVA with "
         "the image tower of a CLIP or SigLIP.",
-        sparse=True,
+        ConvertOptions,
+        ConversionOptions,
     )
-    words = "file of weights (.safetensors, .pt, .pth, .bin, .ckpt), folder or Hub id"
-    found.add_argument("source", metavar="SOURCE", help=words)
-    add_output(found, "output", required=True, help="output folder; replaced if a previous conversion wrote it")
-    found.add_argument(
-        "--to",
-        choices=(TRANSFORMERS, OPEN_CLIP, LLAVA),
-        default=TRANSFORMERS,
-        help=f"layout (default: {TRANSFORMERS})",
-    )
-    words = "Hub id or folder of the LLaVA whose image tower SOURCE replaces, with --to llava"
-    found.add_argument("--llava", metavar="MODEL", help=words)
-    add_fields(found, ConversionOptions)
-    return found
 
 
 def lines_of(record: dict[str, Any], folder: Path) -> list[str]:

@@ -89,18 +89,18 @@ class Chain(DatasetBuild):
         self.log(f"{title} {len(rows):,} rows")
         steps = self.options.output / STEPS_FOLDER
         remove_unfinished(steps)
-        if self._needs_names():  # before rows, as it says what an unfinished dataset lacks
+        if self._needs_names(self.options.output):  # before rows, as it says what an unfinished dataset lacks
             write_json(steps / CHAIN, self.names._asdict())
         gpus = {"gpus_per_worker": 0} if self.options.executor == "ray" and not uses_gpu else {}
         running: dict[str, Any] = self.options.running(self.progress) | gpus
         return run_stages(rows, stages, self.options.output / place, features=features, reads=reads, **running)
 
-    def _needs_names(self) -> bool:
+    @classmethod
+    def _needs_names(cls, output: Path) -> bool:
         """Whether to write the names of the steps: a dataset of an hfcomp that did not is left as it is."""
-        output = self.options.output
         # A dataset that an earlier hfcomp began has no such file, and resuming it must not change its bytes.
-        is_begun = any(is_build(output / place) for place in self.folders)
-        return (output / STEPS_FOLDER / CHAIN).is_file() or not is_begun or step_names(output) != self.names
+        is_begun = any(is_build(output / place) for place in cls.folders)
+        return (output / STEPS_FOLDER / CHAIN).is_file() or not is_begun or step_names(output) != cls.names
 
     @classmethod
     def _check_output(cls, output: Path) -> None:

@@ -9,22 +9,22 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, fields
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from hfcomp.cli.options import add_fields, command_parser
+from hfcomp.cli.options import command_parser
 from hfcomp.cli.places import check_datasets, check_folders
+from hfcomp.factory.builder import builders, find_builder
+from hfcomp.factory.options import BuildOptions
+from hfcomp.factory.pixel_options import PixelOptions
+from hfcomp.factory.publishing import PublishOptions, check_push, push_set
+from hfcomp.options import Options, Spelling, make_options
 
 if TYPE_CHECKING:
     from hfcomp.factory.build import BuiltSet
-    from hfcomp.factory.options import BuildOptions
-    from hfcomp.factory.pixel_options import PixelOptions
 
-USAGE = (
-    "negatives|concepts|neighbours|concretebatch|magic|inpaintcoco|pixels --source DATASET --output DIR, or verify DIR"
-)
-SUMMARY = "data sets with hard negatives, pairs, noun phrases, nearest images or a hierarchy; repeat it to resume"
 QUIET = {
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
@@ -36,29 +36,27 @@ RESUME = f"{KEPT}: the same command resumes."
 RESUME_PIXELS = "Images that are in the store are kept: the same command resumes."
 
 
+@dataclass(kw_only=True)
+class VerifyOptions(Options):
+    """Folder."""
+
+    folder: Annotated[Path, Spelling("DIR", positional=True), "Folder of the built set."]
+
+
 def main(arguments: Sequence[str]) -> None:
-    """Builds a set and pushes it where `--push_to_hub` says, or verifies one: see `hfcomp.factory.build`.
-
-    Raises:
-        ValueError: for options that do not fit, a set without rows, or a repository that may not be written to.
-        SystemExit: where the build was interrupted, or a stage failed, after its traceback.
-    """
-    from hfcomp.factory.builder import find_builder
-    from hfcomp.factory.pixel_options import PixelOptions
-    from hfcomp.factory.publishing import build_then_push, take_push
-
+    """Builds a set and pushes it where `--push_to_hub` says, or verifies one: see `hfcomp.factory.build`."""
     given = vars(parser().parse_args(arguments))
     what = given.pop("what")
     if what == "verify":
-        check_folders([given["folder"]])
-        return _verify(given["folder"])
+        return _verify(make_options(VerifyOptions, given).folder)
     check_datasets([given["source"]])
     if what == PixelOptions.what:
-        return _build_pixels(PixelOptions(**given))
+        return _build_pixels(make_options(PixelOptions, given))
     kind = find_builder(what).options
-    push = take_push(given, kind)
-    options = kind(**given)
-    build_then_push(lambda: build_and_report(options).folder, push)
+    push = make_options(PublishOptions, given).target(kind, given.get("until"))
+    options = make_options(kind, given)
+    check_push(push)
+    push_set(build_and_report(options).folder, push)
 
 
 def build_and_report(options: BuildOptions) -> BuiltSet:
@@ -93,6 +91,7 @@ def build_and_report(options: BuildOptions) -> BuiltSet:
 
 
 def _verify(folder: Path) -> None:
+    check_folders([folder])
     from hfcomp.data.built_sets.verification import verify_set
     from hfcomp.data.pixels.store import is_store
     from hfcomp.factory.pixels import verify_pixels
@@ -140,46 +139,16 @@ def quiet_logs() -> Iterator[None]:
             datasets.enable_progress_bars()
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says at once which option is unknown, with the nearest one."""
-
-    def parse_known_args(self, *args: Any, **kwargs: Any) -> tuple[Any, list[str]]:
-        """As in argparse, but nothing unknown is left for the parser above, which has no options to compare with."""
-        from hfcomp.reading import nearest
-
-        found, unknown = super().parse_known_args(*args, **kwargs)
-        if unknown:
-            name = unknown[0].partition("=")[0]
-            hint = nearest(name, self._option_string_actions) or f" `{self.prog} --help` lists the options."
-            self.error(f"{name!r} is not an option.{hint}")
-        return found, unknown
-
-
 def parser() -> argparse.ArgumentParser:
-    """The command line; what is not given is left to the fields of `hfcomp.factory.options`."""
-    from hfcomp.factory.builder import builders
-    from hfcomp.factory.pixel_options import PixelOptions
-    from hfcomp.factory.publishing import PublishOptions
-
     found = command_parser("build", "Builds data sets for training.")
-    kinds = found.add_subparsers(dest="what", required=True, metavar="WHAT", parser_class=_Parser)
-    for builder in builders().values():
-        one = kinds.add_parser(builder.options.what, **_about(builder.options))
-        add_fields(one, builder.options)
-        add_fields(one, PublishOptions)
-    pixels = kinds.add_parser(PixelOptions.what, **_about(PixelOptions))
-    add_fields(pixels, PixelOptions)
+    kinds = found.add_subparsers(dest="what", required=True, metavar="WHAT")
+    for kind in [*(builder.options for builder in builders().values()), PixelOptions]:
+        title = (inspect.getdoc(kind) or "").partition("\n")[0]
+        about = f"{title} {RESUME_PIXELS if kind is PixelOptions else RESUME}"
+        make = partial(kinds.add_parser, kind.what, help=title.rstrip("."))
+        publishing = () if kind is PixelOptions else (PublishOptions,)
+        command_parser(f"build {kind.what}", about, kind, *publishing, make=make)
     words = "check every file of a built set, or store of pixels, against its manifest"
-    verify = kinds.add_parser("verify", allow_abbrev=False, help=words, description=f"{words}; 1 at the first damaged")
-    verify.add_argument("folder", type=Path, metavar="DIR", help="folder of the built set")
+    make = partial(kinds.add_parser, "verify", help=words)
+    command_parser("build verify", f"{words}; 1 at the first damaged", VerifyOptions, make=make)
     return found
-
-
-def _about(kind: type[BuildOptions] | type[PixelOptions]) -> dict[str, Any]:
-    """How the parser of a kind of build is made."""
-    title = (inspect.getdoc(kind) or "").partition("\n")[0]
-    needed = " ".join(f"--{one.name} {one.name.upper()}" for one in fields(kind) if one.default is MISSING)
-    resume = RESUME_PIXELS if kind.what == "pixels" else RESUME
-    usage = f"hfcomp build {kind.what} {needed} [OPTIONS]"  # all of them would hide the error below it
-    words = {"help": title.rstrip("."), "description": f"{title} {resume}", "usage": usage}
-    return {"allow_abbrev": False, "argument_default": argparse.SUPPRESS, **words}

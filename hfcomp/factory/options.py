@@ -1,4 +1,4 @@
-"""What is built, and how; the fields are the options of `hfcomp build`, their descriptions its help."""
+"""What is built, and how: the options of `hfcomp build`."""
 
 from __future__ import annotations
 
@@ -7,28 +7,33 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+from pydantic import Field
 
 from hfcomp.data.built_sets.files import ROWS_PER_SHARD
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import DEFAULT_TIMEOUT
+from hfcomp.options import (
+    THIS_MACHINE,
+    AllowUrls,
+    Amount,
+    Count,
+    Device,
+    Needs,
+    Options,
+    Share,
+    Size,
+    Spelling,
+    UrlTimeout,
+    declared,
+)
 from hfcomp.parsing import DEFAULT_PARSER
 from hfcomp.parsing.tokens import CaptionChoice
 from hfcomp.reading import parse_json
 
-# Fields that say where, how and how far a set is built, and not what is in its rows.
-OF_THIS_MACHINE = (
-    *("source", "output", "executor", "num_workers", "gpus_per_worker", "device", "url_timeout"),
-    *("base_url", "concurrency", "retries", "llm_timeout", "llm_batch_size", "answer_cache"),
-    *("configs", "until"),
-)
 RENAME = "--column_names {0}=<its name in your data set>"
 """How a column is named on the command line."""
-NUMBERS = (
-    *("limit", "shard_size", "num_workers", "num_negatives", "max_concepts", "number"),
-    *("attempts", "concurrency", "llm_batch_size", "top_k"),
-)
-"""Fields that are 1 or more."""
 _SET_BY_HFCOMP = {"model": " Use --llm instead.", "messages": "", "stream": "", "stream_options": "", "n": ""}
 """Fields of a request that --request_options cannot set, and what does."""
 
@@ -61,52 +66,58 @@ class Workers:
             raise ValueError(f"gpus_per_worker is {self.gpus:g}; expected 0 or more.")
 
 
-@dataclass(kw_only=True)
-class BuildOptions:
-    """Source and output.
+Source = Annotated[
+    str,
+    THIS_MACHINE,
+    "Hub id, folder (of COCO or of images with captions too), or file: CSV, TSV, JSON lines, JSON, Parquet.",
+]
+ColumnNames = Annotated[
+    str, Spelling("OURS=YOURS"), "hfcomp's name=the source's name of columns, as caption=text; or JSON."
+]
+Parser = Annotated[str, "Parser of captions: spacy:NAME or rules."]
+GrammarTolerance = Annotated[
+    float | None,
+    Needs("grammar_model", advice=", such as openai-community/gpt2"),
+    "Nats per token that a negative may lose.",
+]
 
-    Attributes:
-        source: Hub id, folder (of COCO or of images with captions too), or file: CSV, TSV, JSON lines, JSON, Parquet.
-        output: folder of the built set.
-        split: of the source.
-        config: the source's configuration.
-        column_names: hfcomp's name=the source's name, as caption=text; or JSON.
-        columns: of the source, to keep besides license and those needed, comma-separated; by default all.
-        limit: read the first N rows only.
-        shard_size: rows of the source per file.
-        executor: local, or ray: on a Ray cluster whose machines share the output folder and the source's files.
-        num_workers: processes, or actors on Ray.
-        gpus_per_worker: on Ray; by default one where the cluster has any.
-        allow_urls: fetch images that the data names by URL; only for data you trust.
-        url_timeout: seconds for one image.
-        allow_outside_files: also copy image files from outside the source's folder.
-        only_adaptable: leave out rows whose licence allows no adaptation or is unknown; needed to publish the set.
-    """
+
+@dataclass(kw_only=True)
+class BuildOptions(Options):
+    """Source and output."""
 
     what: ClassVar[str]
     steps: ClassVar[tuple[str, ...]] = ()
-    source: str
-    output: Path
-    split: str = "train"
-    config: str | None = None
-    column_names: str = ""
-    columns: str | None = None
-    limit: int | None = None
-    shard_size: int = ROWS_PER_SHARD
-    executor: ExecutorName = "local"
-    num_workers: int = 1
-    gpus_per_worker: float | None = None
-    allow_urls: bool = False
-    url_timeout: float = DEFAULT_TIMEOUT
-    allow_outside_files: bool = False
-    only_adaptable: bool = False
-
-    def __post_init__(self) -> None:
-        for name in NUMBERS:
-            number = getattr(self, name, None)
-            if number is not None and number < 1:
-                raise ValueError(f"{name}: found {number}, expected 1 or more.")
-        Workers(self.executor, self.num_workers, self.gpus_per_worker)
+    source: Source
+    output: Annotated[Path, THIS_MACHINE, "Folder of the built set."]
+    split: Annotated[str, "Split of the source."] = "train"
+    config: Annotated[str | None, "Configuration of the source."] = None
+    column_names: ColumnNames = ""
+    columns: Annotated[
+        str | None,
+        "Columns of the source to keep besides license and those needed, comma-separated; by default all.",
+    ] = None
+    limit: Annotated[Count | None, "Read the first N rows only."] = None
+    shard_size: Annotated[Count, "Rows of the source per file."] = ROWS_PER_SHARD
+    executor: Annotated[
+        ExecutorName,
+        THIS_MACHINE,
+        "local, or ray: on a Ray cluster whose machines share the output folder and the source's files.",
+    ] = "local"
+    num_workers: Annotated[Count, THIS_MACHINE, "Processes, or actors on Ray."] = 1
+    gpus_per_worker: Annotated[
+        Amount | None,
+        THIS_MACHINE,
+        Needs("executor", "ray", "; local workers take this machine's GPUs in turn"),
+        "GPUs of each actor on Ray; by default one if the cluster has any.",
+    ] = None
+    allow_urls: AllowUrls = False
+    url_timeout: UrlTimeout = DEFAULT_TIMEOUT
+    allow_outside_files: Annotated[bool, "Also copy image files from outside the source's folder."] = False
+    only_adaptable: Annotated[
+        bool,
+        "Leave out rows whose licence allows no adaptation or is unknown; needed to publish the set.",
+    ] = False
 
     def running(self, progress: bool) -> dict[str, Any]:
         """The arguments of `run_stages` that change nothing in the set but its division into files."""
@@ -116,19 +127,19 @@ class BuildOptions:
             "progress": progress,
         }
 
-    def runs(self, step: str) -> bool:
-        """Whether a step of a dataset that takes several is run: those up to the field `until`."""
-        return self.steps.index(step) <= self.steps.index(self.until)
+    @classmethod
+    def runs(cls, step: str, until: str) -> bool:
+        """Whether a step of a dataset that takes several is run, which ends with the step `until`."""
+        return cls.steps.index(step) <= cls.steps.index(until)
 
     def words(self) -> list[str]:
         """The command that builds the set, without places on this machine and what changes nothing in its rows."""
         words = ["hfcomp", "build", self.what, "--source", without_local_paths(self.source)]
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for option in declared(type(self)).values():
+            value = getattr(self, option.name)
             text = ",".join(value) if isinstance(value, tuple) else str(value)
-            if field.name in OF_THIS_MACHINE or value == field.default or not field.init:
-                continue
-            words += [f"--{field.name}"] if value is True else [f"--{field.name}", without_local_paths(text)]
+            if option.is_recorded and value != option.default:
+                words += [f"--{option.name}"] if value is True else [f"--{option.name}", without_local_paths(text)]
         return words
 
 
@@ -139,41 +150,31 @@ def command_line(words: Sequence[str]) -> str:
 
 @dataclass(kw_only=True)
 class CaptionOptions(BuildOptions):
-    """Captions.
+    """Captions."""
 
-    Attributes:
-        captions: used of a row with a list of captions.
-        captions_file: captions to join by key: JSON, CSV or Parquet.
-        key_column: of the source, such as json.url; by default __key__.
-        captions_columns: of captions_file; by default key,caption.
-    """
+    captions: Annotated[CaptionChoice, "Which are used of a row with a list of captions."] = "longest"
+    captions_file: Annotated[
+        str | None, Spelling("FILE"), "File of captions to join by key: JSON, CSV or Parquet."
+    ] = None
+    key_column: Annotated[
+        str | None, Needs("captions_file"), "Column of the source with the key, such as json.url; by default __key__."
+    ] = None
+    captions_columns: Annotated[
+        str | None, Needs("captions_file"), "Columns of captions_file; by default key,caption."
+    ] = None
 
-    captions: CaptionChoice = "longest"
-    captions_file: str | None = None
-    key_column: str | None = None
-    captions_columns: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.captions_file and (self.key_column or self.captions_columns):
-            raise ValueError("--key_column and --captions_columns need --captions_file.")
-
-    @property
-    def reads_english(self) -> bool:
-        """Whether something reads the captions that knows no other language."""
-        return True
+    reads_english: ClassVar[bool] = True
+    """Whether something reads the captions that knows no other language."""
 
 
 @dataclass(kw_only=True)
 class CopiedImageOptions(BuildOptions):
-    """Damaged images.
+    """Damaged images."""
 
-    Attributes:
-        skip_damaged: leave out rows with an image that cannot be decoded, and count them; otherwise the first one ends
-            the build.
-    """
-
-    skip_damaged: bool = False
+    skip_damaged: Annotated[
+        bool,
+        "Leave out rows with an image that cannot be decoded, and count them; otherwise the first one ends the build.",
+    ] = False
 
     def running(self, progress: bool) -> dict[str, Any]:
         """Also what becomes of damaged images, which changes nothing in the set but the rows that it lacks."""
@@ -212,41 +213,48 @@ def _json_or_text(value: str) -> Any:
 
 
 @dataclass(kw_only=True)
-class LanguageModelOptions:
-    """Language model.
+class LanguageModelOptions(Options):
+    """Language model."""
 
-    Attributes:
-        base_url: of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1; a key is read from
-            HFCOMP_LLM_API_KEY only.
-        llm: the server's name of the model, or for transformers a Hub id or folder.
-        temperature: of the first attempt; each further one is 0.2 warmer.
-        attempts: Answers in a row about a caption that are refused before the caption goes without.
-        thinking: off sends chat_template_kwargs, which vLLM knows; as_served sends nothing of the kind.
-        plain_answers: for servers without structured output, ask for text instead of JSON.
-        request_options: Fields to add to each request, replace or (null) remove, for example
-            max_tokens=4096,seed=null; or JSON.
-        concurrency: requests at a time.
-        retries: of a request that failed, with growing pauses.
-        llm_timeout: Seconds for one answer: connection, headers and body together.
-        answer_cache: folder of answers by request; by default HF_HOME/hfcomp/answers.
-        llm_batch_size: of transformers.
-    """
-
-    base_url: str | None = None
-    llm: str = "Qwen/Qwen3-32B"
-    temperature: float = 0.7
-    attempts: int = 3
-    thinking: Literal["off", "as_served"] = "off"
-    plain_answers: bool = False
-    request_options: str = ""
-    concurrency: int = 64
-    retries: int = 5
-    llm_timeout: float = 120.0
-    answer_cache: str | None = None
-    llm_batch_size: int = 16
+    base_url: Annotated[
+        str | None,
+        THIS_MACHINE,
+        "Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1; a key is read from "
+        "HFCOMP_LLM_API_KEY only.",
+    ] = None
+    llm: Annotated[
+        str,
+        Spelling("MODEL"),
+        "The server's name of the model, or for transformers a Hub id or folder.",
+    ] = "Qwen/Qwen3-32B"
+    temperature: Annotated[Amount, "Sampling temperature of the first attempt; each further one is 0.2 warmer."] = 0.7
+    attempts: Annotated[
+        Count, "Answers in a row about a caption that are refused before the caption goes without."
+    ] = 3
+    thinking: Annotated[
+        Literal["off", "as_served"],
+        "off sends chat_template_kwargs, which vLLM knows; as_served sends nothing of the kind.",
+    ] = "off"
+    plain_answers: Annotated[bool, "For servers without structured output, ask for text instead of JSON."] = False
+    request_options: Annotated[
+        str,
+        "Fields to add to each request, replace or (null) remove, for example max_tokens=4096,seed=null; or JSON.",
+    ] = ""
+    concurrency: Annotated[Count, THIS_MACHINE, "Requests at a time."] = 64
+    retries: Annotated[Size, THIS_MACHINE, "Retries of a request that failed, with growing pauses."] = 5
+    llm_timeout: Annotated[
+        float, Field(gt=0), THIS_MACHINE, "Seconds for one answer: connection, headers and body together."
+    ] = 120.0
+    answer_cache: Annotated[
+        str | None,
+        THIS_MACHINE,
+        Spelling("DIR"),
+        "Folder of answers by request; by default HF_HOME/hfcomp/answers.",
+    ] = None
+    llm_batch_size: Annotated[Count, THIS_MACHINE, "Requests in a batch of transformers."] = 16
 
     def check_writer(self, instead: str = "--writer transformers with a small --llm") -> None:
-        """Raises ValueError for an endpoint without an address or with a password in it, and numbers out of range.
+        """Raises ValueError for an endpoint without an address or with a password in it.
 
         `instead` says, in the error, what needs no address. Raises ImportError for an endpoint without its package.
         The field `writer` is of the classes below this one, as each has other choices.
@@ -263,11 +271,6 @@ class LanguageModelOptions:
             check_installed()
         elif self.base_url:
             raise ValueError(f"--base_url is of --writer endpoint; found --writer {self.writer}.")
-        for name in ("temperature", "retries"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ValueError(f"{name}: found {getattr(self, name)}, expected 0 or more.")
-        if not self.llm_timeout > 0:
-            raise ValueError(f"llm_timeout: found {self.llm_timeout}, expected more than 0 seconds.")
         if parse_request_options(self.request_options) and self.writer != "endpoint":
             raise ValueError(
                 f"--request_options works only with --writer endpoint; found --writer {self.writer}. Remove it."
@@ -282,67 +285,51 @@ class LanguageModelOptions:
 
 @dataclass(kw_only=True)
 class WriterOptions(LanguageModelOptions):
-    """Writer of captions.
+    """Writer of captions."""
 
-    Attributes:
-        writer: endpoint asks the server at base_url; transformers runs a small model in process; substitute takes
-            another word of the keyword's group and needs no model.
-    """
-
-    writer: Literal["endpoint", "transformers", "substitute"] = "endpoint"
+    writer: Annotated[
+        Literal["endpoint", "transformers", "substitute"],
+        "endpoint asks the server at base_url; transformers runs a small model in process; substitute takes another "
+        "word of the keyword's group and needs no model.",
+    ] = "endpoint"
 
 
 @dataclass(kw_only=True)
 class NegativeOptions(WriterOptions, CopiedImageOptions, CaptionOptions):
-    """Hard negative captions: keywords, swaps, mask filling and language models.
-
-    Attributes:
-        kinds: in turn, of keyword, swap, mask and llm, or a part of one as keyword:color, swap:nouns, mask:verb,
-            llm:replace_obj.
-        num_negatives: for each caption.
-        seed: of all draws.
-        parser: of swap and mask, spacy:NAME or rules.
-        fill_model: masked language model of mask; by default FacebookAI/roberta-base.
-        keyword_table: YAML file of your own concepts instead of the paper's.
-        keyword_matching: extended matches plurals too and fixes a/an.
-        drop_same_words: drop texts that reorder the caption's words.
-        grammar_model: drop texts that this causal language model finds ungrammatical.
-        grammar_tolerance: nats per token that a negative may lose.
-        false_negative_model: drop texts that this dual encoder finds true of the image.
-        false_negative_margin: cosine by which such a text leads the caption.
-        only_with_negative: leave out captions without a negative.
-        max_without_negative: largest share of captions without a negative, 0 to 1; with more the build fails.
-        device: such as cpu or cuda:1; by default a GPU where there is one.
-    """
+    """Hard negative captions: keywords, swaps, mask filling and language models."""
 
     what: ClassVar[str] = "negatives"
-    kinds: tuple[str, ...] = ("keyword",)
-    num_negatives: int = 1
-    seed: int = 0
-    parser: str = DEFAULT_PARSER
-    fill_model: str | None = None
-    keyword_table: str | None = None
-    keyword_matching: Literal["paper", "extended"] = "paper"
-    drop_same_words: bool = False
-    grammar_model: str | None = None
-    grammar_tolerance: float | None = None
-    false_negative_model: str | None = None
-    false_negative_margin: float = 0.0
-    only_with_negative: bool = False
-    max_without_negative: float = 0.5
-    device: str | None = None
+    kinds: Annotated[
+        tuple[str, ...],
+        "Kinds in turn, of keyword, swap, mask and llm, or a part of one as keyword:color, swap:nouns, mask:verb, "
+        "llm:replace_obj.",
+    ] = ("keyword",)
+    num_negatives: Annotated[Count, "Negatives of each caption."] = 1
+    seed: Annotated[int, "Random seed of all draws."] = 0
+    parser: Annotated[Parser, "Parser of swap and mask: spacy:NAME or rules."] = DEFAULT_PARSER
+    fill_model: Annotated[str | None, "Masked language model of mask; by default FacebookAI/roberta-base."] = None
+    keyword_table: Annotated[
+        str | None, Spelling("FILE"), "YAML file of your own concepts instead of the paper's."
+    ] = None
+    keyword_matching: Annotated[Literal["paper", "extended"], "extended matches plurals too and fixes a/an."] = "paper"
+    drop_same_words: Annotated[bool, "Drop texts that reorder the caption's words."] = False
+    grammar_model: Annotated[str | None, "Drop texts that this causal language model finds ungrammatical."] = None
+    grammar_tolerance: GrammarTolerance = None
+    false_negative_model: Annotated[str | None, "Drop texts that this dual encoder finds true of the image."] = None
+    false_negative_margin: Annotated[
+        float,
+        Needs("false_negative_model", advice=", such as openai/clip-vit-base-patch32"),
+        "Cosine by which such a text leads the caption.",
+    ] = 0.0
+    only_with_negative: Annotated[bool, "Leave out captions without a negative."] = False
+    max_without_negative: Annotated[
+        Share, "Largest share of captions without a negative, 0 to 1; with more the build fails."
+    ] = 0.5
+    device: Device = None
 
     def __post_init__(self) -> None:
         """An option that changes nothing is a mistake."""
         super().__post_init__()
-        if not 0 <= self.max_without_negative <= 1:
-            raise ValueError(f"max_without_negative: found {self.max_without_negative}, expected a share from 0 to 1.")
-        if self.grammar_tolerance is not None and not self.grammar_model:
-            raise ValueError("--grammar_tolerance needs --grammar_model, such as openai-community/gpt2.")
-        if self.false_negative_margin and not self.false_negative_model:
-            raise ValueError(
-                "--false_negative_margin needs --false_negative_model, such as openai/clip-vit-base-patch32."
-            )
         if self.has_kind("llm"):
             self.check_writer()
             if self.writer == "substitute":
@@ -366,31 +353,19 @@ class NegativeOptions(WriterOptions, CopiedImageOptions, CaptionOptions):
 
 @dataclass(kw_only=True)
 class ConceptOptions(CopiedImageOptions, CaptionOptions):
-    """Noun phrases of captions (C2LIP).
-
-    Attributes:
-        parser: spacy:NAME or rules.
-        max_concepts: keep a caption's first N and count the others; by default all.
-    """
+    """Noun phrases of captions (C2LIP)."""
 
     what: ClassVar[str] = "concepts"
-    parser: str = DEFAULT_PARSER
-    max_concepts: int | None = None
+    parser: Parser = DEFAULT_PARSER
+    max_concepts: Annotated[Count | None, "Keep a caption's first N and count the others; by default all."] = None
 
 
 @dataclass(kw_only=True)
 class NeighbourOptions(CopiedImageOptions):
-    """Nearest images (NegCLIP).
-
-    Attributes:
-        model: Hub id or folder of the embedding model.
-        number: neighbours of an image.
-        by: what is compared.
-        device: such as cpu or cuda:1; by default a GPU where there is one.
-    """
+    """Nearest images (NegCLIP)."""
 
     what: ClassVar[str] = "neighbours"
-    model: str
-    number: int = 3
-    by: Literal["image", "caption"] = "image"
-    device: str | None = None
+    model: Annotated[str, "Hub id or folder of the embedding model."]
+    number: Annotated[Count, "Neighbours of an image."] = 3
+    by: Annotated[Literal["image", "caption"], "What is compared."] = "image"
+    device: Device = None

@@ -1,50 +1,30 @@
-"""Options of `hfcomp build pixels`; the fields are its options, their descriptions its help."""
+"""Options of `hfcomp build pixels`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.urls import DEFAULT_TIMEOUT
+from hfcomp.factory.options import ColumnNames
+from hfcomp.options import AllowUrls, Count, Options, Size, UrlTimeout
 
 
 @dataclass(kw_only=True)
-class PixelOptions:
-    """Images decoded and resized once, to train from (pixel_cache).
-
-    Attributes:
-        source: Hub id, folder or file of the training set, as dataset of a recipe.
-        model: Hub id or folder of the model that is trained; only its processor is loaded.
-        output: folder of the store; images are added to one that is there.
-        split: of the source.
-        config: the source's configuration.
-        column_names: hfcomp's name=the source's name, as image=photo; or JSON.
-        limit: read the first N rows only.
-        num_workers: processes that decode beside this one; 0 decodes in this one.
-        max_image_pixels: an image with more is left out.
-        allow_urls: fetch images that the data names by URL; only for data you trust.
-        url_timeout: seconds for one image.
-    """
+class PixelOptions(Options):
+    """Images decoded and resized once, to train from (pixel_cache)."""
 
     what: ClassVar[str] = "pixels"
-    source: str
-    model: str
-    output: Path
-    split: str = "train"
-    config: str | None = None
-    column_names: str = ""
-    limit: int | None = None
-    num_workers: int = 0
-    max_image_pixels: int = MAX_IMAGE_PIXELS
-    allow_urls: bool = False
-    url_timeout: float = DEFAULT_TIMEOUT
-
-    def __post_init__(self) -> None:
-        for name in ("limit", "max_image_pixels"):
-            number = getattr(self, name)
-            if number is not None and number < 1:
-                raise ValueError(f"{name}: found {number}, expected 1 or more.")
-        if self.num_workers < 0:
-            raise ValueError(f"num_workers: found {self.num_workers}, expected 0 or more.")
+    source: Annotated[str, "Hub id, folder or file of the training set, as dataset of a recipe."]
+    model: Annotated[str, "Hub id or folder of the model that is trained; only its processor is loaded."]
+    output: Annotated[Path, "Folder of the store; images are added to one that is there."]
+    split: Annotated[str, "Split of the source."] = "train"
+    config: Annotated[str | None, "Configuration of the source."] = None
+    column_names: Annotated[ColumnNames, "hfcomp's name=the source's name of columns, as image=photo; or JSON."] = ""
+    limit: Annotated[Count | None, "Read the first N rows only."] = None
+    num_workers: Annotated[Size, "Processes that decode beside this one; 0 decodes in this one."] = 0
+    max_image_pixels: Annotated[Count, "An image with more is left out."] = MAX_IMAGE_PIXELS
+    allow_urls: AllowUrls = False
+    url_timeout: UrlTimeout = DEFAULT_TIMEOUT

@@ -5,80 +5,87 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from hfcomp.cli.options import add_fields
+from hfcomp.cli.options import command_parser
 from hfcomp.factory.options import BuildOptions
-from hfcomp.hub.options import PushOptions
+from hfcomp.hub.options import AllowUnknown, Card, Private, PushOptions, Revision
+from hfcomp.options import Needs, Options, Spelling, declared, make_options
 
 Folders = Path | Mapping[str, Path]
 TARGET = "push_to_hub"
+_NEEDED = Needs(TARGET)
 Build = Callable[[dict[str, Any]], Path | Mapping[str, Path]]
 
 
 @dataclass(kw_only=True)
-class PublishOptions:
-    """Publishing.
+class PublishOptions(Options):
+    """Publishing."""
 
-    Attributes:
-        push_to_hub: data set of the Hub that receives the finished set, as my-org/my-set; your right to write to it is
-            checked before the build starts.
-        private: a new repository is private; a public one that exists is refused.
-        revision: branch to push to, made from main where it is missing (default: main).
-        card: README.md whose text and metadata come first, as dataset_builders/negatives/README.md.
-        allow_unknown_licenses: push rows without a known licence too; you know that all may be published.
-    """
+    push_to_hub: Annotated[
+        str | None,
+        Spelling("NAME"),
+        "Data set of the Hub that receives the finished set, as my-org/my-set; your right to write to it is checked "
+        "before the build starts.",
+    ] = None
+    private: Annotated[Private, _NEEDED] = False
+    revision: Annotated[Revision, _NEEDED] = None
+    card: Annotated[Card, _NEEDED] = None
+    allow_unknown_licenses: Annotated[AllowUnknown, _NEEDED] = False
 
-    push_to_hub: str | None = None
-    private: bool = False
-    revision: str | None = None
-    card: Path | None = None
-    allow_unknown_licenses: bool = False
+    def target(self, kind: type[BuildOptions], until: str | None, card: Path | None = None) -> PushOptions | None:
+        """Where the set is pushed; None if it is not.
+
+        Args:
+            kind: of the build.
+            until: the step that is given as the last one, if any.
+            card: of the set, unless another is given.
+
+        Raises:
+            ValueError: for a build that ends before the set is finished.
+        """
+        if self.push_to_hub is None:
+            return None
+        if until is not None and until != kind.steps[-1]:
+            raise ValueError(f"--{TARGET} pushes a finished set: leave out --until {until}, or --{TARGET} until then.")
+        how = {name: getattr(self, name) for name in ("private", "revision", "allow_unknown_licenses")}
+        return PushOptions(repo=self.push_to_hub, card=self.card or card, **how)
 
 
-def take_push(given: dict[str, Any], kind: type[BuildOptions], card: Path | None = None) -> PushOptions | None:
-    """Takes the options of a push out of those of a command line; None where nothing is pushed.
+@dataclass(kw_only=True)
+class LicenseOptions(Options):
+    """Licences."""
+
+    any_license: Annotated[
+        bool,
+        "Also rows whose licence allows no adaptation or is unknown, which --only_adaptable, the default, leaves out.",
+    ] = False
+
+
+def check_push(push: PushOptions | None) -> None:
+    """Raises ValueError for a set that may not be pushed, as far as that is known before it is built."""
+    if push is not None:
+        from hfcomp.hub.datasets import check_repository
+
+        check_repository(push)
+
+
+def push_set(folders: Folders, push: PushOptions | None) -> None:
+    """Pushes a set that was just built, if it is to be pushed.
 
     Args:
-        given: the options, of which those of the build are left.
-        kind: of the build.
-        card: of the set, unless another is given.
-
-    Raises:
-        ValueError: for options that need `--push_to_hub`, or a build that ends before the set is finished.
-    """
-    push = {field.name: given.pop(field.name) for field in fields(PublishOptions) if field.name in given}
-    if not push:
-        return None
-    if TARGET not in push:
-        raise ValueError(f"--{next(iter(push))} needs --{TARGET}.")
-    last = next((field.default for field in fields(kind) if field.name == "until"), None)
-    if given.get("until", last) != last:
-        raise ValueError(
-            f"--{TARGET} pushes a finished set: leave out --until {given['until']}, or --{TARGET} until then."
-        )
-    return PushOptions(repo=push.pop(TARGET), **{"card": card, **push})
-
-
-def build_then_push(build: Callable[[], Folders], push: PushOptions | None) -> None:
-    """Builds a set and pushes it, if it is to be pushed.
-
-    Args:
-        build: returns the folder of the set, or those of several by configuration.
+        folders: of the set, or of several by configuration.
         push: where to.
 
     Raises:
-        ValueError: as `build`; where the set may not be pushed, before it is built where that is known.
+        ValueError: where the set may not be pushed.
     """
     if push is None:
-        build()
         return
-    from hfcomp.hub.datasets import NotPublishableError, check_repository, push_built_sets
+    from hfcomp.hub.datasets import NotPublishableError, push_built_sets
 
-    check_repository(push)
-    folders = build()
     try:
         push_built_sets(folders, push)
     except NotPublishableError as error:  # which no later push of this set would change
@@ -110,30 +117,22 @@ def build_and_push(arguments: Sequence[str], kind: type[BuildOptions], build: Bu
         ValueError: for options that do not fit; as `hfcomp.factory.build.build_set` and `push_built_sets`.
     """
     given = vars(parser(kind).parse_args(arguments))
-    push = take_push(given, kind, card)
-    options = given if _has_any_license(kind) else {"only_adaptable": True, **given}
-    build_then_push(lambda: build(options), push)
+    push = make_options(PublishOptions, given).target(kind, given.get("until"), card)
+    if not _has_any_license(kind):
+        any_license = make_options(LicenseOptions, given).any_license
+        if any_license and "only_adaptable" in given:
+            raise ValueError("--any_license and --only_adaptable are given; expected one of them.")
+        given["only_adaptable"] = not any_license
+    check_push(push)
+    push_set(build(given), push)
 
 
 def parser(kind: type[BuildOptions]) -> argparse.ArgumentParser:
     """The command line of a builder."""
-    found = argparse.ArgumentParser(
-        description=(kind.__doc__ or "").partition("\n")[0], allow_abbrev=False, argument_default=argparse.SUPPRESS
-    )
-    words = (
-        "also rows whose licence allows no adaptation or is unknown, which --only_adaptable, the default, leaves out"
-    )
-    either = found.add_mutually_exclusive_group()
-    if not _has_any_license(kind):
-        either.add_argument("--any_license", dest="only_adaptable", action="store_const", const=False, help=words)
-    add_fields(found, PublishOptions)
-    add_fields(found, kind)
-    for action in found._actions:
-        if "--only_adaptable" in action.option_strings:
-            either._group_actions.append(action)
-    return found
+    licenses = () if _has_any_license(kind) else (LicenseOptions,)
+    return command_parser("", (kind.__doc__ or "").partition("\n")[0], *licenses, PublishOptions, kind)
 
 
 def _has_any_license(kind: type[BuildOptions]) -> bool:
     """Whether a kind is built from rows that may be adapted unless its own option says otherwise."""
-    return any(field.name == "any_license" for field in fields(kind))
+    return "any_license" in declared(kind)

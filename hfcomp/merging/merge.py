@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 import hfcomp
 from hfcomp.data.publishing import without_local_paths
-from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess, url_access
+from hfcomp.data.urls import UrlAccess, url_access
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.encoding.identity import identity
@@ -21,7 +21,7 @@ from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.models import check_device
 from hfcomp.evaluation.points import PointsEmbedder, point_name
 from hfcomp.evaluation.spec import data_folders
-from hfcomp.merging.choice import TOLERANCE, Rule, check_rule
+from hfcomp.merging.options import SweepOptions
 from hfcomp.merging.report import front_figure, merge_card, points_table
 from hfcomp.merging.sweep import ALPHAS, Proxies, Swept, choose, few_images, find_proxies, halves
 from hfcomp.modeling import base_of_adapter, load_processor
@@ -89,42 +89,6 @@ def merge_record(
         **models,
         "chosen": None if chosen is None else dict(chosen),
     }
-
-
-@dataclass(frozen=True)
-class SweepOptions:
-    """How a point is chosen.
-
-    Attributes:
-        benchmarks: names as on the command line of `hfcomp evaluate`, at least one of composition and one general.
-        composition: the number that stands for composition, as in `find_proxies`.
-        general: the number that stands for general abilities, likewise.
-        rule: as in `choose_point`.
-        tolerance: likewise.
-        data: folders by name of a benchmark or a set of images.
-        data_dir: a folder with a sub-folder for each of the others.
-        batch_size: images or texts at a time.
-        device: such as `cpu` or `cuda:1`; by default a GPU where there is one.
-        allow_urls: fetch images that the data names by URL; only for data that you trust.
-        url_timeout: seconds for one of them.
-    """
-
-    benchmarks: Sequence[str]
-    composition: str | None = None
-    general: str | None = None
-    rule: Rule = "tolerance"
-    tolerance: float = TOLERANCE
-    data: Mapping[str, str | Path] | None = None
-    data_dir: str | Path | None = None
-    batch_size: int = 128
-    device: str | None = None
-    allow_urls: bool = False
-    url_timeout: float = DEFAULT_TIMEOUT
-
-    def __post_init__(self) -> None:
-        check_rule(self.rule, self.tolerance)
-        if self.batch_size < 1:
-            raise ValueError(f"batch_size: found {self.batch_size}, expected 1 or more.")
 
 
 def merge(base: str | Path, tuned: str | Path, alpha: float, folder: Path) -> None:

@@ -15,9 +15,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("hfcomp", "dataset_builders", "recipes")
 HELP = {"help", "description", "epilog", "metadata", "metavar"}
-HELP_OF_COMMANDS = {"USAGE", "SUMMARY", "INTRODUCTION"}
-DECLARATIONS = {"option"}
-"""Functions that declare a field with its help."""
+HELP_OF_COMMANDS = {"USAGE", "SUMMARY", "INTRODUCTION", "COMMAND_HELP"}
+DECLARATIONS = {"option", "command_parser"}
+"""Functions that declare a field or a command with its help."""
 NOT_SAID = re.compile(r"^Args: |\bArgs: |^(?:CREATE|SELECT|INSERT|UPDATE|DELETE) ")
 """Docstrings that are built from parts, and SQL."""
 
@@ -75,6 +75,8 @@ def _strings(node: ast.AST) -> Iterator[ast.AST]:
             if keyword.arg == "limits":  # whose advice ends an error
                 yield from _strings(keyword)
         return
+    if isinstance(node, ast.Subscript) and getattr(node.value, "id", "") == "Annotated":
+        return  # an option and its help, see hfcomp/options.py
     for child in ast.iter_child_nodes(node):
         if not (isinstance(child, ast.keyword) and child.arg in HELP):
             yield from _strings(child)

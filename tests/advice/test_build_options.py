@@ -54,9 +54,7 @@ def begins(monkeypatch):
 NAMES = ("--column_names", "image=file,caption=text")
 
 
-@follows(OPTIONS, "--false_negative_margin needs --false_negative_model, such as openai/clip-vit-base-patch32.")
-@follows(OPTIONS, "--grammar_tolerance needs --grammar_model, such as openai-community/gpt2.")
-@follows(OPTIONS, "--key_column and --captions_columns need --captions_file.")
+@follows("hfcomp/options.py", "--{name} needs --{needs.option}")
 def test_options_that_belong_together(advice, build, clip, gpt2, photographs, tmp_path):
     margin = ("--false_negative_margin", "0.1")
     advice.command(*build("negatives", photographs, *NAMES, *margin))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from hfcomp import cli
 from hfcomp import convert as conversion
 from hfcomp.annotate import command as annotate
+from hfcomp.cli.merge import MergeOptions
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
 from tests import tiny
@@ -104,8 +106,16 @@ def test_compare(advice, tmp_path):
     cli.main([*words, str(tmp_path / "compared")])
 
 
-@pytest.mark.follows("hfcomp/convert/command.py", "--to {LLAVA} and --llava MODEL belong together")
-@pytest.mark.follows("hfcomp/convert/command.py", "not to --to {target}. Remove it.")
+@pytest.mark.follows("hfcomp/cli/merge.py", "expected either --alpha X or --sweep.")
+def test_a_point_or_a_sweep(advice):
+    models = {"base": "a", "tuned": "b", "output_dir": Path("out")}
+    for wrong in ({}, {"alpha": 0.5, "sweep": True}):
+        advice.of(MergeOptions, **models, **wrong)
+    assert MergeOptions(**models, alpha=0.5).alpha == 0.5 and MergeOptions(**models, sweep=True).sweep
+
+
+@pytest.mark.follows("hfcomp/convert/command.py", "--to llava and --llava MODEL belong together")
+@pytest.mark.follows("hfcomp/convert/command.py", "not to --to {options.to}. Remove it.")
 def test_convert(advice, old_clip, tmp_path, monkeypatch):
     words = ["convert", str(old_clip), "--output", str(tmp_path / "out"), "--to"]
     advice.command(*words, "open_clip", "--pretrained", "openai")
@@ -149,10 +159,8 @@ def test_merge(advice, clip, tmp_path, monkeypatch):
     assert swept == ["cpu"]
 
 
-@pytest.mark.follows("hfcomp/factory/publishing.py", "--{next(iter(push))} needs --{TARGET}.")
-@pytest.mark.follows(
-    "hfcomp/factory/publishing.py", "pushes a finished set: leave out --until {given['until']}, or --"
-)
+@pytest.mark.follows("hfcomp/options.py", "--{name} needs --{needs.option}")
+@pytest.mark.follows("hfcomp/factory/publishing.py", "pushes a finished set: leave out --until {until}, or --")
 def test_push_of_a_build(advice, photographs, tmp_path, monkeypatch):
     pushed = []
     monkeypatch.setattr("hfcomp.hub.datasets.check_repository", lambda push: None)

@@ -37,6 +37,9 @@ URL = "http://127.0.0.1:8000/v1"
 case, follows = pytest.param, pytest.mark.follows
 
 
+NEEDS = ("hfcomp/options.py", "--{name} needs --{needs.option}")
+
+
 def made(kind, **settings):
     return kind(**{"source": "rows.csv", "output": Path("out")} | settings)
 
@@ -46,7 +49,7 @@ def made(kind, **settings):
     [
         case(ConcreteBatchOptions, RATED | {"grammar_tolerance": 0.5},
              [RATED | {"grammar_tolerance": 0.5, "grammar_model": "openai-community/gpt2"}],
-             marks=follows(CONCRETE, "--grammar_tolerance needs --grammar_model, such as openai-community/gpt2.")),
+             marks=follows(*NEEDS)),
         case(ConcreteBatchOptions, RATED | {"executor": "ray"},
              [RATED | {"executor": "ray", "image_dtype": "float16"}],
              marks=follows(CONCRETE, "--executor ray needs --image_dtype, such as float16")),
@@ -57,15 +60,15 @@ def made(kind, **settings):
         case(MagicOptions, {"writer": "taxonomy", "temperature": 0.1}, [{"writer": "taxonomy"}],
              marks=follows("hfcomp/factory/magic/options.py", "found --writer {self.writer}. Leave it out.")),
         case(NegativeOptions, {"key_column": "url"}, [{"key_column": "url", "captions_file": "captions.csv"}],
-             marks=follows(OPTIONS, "--key_column and --captions_columns need --captions_file.")),
+             marks=follows(*NEEDS)),
         case(NegativeOptions, {"kinds": ("llm",)},
              [{"kinds": ("llm",), "base_url": URL}, {"kinds": ("llm",), "writer": "transformers"}],
              marks=follows(OPTIONS, "--writer endpoint needs --base_url, such as http://127.0.0.1:8000/v1 of vLLM.")),
         case(NegativeOptions, {"grammar_tolerance": 0.5}, [{"grammar_tolerance": 0.5, "grammar_model": "gpt2"}],
-             marks=follows(OPTIONS, "--grammar_tolerance needs --grammar_model, such as openai-community/gpt2.")),
+             marks=follows(*NEEDS)),
         case(NegativeOptions, {"false_negative_margin": 0.1},
              [{"false_negative_margin": 0.1, "false_negative_model": "openai/clip-vit-base-patch32"}],
-             marks=follows(OPTIONS, "--false_negative_margin needs --false_negative_model, such as openai/clip")),
+             marks=follows(*NEEDS)),
         case(NegativeOptions, {"kinds": ("llm",), "writer": "substitute"}, [{"kinds": ("keyword",)}],
              marks=follows(OPTIONS, "which the kind llm has not. Use --kinds keyword.")),
         case(NegativeOptions, {"kinds": ("swap",), "fill_model": "m"},

@@ -7,14 +7,18 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from datasets.exceptions import DatasetsError
 
 import hfcomp
 from hfcomp import cli
+from hfcomp.cli import page
 from hfcomp.experiments import command
 from hfcomp.experiments.experiment_config import ExperimentConfig
+from hfcomp.reporting.pages.items import DEFAULT_PAGE
+from hfcomp.statistics.summary import TIE_RULES
 from tests import processes
 
 
@@ -113,6 +117,10 @@ def test_the_help_of_a_recipe_shows_its_path_fields_and_values(flag, capsys):
     assert "--margin adaptive\n" in shown and "--mini_batch_size (unset)\n    Images and texts" in shown
     assert "--learning_rate 1.0e-05" in shown
     assert "--adam_epsilon" in shown and "--push_to_hub" not in shown
+
+
+def test_what_is_written_down_to_start_fast_is_as_the_library_has_it():
+    assert get_args(page.Tie) == (*TIE_RULES,) and DEFAULT_PAGE.items == page.PAGE_ITEMS
 
 
 def test_every_field_of_hfcomp_has_a_help_text():

@@ -150,7 +150,7 @@ def test_an_audit_with_a_model_names_the_image_or_counts_it(clip, tmp_path):
     assert found.checks["true_negatives"].facts["pairs"] <= 3
 
 
-@pytest.mark.follows("hfcomp/analysis/audit/options.py", "--skip_damaged needs --model")
+@pytest.mark.follows("hfcomp/options.py", "--{name} needs --{needs.option}")
 def test_an_audit_has_no_use_for_the_option_without_a_model():
     with pytest.raises(ValueError, match="--skip_damaged needs --model"):
         AuditOptions(skip_damaged=True)

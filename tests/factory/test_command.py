@@ -291,9 +291,9 @@ def test_counts_of_concepts_and_dropped_columns_are_printed(with_phrases, tmp_pa
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--max_concepts", "0"], "max_concepts: found 0, expected 1 or more"),
+        (["--max_concepts", "0"], "max_concepts: found 0, expected at least 1"),
         (["--parser", "stanza"], "parser 'stanza' is not known"),
-        (["--key_column", "url"], "--key_column and --captions_columns need --captions_file"),
+        (["--key_column", "url"], "--key_column needs --captions_file"),
         (["--captions_file", "none.csv"], "none.csv"),
         (["--parser", "spacy:en_none"], "python -m spacy download en_none"),
         (["--column_names", "caption=url", "--columns", "none"], "--columns needs the column 'none'"),
@@ -311,9 +311,9 @@ def test_mistakes_with_concepts_end_in_a_line_and_leave_nothing(with_phrases, tm
     ("more", "message"),
     [
         (["--kinds", "keywords"], "unknown kind 'keywords'. Did you mean 'keyword'"),
-        (["--num_negatives", "0"], "num_negatives: found 0, expected 1 or more"),
-        (["--shard_size", "0"], "shard_size: found 0, expected 1 or more"),
-        (["--limit", "0"], "limit: found 0, expected 1 or more"),
+        (["--num_negatives", "0"], "num_negatives: found 0, expected at least 1"),
+        (["--shard_size", "0"], "shard_size: found 0, expected at least 1"),
+        (["--limit", "0"], "limit: found 0, expected at least 1"),
         (["--column_names", "text"], "--column_names: found 'text', expected hfcomp's name=the set's own"),
         (["--column_names", '{"caption": 3}'], "--column_names: found .*, expected hfcomp's name=.*or JSON"),
         (["--column_names", "{caption: text}"], "--column_names: .* is not JSON"),

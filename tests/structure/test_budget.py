@@ -14,19 +14,19 @@ from tests.structure.import_graph import ROOT
 # Lines of each package, blank ones included; "." is the files at the top. Lower a limit when a package shrinks. A
 # change that raises one says by how much and for what.
 BUDGET = {
-    ".": 2_284,
-    "analysis": 6_545,  # target: 5,200
-    "annotate": 4_443,  # target: 3,000
-    "cli": 1_570,
-    "convert": 1_530,  # target: 1,400
+    ".": 2_408,
+    "analysis": 6_524,  # target: 5,200
+    "annotate": 4_394,  # target: 3,000
+    "cli": 1_663,
+    "convert": 1_539,  # target: 1,400
     "data": 10_743,
     "distributed": 356,
     "evaluation": 12_994,  # target: 10,500
     "experiments": 5_592,
-    "factory": 11_134,  # target: 8,500
-    "hub": 1_021,
+    "factory": 11_036,  # target: 8,500
+    "hub": 1_018,
     "losses": 4_413,
-    "merging": 615,
+    "merging": 629,
     "metrics": 1_556,
     "modeling": 1_469,
     "negatives": 3_263,
@@ -35,8 +35,8 @@ BUDGET = {
     "sandbox": 2_134,
     "statistics": 2_622,
     "trainers": 6_664,
-    "core": 63_042,  # all but RINGS; target: under 51,000
-    "all": 86_694,  # target: under 69,000
+    "core": 63_270,  # all but RINGS; target: under 51,000
+    "all": 86_763,  # target: under 69,000
 }
 COMMENTS = 1.5  # own-line comments per 100 lines of code; target: 4
 # The packages around the core, which never imports them.

@@ -6,34 +6,45 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from hfcomp.cli.options import add_fields, command_parser
+from hfcomp.analysis.hierarchy.options import HierarchyOptions
+from hfcomp.analysis.pairs.options import AnalyzeOptions
+from hfcomp.cli.options import command_parser
 from hfcomp.cli.places import check_datasets, check_folders
-
-USAGE = "SET [SET ...], as in high=DIR low=DIR, or magic DIR"
-SUMMARY = "concreteness, hardness and similarity of hard negative pairs; or a hierarchy of concepts as a page"
-
+from hfcomp.options import Options, Spelling, make_options
 
 MAGIC = "magic"
 """The first word where a set of `hfcomp build magic` follows; a folder of this name is ./magic."""
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Analyses sets of pairs, or a hierarchy of concepts, prints the tables and writes the report.
+@dataclass(kw_only=True)
+class SetOptions(Options):
+    """Sets."""
 
-    Raises:
-        ValueError: for options that do not fit, a set without pairs, or an output folder that has results.
-        OSError: for a file that cannot be read or written.
-    """
+    sets: Annotated[
+        tuple[str, ...],
+        Spelling("SET", positional=True),
+        "Folder, file or Hub id, or NAME=SET, or sandbox; all configurations, SET::CONFIG for one.",
+    ]
+
+
+@dataclass(kw_only=True)
+class MagicFolder(Options):
+    """Set."""
+
+    folder: Annotated[Path, Spelling("DIR", positional=True), "Folder of a set of `hfcomp build magic`."]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Analyses sets of pairs, or a hierarchy of concepts, prints the tables and writes the report."""
     if arguments[:1] == [MAGIC]:
         _analyze_magic(arguments[1:])
         return
-    from hfcomp.analysis.pairs.options import AnalyzeOptions
-
     given = vars(parser().parse_args(arguments))
-    sets = given.pop("sets")
-    options = AnalyzeOptions(**given)
+    sets, options = make_options(SetOptions, given).sets, make_options(AnalyzeOptions, given)
     check_datasets(sets)
     from hfcomp.analysis.pairs.analyze import analyze
     from hfcomp.analysis.pairs.pictures import PICTURES
@@ -49,13 +60,11 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _analyze_magic(arguments: Sequence[str]) -> None:
-    from hfcomp.analysis.hierarchy.options import HierarchyOptions
-    from hfcomp.writing import locked
-
     given = vars(magic_parser().parse_args(arguments))
-    folder, options = given.pop("folder"), HierarchyOptions(**given)
+    folder, options = make_options(MagicFolder, given).folder, make_options(HierarchyOptions, given)
     check_folders([folder])
     from hfcomp.analysis.hierarchy.page import analyze_hierarchy
+    from hfcomp.writing import locked
 
     with locked(options.output_dir):
         page = analyze_hierarchy(folder, options, progress=sys.stderr.isatty())
@@ -63,31 +72,11 @@ def _analyze_magic(arguments: Sequence[str]) -> None:
 
 
 def magic_parser() -> argparse.ArgumentParser:
-    """The command line of `hfcomp analyze magic`; what is not given is left to the fields of `HierarchyOptions`."""
-    from hfcomp.analysis.hierarchy.options import HierarchyOptions
-
-    found = command_parser(
-        f"analyze {MAGIC}", "Draws the hierarchy of a set of `hfcomp build magic` as one HTML page.", sparse=True
-    )
-    found.add_argument("folder", type=Path, metavar="DIR", help="folder of the set")
-    add_fields(found, HierarchyOptions)
-    return found
+    """The command line of `hfcomp analyze magic`."""
+    description = "Draws the hierarchy of a set of `hfcomp build magic` as one HTML page."
+    return command_parser(f"analyze {MAGIC}", description, MagicFolder, HierarchyOptions)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line; what is not given is left to the fields of `AnalyzeOptions`."""
-    from hfcomp.analysis.pairs.options import AnalyzeOptions
-
-    found = command_parser(
-        "analyze",
-        "Analyses sets of hard negative pairs: the numbers and figures of Concrete Jungle, section 3.1.",
-        sparse=True,
-    )
-    found.add_argument(
-        "sets",
-        nargs="+",
-        metavar="SET",
-        help="folder, file or Hub id, or NAME=SET, or sandbox; all configurations, SET::CONFIG for one",
-    )
-    add_fields(found, AnalyzeOptions)
-    return found
+    description = "Analyses sets of hard negative pairs: the numbers and figures of Concrete Jungle, section 3.1."
+    return command_parser("analyze", description, SetOptions, AnalyzeOptions)

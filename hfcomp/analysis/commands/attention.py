@@ -5,24 +5,35 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
-from hfcomp.cli.options import add_device, add_output, command_parser
+from hfcomp.analysis.attention_figure import QUANTITIES
+from hfcomp.cli.options import command_parser
 from hfcomp.cli.places import check_models
+from hfcomp.options import Device, Options, Spelling, make_options
 
-USAGE = "MODEL [MODEL] --image FILE --text PHRASE"
-SUMMARY = "where each model's image tokens attend for a phrase, and the difference"
+
+@dataclass(kw_only=True)
+class AttentionOptions(Options):
+    """Models, image and output."""
+
+    models: Annotated[
+        tuple[str, ...], Spelling("MODEL", positional=True), "One or two: Hub id or folder, or name=ID."
+    ] = ()
+    image: Annotated[str, Spelling("FILE"), "The image."]
+    text: Annotated[tuple[str, ...], Spelling("PHRASE", repeated=True), "Phrase; may be given several times."]
+    temperature: Annotated[float, "Temperature of the attention; below 1 sharper."] = 1.0
+    map: Annotated[Literal[*QUANTITIES], "What colours show."] = QUANTITIES[0]
+    output: Annotated[Path, Spelling("PNG"), "The picture."] = Path("attention.png")
+    values: Annotated[Path | None, Spelling("JSON"), "Write the maps as numbers there."] = None
+    device: Device = None
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Compares, prints the table, and writes the figure and, if asked, the values.
-
-    Raises:
-        ValueError: as `compare_attention`, or for a file name of another format.
-        OSError: for a file that cannot be read or written.
-        ImportError: when the figure cannot be drawn; the table is printed before.
-    """
-    options = parser().parse_intermixed_args(arguments)
+    """Compares, prints the table, and writes the figure and, if asked, the values."""
+    options = make_options(AttentionOptions, vars(parser().parse_intermixed_args(arguments)))
     check_models(options.models)
     for option, path, suffix in (("--output", options.output, ".png"), ("--values", options.values, ".json")):
         if path is not None and (path.suffix.lower() != suffix or path.is_dir()):
@@ -42,20 +53,8 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    from hfcomp.analysis.attention_figure import QUANTITIES
-
-    found = command_parser(
-        "attention", "Draws where the tokens of an image attend for a phrase, and how that differs between two models."
+    return command_parser(
+        "attention",
+        "Draws where the tokens of an image attend for a phrase, and how that differs between two models.",
+        AttentionOptions,
     )
-    add = found.add_argument
-    add("models", nargs="*", metavar="MODEL", help="one or two: Hub id or folder, or name=ID")
-    add("--image", required=True, metavar="FILE", help="the image")
-    add("--text", required=True, action="append", metavar="PHRASE", help="may be given several times")
-    add("--temperature", type=float, default=1.0, help="of the attention; below 1 sharper (default: 1)")
-    add("--map", choices=QUANTITIES, default=QUANTITIES[0], help="what colours show (default: attention)")
-    place = Path("attention.png")
-    add_output(found, "output", metavar="PNG", default=place, help=f"(default: {place})")
-    add("--values", type=Path, metavar="JSON", help="write the maps as numbers there")
-    add_device(found)
-    return found

@@ -6,39 +6,50 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
-from hfcomp.cli.options import add_fields, command_parser
+from hfcomp.analysis.audit.options import AuditOptions
+from hfcomp.cli.options import command_parser
 from hfcomp.cli.places import check_datasets
+from hfcomp.options import Options, Spelling, make_options
 
-USAGE = 'DATASET [--model ID] [--fail_if "blind>60"]'
-SUMMARY = "blind rules, probes, copies, overlap and false negatives of a benchmark or set, with a status for CI"
 PAGE, FILE = "audit.html", "audit.json"
+
+
+@dataclass(kw_only=True)
+class AuditedOptions(Options):
+    """Set and limits."""
+
+    dataset: Annotated[
+        str, Spelling("DATASET", positional=True), "A benchmark's name, a file, a folder, a Hub id, or sandbox."
+    ]
+    fail_if: Annotated[
+        tuple[str, ...],
+        Spelling("RULE", repeated=True),
+        "End with status 1 if a check is above a number, as 'blind>60'; repeatable.",
+    ] = ()
 
 
 def main(arguments: Sequence[str]) -> None:
     """Runs the checks, prints them, writes the page and the JSON.
 
     Ends with status 1 if a limit of `--fail_if` fails, after everything is written.
-
-    Raises:
-        ValueError: for options that do not fit, data that is unavailable or wrong, or an output folder with an audit.
-        OSError: for a file that cannot be read or written.
     """
     given = vars(parser().parse_args(arguments))
-    if ":" not in given["dataset"]:  # a benchmark in a module
-        check_datasets([given["dataset"]])
+    audited, options = make_options(AuditedOptions, given), make_options(AuditOptions, given)
+    name = audited.dataset
+    if ":" not in name:  # a benchmark in a module
+        check_datasets([name])
     from hfcomp.analysis.audit.audit import audit
     from hfcomp.analysis.audit.checks import parse_limits
-    from hfcomp.analysis.audit.options import AuditOptions
     from hfcomp.analysis.audit.report import audit_page, audit_report
     from hfcomp.data.publishing import without_local_paths
     from hfcomp.reporting.terminal import render_terminal
     from hfcomp.statistics.results import for_json
     from hfcomp.writing import check_free_folder, locked, write_json, write_text
 
-    name, limits = given.pop("dataset"), parse_limits(given.pop("fail_if", []))
-    options = AuditOptions(**given)
-    folder = options.output_dir
+    limits, folder = parse_limits(audited.fail_if), options.output_dir
     check_free_folder(folder, options.overwrite, written=[FILE, PAGE])
     if ":" in name:
         sys.path.append(os.getcwd())  # a module beside the user
@@ -54,22 +65,15 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line; what is not given is left to the fields of `AuditOptions`."""
     from hfcomp.analysis.audit.checks import CHECKS
-    from hfcomp.analysis.audit.options import AuditOptions
 
     names = "\n".join(f"  {name:<22}{words}" for name, words in CHECKS.items())
-    found = command_parser(
+    return command_parser(
         "audit",
         "Checks a benchmark, a training set or negatives of your own for what a scorer could use without "
         "seeing the image, for copies, and for negatives that are true.",
+        AuditedOptions,
+        AuditOptions,
         epilog=f"checks, in percent, for --fail_if:\n{names}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        sparse=True,
     )
-    words = "a benchmark's name, a file, a folder, a Hub id, or sandbox"
-    found.add_argument("dataset", metavar="DATASET", help=words)
-    words = "end with status 1 where a check is above a number, as 'blind>60'; repeatable"
-    found.add_argument("--fail_if", action="append", metavar="RULE", help=words)
-    add_fields(found, AuditOptions)
-    return found

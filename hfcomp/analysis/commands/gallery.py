@@ -5,54 +5,62 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from hfcomp.cli.options import add_fields, add_output, command_parser
+from hfcomp.analysis.gallery.options import DataOptions, GalleryOptions
+from hfcomp.cli.options import command_parser
 from hfcomp.cli.places import check_datasets
+from hfcomp.options import Options, Spelling, declared, make_options
 
-USAGE = "DATASET [--models A B], or DATASET --apply marks.json --output DIR"
-SUMMARY = "pairs side by side as one HTML page, with scores, filters and marks; and the set without dropped rows"
+
+@dataclass(kw_only=True)
+class PlaceOptions(Options):
+    """Set, marks and output."""
+
+    dataset: Annotated[
+        str,
+        Spelling("DATASET", positional=True),
+        "Folder, file or Hub id, or sandbox for the built-in world.",
+    ]
+    output: Annotated[
+        Path | None, Spelling("PATH"), "Page (default: gallery.html); with --apply the new set's folder."
+    ] = None
+    apply: Annotated[Path | None, Spelling("FILE"), "File marks.json that the page saved."] = None
+    allow_outside_files: Annotated[bool, "With --apply: copy image files from outside the set's folder too."] = False
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Writes the page, or the data set without the rows that were dropped in it.
-
-    Raises:
-        ValueError: for options that do not fit, a data set without images or captions, or marks of another one.
-        OSError: for a file that cannot be read or written.
-    """
+    """Writes the page, or the data set without the rows that were dropped in it."""
     given = vars(parser().parse_args(arguments))
-    name, output = given.pop("dataset"), given.pop("output", None)
-    check_datasets([name])
-    if "apply" in given:
-        _apply(name, given.pop("apply"), output, given)
+    places = make_options(PlaceOptions, given)
+    check_datasets([places.dataset])
+    if places.apply:
+        _apply(places, given)
         return
-    if "allow_outside_files" in given:
+    if places.allow_outside_files:
         raise ValueError(
             "--allow_outside_files only applies to --apply, which copies images into a new data set. Remove it."
         )
-    from hfcomp.analysis.gallery.options import GalleryOptions
     from hfcomp.analysis.gallery.page import PAGE, write_gallery
 
-    found = write_gallery(name, output or Path(PAGE), GalleryOptions(**given), progress=sys.stderr.isatty())
+    options = make_options(GalleryOptions, given)
+    found = write_gallery(places.dataset, places.output or Path(PAGE), options, progress=sys.stderr.isatty())
     for note in found.notes:
         print(f"note: {note}")
     print(f"page: {found.path} ({found.rows:,} rows, {found.path.stat().st_size / 1e6:.1f} MB)")
 
 
-def _apply(name: str, marks: Path, output: Path | None, given: dict[str, Any]) -> None:
+def _apply(places: PlaceOptions, given: dict[str, Any]) -> None:
     from hfcomp.analysis.gallery.marks import apply_marks
-    from hfcomp.analysis.gallery.options import DataOptions
 
-    if output is None:
+    if places.output is None:
         raise ValueError("--apply writes a new data set: pass --output DIR, its folder.")
-    allow = given.pop("allow_outside_files", False)
-    known = {field.name for field in fields(DataOptions)}
-    if others := [key for key in given if key not in known]:
+    if others := [name for name in given if name not in declared(DataOptions)]:
         raise ValueError(f"--{others[0]} only applies to the page, not to --apply. Remove it.")
-    done = apply_marks(name, marks, output, given, allow_outside_files=allow, progress=sys.stderr.isatty())
+    how = {"allow_outside_files": places.allow_outside_files, "progress": sys.stderr.isatty()}
+    done = apply_marks(places.dataset, places.apply, places.output, given, **how)
     print(f"{done.read:,} rows read, {done.dropped:,} dropped, {done.written:,} written to {done.folder}")
     print(f"{done.kept:,} of these were marked to be kept, {done.written - done.kept:,} had no mark")
     for reason, number in done.set_aside.items():
@@ -60,22 +68,11 @@ def _apply(name: str, marks: Path, output: Path | None, given: dict[str, Any]) -
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line; what is not given is left to the fields of `GalleryOptions`."""
-    from hfcomp.analysis.gallery.options import GalleryOptions
-
-    found = command_parser(
+    return command_parser(
         "gallery",
         "Writes rows of a data set as one HTML page, which needs no network: images and captions, "
         "negatives with their changed words, masks, scores of models. Rows are marked in the page to be kept or "
         "dropped; --apply writes the data set without those that were dropped.",
-        sparse=True,
+        PlaceOptions,
+        GalleryOptions,
     )
-    found.add_argument("dataset", metavar="DATASET", help="folder, file or Hub id, or sandbox for the built-in world")
-    add = found.add_argument
-    words = "page (default: gallery.html); with --apply the new set's folder"
-    add_output(found, "output", metavar="PATH", help=words)
-    add("--apply", type=Path, metavar="FILE", help="marks.json that the page saved")
-    words = "with --apply: copy image files from outside the set's folder too"
-    add("--allow_outside_files", action="store_true", help=words)
-    add_fields(found, GalleryOptions, listed=("models",))
-    return found

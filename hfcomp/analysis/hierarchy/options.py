@@ -1,25 +1,18 @@
-"""Output of `hfcomp analyze magic`; the fields are its options, their descriptions its help."""
+"""Options of `hfcomp analyze magic`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from hfcomp.options import Options, Size
 
 
 @dataclass(kw_only=True)
-class HierarchyOptions:
-    """Output.
+class HierarchyOptions(Options):
+    """Output."""
 
-    Attributes:
-        output_dir: receives concepts.html and report.md.
-        overwrite: replace them.
-        thumbnails: pictures of each concept.
-    """
-
-    output_dir: Path = Path("runs/concepts")
-    overwrite: bool = False
-    thumbnails: int = 8
-
-    def __post_init__(self) -> None:
-        if self.thumbnails < 0:
-            raise ValueError(f"thumbnails: found {self.thumbnails}, expected 0 or more.")
+    output_dir: Annotated[Path, "Folder that receives concepts.html and report.md."] = Path("runs/concepts")
+    overwrite: Annotated[bool, "Replace them."] = False
+    thumbnails: Annotated[Size, "Pictures of each concept."] = 8

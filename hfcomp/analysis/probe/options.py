@@ -1,51 +1,52 @@
-"""How a model is probed; the fields are the options of `hfcomp probe`, their descriptions its help."""
+"""How a model is probed: the options of `hfcomp probe`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from hfcomp.analysis.pairs.options import DataOptions
+from hfcomp.options import Device, NoCache, Size, Spelling
 
 MOST = 50
 """Largest margin: exp(50) times the easy negatives are more than any batch has."""
+Pairs = Annotated[int, Field(ge=2)]
+"""Of fewer no pair has an easy negative."""
 
 
 @dataclass(kw_only=True)
 class ProbeOptions(DataOptions):
-    """Batches and margins.
+    """Batches and margins."""
 
-    Attributes:
-        batch_sizes: pairs in a batch, before their negatives double it; sizes larger than the set are left out.
-        margins: logits added to the hard negative.
-        rows: pairs that the batches are drawn from, each of another photograph.
-        mask_equal_texts: leave equal texts out of each other's negatives, like the trainers' field of this name; by
-            default they are negatives, as in the paper.
-        seed: random seed of the drawn pairs and their order.
-        device: such as cpu or cuda:1; by default a GPU if there is one.
-        no_cache: encode everything again and keep nothing.
-    """
-
-    output_dir: Path = Path("runs/probe")
-    batch_sizes: tuple[int, ...] = (48, 256, 512, 1024)
-    margins: tuple[float, ...] = (0.0, 1.0, 2.0)
-    rows: int = 4096
-    mask_equal_texts: bool = False
-    seed: int = 0
-    device: str | None = None
-    no_cache: bool = False
+    output_dir: Annotated[Path, "Folder that receives results.json, report.md, report.html and the figure."] = Path(
+        "runs/probe"
+    )
+    limit: Annotated[Pairs | None, "Read the first N rows of the set only."] = None
+    batch_sizes: Annotated[
+        tuple[Pairs, ...],
+        Field(min_length=1),
+        Spelling(spaced=True),
+        "Pairs in a batch, before their negatives double it; sizes larger than the set are left out.",
+    ] = (48, 256, 512, 1024)
+    margins: Annotated[
+        tuple[Annotated[float, Field(ge=-MOST, le=MOST)], ...],
+        Field(min_length=1),
+        Spelling(spaced=True),
+        "Logits added to the hard negative.",
+    ] = (0.0, 1.0, 2.0)
+    rows: Annotated[Pairs, "Pairs that the batches are drawn from, each of another photograph."] = 4096
+    mask_equal_texts: Annotated[
+        bool,
+        "Leave equal texts out of each other's negatives, like the trainers' field of this name; by default they are "
+        "negatives, as in the paper.",
+    ] = False
+    seed: Annotated[Size, "Random seed of the drawn pairs and their order."] = 0
+    device: Device = None
+    no_cache: NoCache = False
 
     def __post_init__(self) -> None:
         self.batch_sizes, self.margins = tuple(sorted({*self.batch_sizes})), tuple(sorted({*self.margins}))
-        for name in ("batch_sizes", "margins"):
-            if not getattr(self, name):
-                raise ValueError(f"{name}: found none, expected one or more numbers.")
-        numbers = {name: getattr(self, name) for name in ("rows", "limit", "seed")} | {
-            "batch_sizes": self.batch_sizes[0]
-        }
-        for name, number in numbers.items():
-            least = 0 if name == "seed" else 2
-            if number is not None and number < least:
-                raise ValueError(f"{name}: found {number}, expected {least} or more.")
-        if wrong := [margin for margin in self.margins if not abs(margin) <= MOST]:
-            raise ValueError(f"margins: found {wrong[0]:g}, expected logits from {-MOST} to {MOST}.")
+        super().__post_init__()

@@ -79,9 +79,9 @@ class ConcreteBatchChain(Chain):
         first = self.options.configs[0]
         # What later steps need is looked for now: a missing model would otherwise be found after hours of the first
         # step.
-        if self.options.runs("captions"):
+        if self.options.runs("captions", self.options.until):
             self._caption_stage(first)
-        if self.options.runs("images"):
+        if self.options.runs("images", self.options.until):
             image_stages(self.options)
         self._check_source(first)
         chains = {config: self._configuration(config) for config in self.options.configs}
@@ -102,7 +102,9 @@ class ConcreteBatchChain(Chain):
     def _configuration(self, config: str) -> list[Build]:
         builds = [self._targets(config)]
         for step, run in (("captions", self._captions), ("images", self._images)):
-            if self.options.runs(step) and builds[-1].manifest["rows"]:  # a step without rows is the last
+            if (
+                self.options.runs(step, self.options.until) and builds[-1].manifest["rows"]
+            ):  # a step without rows is the last
                 builds.append(run(config, builds[-1].folder))
         return builds
 
@@ -180,7 +182,7 @@ class ConcreteBatchChain(Chain):
         """
         path = commands_path(self.options.output)
         known = read_commands(path) if path.is_file() else {}
-        if self.options.runs(STEPS[-1]):  # else options of later steps may be missing
+        if self.options.runs(STEPS[-1], self.options.until):  # else options of later steps may be missing
             known |= dict.fromkeys(self.options.configs, self.options.words())
             write_json(path, known, sort_keys=True)
         # Configurations may have been built on different days with different options: one command for each group of

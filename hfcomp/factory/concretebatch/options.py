@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
+
+from pydantic import Field
 
 from hfcomp.factory.builder import ANSWERS, CAPTIONS, DROPPED, FLAGGED, IMAGES, MADE, Builder, CardText, Counts
 from hfcomp.factory.images.options import ImageOptions
-from hfcomp.factory.options import CaptionOptions, WriterOptions
+from hfcomp.factory.options import CaptionOptions, GrammarTolerance, Parser, WriterOptions
 from hfcomp.factory.targets.candidates import Lookup, Prepositions
 from hfcomp.factory.targets.choice import CONFIGS, MODES, Choice, Mode
 from hfcomp.negatives.concreteness import HOW_TO_GET
+from hfcomp.options import THIS_MACHINE, Count, Share, Spelling
 from hfcomp.parsing import DEFAULT_PARSER
 
 Step = Literal["targets", "captions", "images"]
@@ -24,39 +26,33 @@ CANDIDATES = Counts(
 
 @dataclass(kw_only=True)
 class TargetOptions(CaptionOptions):
-    """Target words of negatives (Concrete Jungle).
+    """Target words of negatives (Concrete Jungle)."""
 
-    Attributes:
-        order: top_k picks the category among the k, category_first before them, sample not at all; by default top_k
-            for high, else sample.
-        top_k: words that are drawn from; by default 3, for low 8.
-        rating_temperature: of the softmax of ratings; 1 as in the paper.
-        lookup: rate a word or the two-word expression that it is part of first.
-        prepositions: specific leaves out at, by, in and on.
-        attribute_share: of rows without a relation; the others change objects.
-        seed: of all draws.
-        parser: spacy:NAME or rules.
-        concreteness_ratings: your file of the ratings of Brysbaert et al. 2014.
-        download_ratings: show the licence of the ratings (CC BY-NC-ND 3.0) and download them to the cache.
-    """
-
-    order: Literal["top_k", "category_first", "sample"] | None = None
-    top_k: int | None = None
-    rating_temperature: float = 1.0
-    lookup: Lookup = "expression_first"
-    prepositions: Prepositions = "specific"
-    attribute_share: float = 0.5
-    seed: int = 0
-    parser: str = DEFAULT_PARSER
-    concreteness_ratings: str | None = None
-    download_ratings: bool = False
+    order: Annotated[
+        Literal["top_k", "category_first", "sample"] | None,
+        "top_k picks the category among the k, category_first before them, sample not at all; by default top_k for "
+        "high, else sample.",
+    ] = None
+    top_k: Annotated[Count | None, "Words that are drawn from; by default 3, for low 8."] = None
+    rating_temperature: Annotated[
+        float, Field(gt=0, allow_inf_nan=False), "Temperature of the softmax of ratings; 1 as in the paper."
+    ] = 1.0
+    lookup: Annotated[Lookup, "Rate a word or the two-word expression that it is part of first."] = "expression_first"
+    prepositions: Annotated[Prepositions, "specific leaves out at, by, in and on."] = "specific"
+    attribute_share: Annotated[
+        Share, "Share of attributes among rows without a relation; the others change objects."
+    ] = 0.5
+    seed: Annotated[int, "Random seed of all draws."] = 0
+    parser: Parser = DEFAULT_PARSER
+    concreteness_ratings: Annotated[
+        str | None, Spelling("FILE"), "Your file of the ratings of Brysbaert et al. 2014."
+    ] = None
+    download_ratings: Annotated[
+        bool, "Show the licence of the ratings (CC BY-NC-ND 3.0) and download them to the cache."
+    ] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.rating_temperature < math.inf:
-            raise ValueError(f"rating_temperature: found {self.rating_temperature}, expected a number above 0.")
-        if not 0 <= self.attribute_share <= 1:
-            raise ValueError(f"attribute_share is {self.attribute_share}; expected 0 to 1.")
         if self.concreteness_ratings and self.download_ratings:
             raise ValueError("--concreteness_ratings and --download_ratings are given; expected one of them.")
 
@@ -67,22 +63,22 @@ class TargetOptions(CaptionOptions):
 
 @dataclass(kw_only=True)
 class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
-    """Pairs of negative caption and negative image, chosen by concreteness (ConcretePlant).
-
-    Attributes:
-        configs: of high_concreteness, low_concreteness and random; the first there is of these is the set's default.
-        until: the last step that is run.
-        grammar_model: refuse negative captions that this causal language model finds ungrammatical.
-        grammar_tolerance: nats per token that a negative may lose.
-    """
+    """Pairs of negative caption and negative image, chosen by concreteness (ConcretePlant)."""
 
     what: ClassVar[str] = "concretebatch"
     steps: ClassVar[tuple[str, ...]] = STEPS
     captions: Literal["longest", "all"] = field(default="longest", init=False)  # a row has one negative image
-    configs: tuple[str, ...] = ("high_concreteness",)
-    until: Step = "images"
-    grammar_model: str | None = None
-    grammar_tolerance: float | None = None
+    configs: Annotated[
+        tuple[str, ...],
+        THIS_MACHINE,
+        "Configurations, of high_concreteness, low_concreteness and random; the first there is of these is the set's "
+        "default.",
+    ] = ("high_concreteness",)
+    until: Annotated[Step, THIS_MACHINE, "The last step that is run."] = "images"
+    grammar_model: Annotated[
+        str | None, "Refuse negative captions that this causal language model finds ungrammatical."
+    ] = None
+    grammar_tolerance: GrammarTolerance = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,8 +89,6 @@ class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
             raise ValueError(f"configs: found none, expected some of {', '.join(CONFIGS)}.")
         if not self.concreteness_ratings and not self.download_ratings:  # random too: its margins depend on them
             raise ValueError(f"expected --concreteness_ratings FILE or --download_ratings. {HOW_TO_GET}")
-        if self.grammar_tolerance is not None and not self.grammar_model:
-            raise ValueError("--grammar_tolerance needs --grammar_model, such as openai-community/gpt2.")
         if self.until != "targets":
             self.check_writer("--writer transformers with a small --llm, or --writer substitute, which needs no model")
         if self.executor == "ray" and self.until == "images" and self.image_dtype == "auto":

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +76,19 @@ def target_inputs(options: TargetOptions, mode: Mode, source: Dataset, log: Log)
 
 def target_stage(options: TargetOptions, mode: Mode, log: Log) -> Stage:
     """The stage that gives captions their possible targets; it records names and hashes, no places on this machine."""
-    choice, path = options.choice(mode), ratings_path(options, log)
-    settings = asdict(choice) | {name: getattr(options, name) for name in ("lookup", "prepositions", "seed", "parser")}
-    settings["ratings"] = None if path is None else str(path)
+    choice = Choice.of(mode, order=options.order, k=options.top_k, temperature=options.rating_temperature)
+    path = ratings_path(options, log)
+    settings: dict[str, Any] = {
+        "mode": choice.mode,
+        "order": choice.order,
+        "k": choice.k,
+        "temperature": choice.temperature,
+        "lookup": options.lookup,
+        "prepositions": options.prepositions,
+        "seed": options.seed,
+        "parser": options.parser,
+        "ratings": None if path is None else str(path),
+    }
     facts = settings | {
         "parser": without_local_paths(cached_parser(options.parser).name),
         "ratings": None if path is None else f"{path.name} sha256:{file_hash(path)}",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from hfcomp.factory.options import BuildOptions
+from hfcomp.options import Amount, Count, Device
 
 DType = Literal["auto", "float16", "bfloat16", "float32"]
 HIGHEST_QUALITY = 95
@@ -31,47 +34,33 @@ class ImageOptions(BuildOptions):
       mean square. Without any edit the VAE of SDXL differs by 15 on COCO at 256 pixels (PSNR 24.7, its model card) and
       by less on a flat image, so that 8 finds what no pipeline has touched.
 
-    Attributes:
-        image_pipeline: Hub id or folder of the pipeline.
-        image_steps: of the noise schedule.
-        image_strength: share of the steps that are run, above 0 to 1; 1 ignores the image nearly.
-        image_guidance: classifier-free guidance; 0 for pipelines distilled without it.
-        image_size: side of the square in pixels; the centre is cropped, as CLIP sees an image.
-        image_batch_size: images at a time; part of the result, see docs/concretebatch.md.
-        image_quality: of the JPEG, 1 to 95.
-        image_dtype: of the pipeline's weights; auto is float16 on a GPU and float32 on a CPU.
-        blank_below: deviation below which an image counts as of one colour, 0 for never.
-        unchanged_below: difference below which an image counts as unchanged, 0 for never.
-        pair_model: leave out negative images that this dual encoder finds nearer to the original caption.
-        seed: of all noise.
-        device: such as cpu or cuda:1; by default a GPU for each worker where there is one.
     """
 
-    image_pipeline: str = "stabilityai/sdxl-turbo"
-    image_steps: int = 4
-    image_strength: float = 0.75
-    image_guidance: float = 0.0
-    image_size: int = 512
-    image_batch_size: int = 8
-    image_quality: int = HIGHEST_QUALITY
-    image_dtype: DType = "auto"
-    blank_below: float = 4.0
-    unchanged_below: float = 8.0
-    pair_model: str | None = None
-    seed: int = 0
-    device: str | None = None
+    image_pipeline: Annotated[str, "Hub id or folder of the pipeline."] = "stabilityai/sdxl-turbo"
+    image_steps: Annotated[Count, "Denoising steps of the schedule."] = 4
+    image_strength: Annotated[
+        float, Field(gt=0, le=1), "Share of the steps that are run, above 0 to 1; 1 ignores the image nearly."
+    ] = 0.75
+    image_guidance: Annotated[Amount, "Classifier-free guidance; 0 for pipelines distilled without it."] = 0.0
+    image_size: Annotated[Count, "Side of the square in pixels; the centre is cropped, as CLIP sees an image."] = 512
+    image_batch_size: Annotated[Count, "Images at a time; part of the result, see docs/concretebatch.md."] = 8
+    image_quality: Annotated[int, Field(ge=1, le=HIGHEST_QUALITY), f"Quality of the JPEG, 1 to {HIGHEST_QUALITY}."] = (
+        HIGHEST_QUALITY
+    )
+    image_dtype: Annotated[DType, "Type of the pipeline's weights; auto is float16 on a GPU and float32 on a CPU."] = (
+        "auto"
+    )
+    blank_below: Annotated[Amount, "Deviation below which an image counts as of one colour, 0 for never."] = 4.0
+    unchanged_below: Annotated[Amount, "Difference below which an image counts as unchanged, 0 for never."] = 8.0
+    pair_model: Annotated[
+        str | None, "Leave out negative images that this dual encoder finds nearer to the original caption."
+    ] = None
+    seed: Annotated[int, "Random seed of all noise."] = 0
+    device: Annotated[Device, "Such as cpu or cuda:1; by default a GPU for each worker if there is one."] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         denoising_steps(self.image_steps, self.image_strength)
-        for name in ("image_size", "image_batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: found {getattr(self, name)}, expected 1 or more.")
-        if not 1 <= self.image_quality <= HIGHEST_QUALITY:
-            raise ValueError(f"image_quality: found {self.image_quality}, expected 1 to {HIGHEST_QUALITY}.")
-        for name in ("image_guidance", "blank_below", "unchanged_below"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name}: found {getattr(self, name)}, expected 0 or more.")
 
 
 def denoising_steps(steps: int, strength: float) -> int:

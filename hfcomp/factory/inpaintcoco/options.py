@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from hfcomp.data.annotations.entries import Quality
 from hfcomp.data.annotations.project import DATABASE
 from hfcomp.factory.builder import Builder, CardText, Counts
 from hfcomp.factory.options import BuildOptions
+from hfcomp.options import Count
 
 PAIRS = Counts("pair: ", "pairs", "concept")
 FLAGGED_PAIRS = Counts("flag: ", "pairs flagged, not left out", "flag")
@@ -21,23 +22,19 @@ class InpaintCocoOptions(BuildOptions):
     """Pairs of an image and the same with one thing repainted (InpaintCOCO).
 
     The source is the folder of an annotation project, or a data set in the layout of phiyodr/InpaintCOCO.
-
-    Attributes:
-        quality: of a project, only pairs of this one, which is the lower of annotator's and reviewer's rating.
-        concepts: only these, comma-separated; by default all.
-        any_license: also images whose licence forbids adaptation, or is unknown.
-        shard_size: rows of the source per file; a row has three images.
-        split: of a data set.
     """
 
     what: ClassVar[str] = "inpaintcoco"
     column_names: str = field(default="", init=False)
     only_adaptable: bool = field(default=True, init=False)
-    split: str = "test"
-    shard_size: int = 200
-    quality: Quality | None = None
-    concepts: tuple[str, ...] = ()
-    any_license: bool = False
+    split: Annotated[str, "Split of a data set."] = "test"
+    shard_size: Annotated[Count, "Rows of the source per file; a row has three images."] = 200
+    quality: Annotated[
+        Quality | None,
+        "Of a project, only pairs of this quality, which is the lower of annotator's and reviewer's rating.",
+    ] = None
+    concepts: Annotated[tuple[str, ...], "Only pairs of these concepts; by default all."] = ()
+    any_license: Annotated[bool, "Also images whose licence forbids adaptation, or is unknown."] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -82,16 +82,16 @@ class MagicChain(Chain):
         """Runs the steps that are asked for."""
         # Missing packages and models are found now, and not after hours of the first step.
         self._answers.facts()
-        if self.options.encoder != BY_CAPTIONS and self.options.runs("hierarchy"):
+        if self.options.encoder != BY_CAPTIONS and self.options.runs("hierarchy", self.options.until):
             self._sentence_encoder.facts()
         self._part_inputs  # noqa: B018
         chain, facts = [self._concepts()], []
         parts: Mapping[str, Build] = {}
-        if self.options.runs("hierarchy"):
+        if self.options.runs("hierarchy", self.options.until):
             hierarchy = self._hierarchy(chain[0])
-            if self.options.runs("captions"):
+            if self.options.runs("captions", self.options.until):
                 chain.append(self._captions(chain[0].folder, hierarchy))
-            if self.options.runs("parts") and chain[-1].manifest["rows"]:
+            if self.options.runs("parts", self.options.until) and chain[-1].manifest["rows"]:
                 parts = self._parts(chain[-1].folder, hierarchy)
                 chain.append(_join_parts(parts))
             facts = hierarchy_tables(hierarchy, sum(_pairs(one.folder) for one in parts.values()))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, get_args
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+from pydantic import Field
 
 from hfcomp.factory.builder import ANSWERS, CAPTIONS, Builder, CardText
 from hfcomp.factory.options import CaptionOptions, LanguageModelOptions
+from hfcomp.options import THIS_MACHINE, Count, Device, Options, Spelling, declared
 
 MagicStep = Literal["concepts", "hierarchy", "captions", "parts"]
 MAGIC_STEPS: tuple[MagicStep, ...] = get_args(MagicStep)
@@ -17,78 +20,62 @@ BY_CAPTIONS = "captions"
 """The encoder that needs no model."""
 TAXONOMY: Literal["taxonomy"] = "taxonomy"
 """The writer that needs no language model."""
+Cosine = Annotated[float, Field(ge=-1, le=1)]
 
 
 @dataclass(kw_only=True)
-class GraphSettings:
+class GraphSettings(Options):
     """Hierarchy (CLEAR GLASS, section 3.1).
 
     The paper's text merges and mines above a similarity, its Algorithm 1 from it on; here it is above. That hard
     negatives share no names by default is our choice, as such a name would fit both, and so is `max_negatives`.
-
-    Attributes:
-        min_images: of a concept; one with fewer is merged into the most similar one, or removed.
-        merge_similarity: cosine that a merge has to exceed.
-        negative_similarity: cosine that hard-negative concepts have to exceed.
-        max_negatives: hard-negative concepts of one concept, the nearest.
-        shared_levels: names from level 4 downwards that a hard negative may share; 0 allows none.
-        test_share: of the images of each concept, and of the concepts.
-        seed: of both splits, and of a language model's answers.
-
-    Raises:
-        ValueError: for a number out of its range.
     """
 
-    min_images: int = 5
-    merge_similarity: float = 0.9
-    negative_similarity: float = 0.85
-    max_negatives: int = 20
-    shared_levels: int = 0
-    test_share: float = 0.2
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("min_images", "max_negatives"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: found {getattr(self, name)}, expected 1 or more.")
-        for name in ("merge_similarity", "negative_similarity"):
-            if not -1 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}: found {getattr(self, name)}, expected a cosine from -1 to 1.")
-        if not 0 <= self.shared_levels <= 3:
-            raise ValueError(f"shared_levels: found {self.shared_levels}, expected 0 to 3.")
-        if not 0 < self.test_share < 1:
-            raise ValueError(f"test_share: found {self.test_share}, expected a number between 0 and 1.")
+    min_images: Annotated[
+        Count, "Images of a concept; one with fewer is merged into the most similar one, or removed."
+    ] = 5
+    merge_similarity: Annotated[Cosine, "Cosine that a merge has to exceed."] = 0.9
+    negative_similarity: Annotated[Cosine, "Cosine that hard-negative concepts have to exceed."] = 0.85
+    max_negatives: Annotated[Count, "Hard-negative concepts of one concept, the nearest."] = 20
+    shared_levels: Annotated[
+        int, Field(ge=0, le=3), "Names from level 4 downwards that a hard negative may share; 0 allows none."
+    ] = 0
+    test_share: Annotated[
+        float, Field(gt=0, lt=1), "Share of the images of each concept, and of the concepts, that are for testing."
+    ] = 0.2
+    seed: Annotated[int, "Random seed of both splits, and of a language model's answers."] = 0
 
     def facts(self) -> dict[str, Any]:
         """The settings alone, of options that have more."""
-        return {one.name: getattr(self, one.name) for one in fields(GraphSettings)}
+        return {name: getattr(self, name) for name in declared(GraphSettings)}
 
 
 @dataclass(kw_only=True)
 class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
-    """A hierarchy of abstract concepts over captioned images (MAGIC).
-
-    Attributes:
-        writer: endpoint asks the server at base_url; transformers runs a small model in process; taxonomy finds the
-            words of a list of concepts in captions and needs no model.
-        taxonomy: YAML file of your own concepts, for the writer of this name; by default one for everyday photographs.
-        encoder: of names of concepts: a sentence encoder by Hub id or folder, or captions, which needs no model.
-        until: the last step that is run.
-        device: such as cpu or cuda:1; by default a GPU where there is one.
-    """
+    """A hierarchy of abstract concepts over captioned images (MAGIC)."""
 
     what: ClassVar[str] = "magic"
     steps: ClassVar[tuple[str, ...]] = MAGIC_STEPS
     captions: Literal["longest", "all"] = field(default="all", init=False)  # a concept is of all captions of an image
-    writer: Literal["endpoint", "transformers", "taxonomy"] = "endpoint"
-    taxonomy: str | None = None
-    encoder: str = DEFAULT_ENCODER
-    until: MagicStep = "parts"
-    device: str | None = None
+    writer: Annotated[
+        Literal["endpoint", "transformers", "taxonomy"],
+        "endpoint asks the server at base_url; transformers runs a small model in process; taxonomy finds the words "
+        "of a list of concepts in captions and needs no model.",
+    ] = "endpoint"
+    taxonomy: Annotated[
+        str | None,
+        Spelling("FILE"),
+        "YAML file of your own concepts, for the writer of this name; by default one for everyday photographs.",
+    ] = None
+    encoder: Annotated[
+        str,
+        "Encoder of names of concepts: a sentence encoder by Hub id or folder, or captions, which needs no model.",
+    ] = DEFAULT_ENCODER
+    until: Annotated[MagicStep, THIS_MACHINE, "The last step that is run."] = "parts"
+    device: Device = None
 
     def __post_init__(self) -> None:
-        CaptionOptions.__post_init__(self)
-        GraphSettings.__post_init__(self)
+        super().__post_init__()
         if self.writer == TAXONOMY:
             self._check_unused()
         elif self.taxonomy is not None:
@@ -98,7 +85,7 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
 
     def _check_unused(self) -> None:
         """An option that changes nothing is a mistake."""
-        for one in fields(LanguageModelOptions):
+        for one in declared(LanguageModelOptions).values():
             if getattr(self, one.name) != one.default:
                 raise ValueError(f"--{one.name} is of a language model; found --writer {self.writer}. Leave it out.")
         if self.device is not None and self.encoder == BY_CAPTIONS:

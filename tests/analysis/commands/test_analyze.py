@@ -54,7 +54,7 @@ def test_mistakes_end_in_one_line(words, tmp_path, monkeypatch):
         cli.main([*words, "--concreteness_ratings", "nothing"])
     with pytest.raises(SystemExit, match="error: there is no file or folder '.*nothing'"):
         cli.main(["analyze", str(tmp_path / "nothing"), *words[2:]])
-    with pytest.raises(SystemExit, match="error: batch_size: found 0"):
+    with pytest.raises(SystemExit, match="error: --batch_size: found 0"):
         cli.main([*words, "--batch_size", "0"])
     with locked(tmp_path / "out"), pytest.raises(SystemExit, match="error: .*out is in use by another process"):
         cli.main(words)

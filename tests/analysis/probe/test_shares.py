@@ -78,12 +78,12 @@ def test_without_negative_images_there_is_one_direction():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"batch_sizes": ()}, "batch_sizes: found none"),
-        ({"batch_sizes": (1, 8)}, "batch_sizes: found 1, expected 2 or more"),
-        ({"margins": (0.0, math.nan)}, "margins: found nan, expected logits from -50 to 50"),
-        ({"margins": (1000.0,)}, "margins: found 1000, expected"),
-        ({"rows": 1}, "rows: found 1, expected 2"),
-        ({"seed": -1}, "seed: found -1, expected 0"),
+        ({"batch_sizes": ()}, r"batch_sizes: found \(\), expected at least 1 of them"),
+        ({"batch_sizes": (1, 8)}, "batch_sizes: entry 1: found 1, expected at least 2"),
+        ({"margins": (0.0, math.nan)}, "margins: entry .: found nan, expected at .* 50"),
+        ({"margins": (1000.0,)}, "margins: entry 1: found 1000.0, expected at most 50"),
+        ({"rows": 1}, "rows: found 1, expected at least 2"),
+        ({"seed": -1}, "seed: found -1, expected at least 0"),
     ],
 )
 def test_options_that_do_not_fit(given, message):
