@@ -107,6 +107,9 @@ def test_an_adapter_is_merged_into_a_new_folder_only(clip, pairs, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.follows(
+    "hfcomp/modeling/backbones.py", "base_model_name_or_path in its adapter_config.json: a Hub id, or a"
+)
 @pytest.mark.parametrize("base", ["runs/gone/base", ""])
 def test_an_adapter_whose_base_is_gone_is_named_with_how_to_fix_it(base, clip, pairs, tmp_path):
     adapter = shutil.copytree(trained(clip, pairs, tmp_path), tmp_path / "moved")
@@ -114,3 +117,5 @@ def test_an_adapter_whose_base_is_gone_is_named_with_how_to_fix_it(base, clip, p
     path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": base}))
     with pytest.raises(OSError, match=f"moved: the base of this adapter, '{base}', cannot be loaded: no such"):
         load_backbone(adapter)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": str(clip)}))
+    assert load_backbone(adapter)

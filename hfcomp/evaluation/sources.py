@@ -118,10 +118,12 @@ class Pool:
 
 
 def _load_folder(folder: Path, options: Mapping[str, Any]) -> Dataset:
+    from hfcomp.data.formats.own_builders import folder_cache
     from hfcomp.data.formats.tables import literal_options
     from hfcomp.evaluation import hub
 
-    return hub.load_dataset(str(folder), **literal_options(folder, options.get("name"), options))
+    options = literal_options(folder, options.get("name"), options)
+    return hub.load_dataset(str(folder), **folder_cache(str(folder), **options), **options)
 
 
 @dataclass(frozen=True)

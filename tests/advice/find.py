@@ -34,6 +34,8 @@ COMMAND = re.compile(
     rf"\bhfcomp (?:{'|'.join(COMMANDS_OF_CLI)}|{{}}|COMMAND|--)|\bmake [a-z-]+`|`[^`]* --|\brecipes/\w+\.py"
 )
 OPTION = re.compile(r"(?<![\w-])--[a-z{]")
+AGAIN = re.compile(r"\b(?:give|make|start) (?:the |\{\})[^.]*\bagain\b", re.IGNORECASE)
+"""Advice to repeat a command of ours, which is not named."""
 CALL = re.compile(r"\b[A-Za-z_][\w.]*\((?!s\))")
 PLAIN_AFTER = r"(?:leave|leave out|omit|set|pass|lower|raise|without|unset|choose) "
 PRONOUN = re.compile(
@@ -105,6 +107,7 @@ def is_suggestion(sentence: str, message: str, names: frozenset[str]) -> bool:
         or COMMAND.search(advice)
         or OPTION.search(advice)
         or CALL.search(advice)
+        or AGAIN.search(advice)
         or names_field(advice, names)
     ):
         return True

@@ -6,11 +6,13 @@ import errno
 import pickle
 import re
 import zipfile
+from pathlib import Path
 
 import datasets
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from datasets.exceptions import DatasetGenerationError
 from transformers import AutoProcessor
 
@@ -18,6 +20,7 @@ from hfcomp.data import sources
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.images import decode_image
 from hfcomp.data.loading import TrainingRows, load_training_set
+from hfcomp.evaluation.sources import _load_folder
 from hfcomp.modeling import load_backbone
 from tests import tiny
 
@@ -300,3 +303,20 @@ def test_half_a_character_is_named_with_its_file_and_line(name, tmp_path):
     with pytest.raises(ValueError, match=rf"^\S+/{name}, line 3: .* lone surrogate \\ud83d\. Correct it, or rem"):
         load_training_set(write(lines))
     assert load_training_set(write(lines[:2]))["caption"][1] == "a \\ud83d cat"
+
+
+@pytest.mark.parametrize(
+    "read", [sources.load_source, lambda place, split: _load_folder(Path(place), {"split": split})]
+)
+def test_folders_of_one_name_and_replaced_files_give_their_own_rows(read, tmp_path):
+    card = "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: data/*\n---\n"
+
+    def written(folder, captions):
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        (folder / "README.md").write_text(card)
+        Dataset.from_dict({"caption": captions}).to_parquet(folder / "data/a.parquet")
+        return read(str(folder), split="train")["caption"][:]
+
+    assert written(tmp_path / "one/pairs", ["a", "b"]) == ["a", "b"]
+    assert written(tmp_path / "other/pairs", ["c"]) == ["c"]
+    assert written(tmp_path / "one/pairs", ["d"]) == ["d"]

@@ -208,8 +208,8 @@ def test_the_page_on_design(clip, tmp_path):
     image, text, negative_image, negative_text = torch.nn.functional.normalize(torch.randn(4, 6, 8), dim=-1)
     values = {"scale": torch.tensor(10.0), "margin": torch.ones(6), "rows": slice(0, 6), "cement_loss": cement_loss}
     pairs = {"image": image, "text": text, "negative_image": negative_image, "negative_text": negative_text}
-    assert run("docs/design.md", 0, names={**pairs, **values})["loss"].isfinite()
-    compute_loss = run("docs/design.md", 1, names={"info_nce_loss": info_nce_loss})["compute_loss"]
+    assert run("docs/design.md", 2, names={**pairs, **values})["loss"].isfinite()
+    compute_loss = run("docs/design.md", 3, names={"info_nce_loss": info_nce_loss})["compute_loss"]
     trainer_class = type("Trainer", (CompositionalTrainer,), {"compute_loss": compute_loss})
     config = CompositionalConfig(str(tmp_path), max_steps=1, per_device_train_batch_size=4, report_to="none")
     assert trainer_class(clip, config, train_dataset=tiny.pairs(8)).train().training_loss > 0

@@ -19,9 +19,9 @@ BUDGET = {
     "annotate": 4_394,  # target: 3,000
     "cli": 1_663,
     "convert": 1_539,  # target: 1,400
-    "data": 10_743,
+    "data": 10_758,
     "distributed": 356,
-    "evaluation": 12_994,  # target: 10,500
+    "evaluation": 12_996,  # target: 10,500
     "experiments": 5_592,
     "factory": 11_036,  # target: 8,500
     "hub": 1_018,
@@ -35,8 +35,8 @@ BUDGET = {
     "sandbox": 2_134,
     "statistics": 2_622,
     "trainers": 6_664,
-    "core": 63_270,  # all but RINGS; target: under 51,000
-    "all": 86_763,  # target: under 69,000
+    "core": 63_287,  # all but RINGS; target: under 51,000
+    "all": 86_780,  # target: under 69,000
 }
 COMMENTS = 1.5  # own-line comments per 100 lines of code; target: 4
 # The packages around the core, which never imports them.

@@ -18,6 +18,7 @@ import pyarrow as pa
 from datasets import BuilderConfig, DatasetBuilder, Features, load_dataset_builder
 from datasets.features.features import cast_to_python_objects
 from datasets.filesystems import EXTENSION_TO_COMPRESSION_FS_FILE_CLS
+from datasets.fingerprint import Hasher
 from datasets.packaged_modules.csv.csv import Csv
 from datasets.packaged_modules.imagefolder.imagefolder import ImageFolder
 from datasets.packaged_modules.json.json import Json
@@ -257,6 +258,7 @@ def load_dataset(
 ) -> Any:
     """`datasets.load_dataset`, but hfcomp reads tables of texts and archives; notes about them are logged."""
     late = {key: kwargs.pop(key) for key in ("verification_mode", "keep_in_memory") if key in kwargs}
+    kwargs = {**folder_cache(path, *args, **kwargs), **kwargs}
     # `datasets` finds the files, and which of its builders reads them; then ours takes the place of three of these.
     theirs = load_dataset_builder(path, *args, **kwargs)
     features = theirs.info.features
@@ -283,6 +285,19 @@ def load_dataset(
     if in_memory is None:
         in_memory = is_small_dataset(builder.info.dataset_size)
     return builder.as_dataset(split=split, in_memory=in_memory)
+
+
+def folder_cache(path: str, *args: Any, split: str | None = None, **kwargs: Any) -> dict[str, str]:
+    """The `cache_dir` of a local folder whose card may list its files; empty for anything else.
+
+    `datasets` 5.2 names the prepared rows of such a folder by its last name and its card only. Two folders of one
+    name, or a folder whose files were replaced, would all give the rows that were read first.
+    """
+    if not os.path.isfile(os.path.join(path, "README.md")):
+        return {}
+    files = load_dataset_builder(path, *args, **kwargs).config.data_files or {}
+    facts = {split: (list(found), found.origin_metadata) for split, found in files.items()}
+    return {"cache_dir": os.path.join(datasets.config.HF_DATASETS_CACHE, f"folder-{Hasher.hash(facts)}")}
 
 
 def own_builder(theirs: DatasetBuilder, features: Features | None) -> DatasetBuilder | None:

@@ -68,7 +68,7 @@ def test_a_second_run_encodes_nothing(clip, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path / "home"))
     source, calls = saved(tmp_path), []
     first = held(page(source, tmp_path, models=(str(clip),), no_cache=False), "data")
-    monkeypatch.setattr(Embedder, "fill", lambda *parts: calls.append(len(parts[3])))
+    monkeypatch.setattr(Embedder, "_fill", lambda *parts: calls.append(len(parts[3])))
     again = held(page(source, tmp_path, models=(str(clip),), no_cache=False), "data")
     assert again == first and not any(calls)
 

@@ -16,7 +16,7 @@ from tests.factory.writers.endpoint import Answer, completion, serving, text
 
 @pytest.mark.parametrize("writer", ["substitute", "vllm"])
 def test_a_writer_that_is_no_language_model_is_refused(writer, tmp_path):
-    settings = WriterOptions(writer=writer, answer_cache=str(tmp_path)).writer_settings()
+    settings = WriterOptions(answer_cache=str(tmp_path)).writer_settings() | {"writer": writer}
     with pytest.raises(ValueError, match=f"writer '{writer}' is no language model"):
         build_llm_client(**settings)
 
