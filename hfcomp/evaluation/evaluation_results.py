@@ -134,7 +134,7 @@ class EvaluationResults:
         """The entry `blind` of `results.json`: scores of blind rules, and models on the items that none solves."""
         if self.blind is None or not len(self._shared):
             return None
-        # rules ran on all items; the models may share only some of the benchmarks
+        # Rules ran on all items, but the models may share only some of the benchmarks.
         blind = self.blind.on_items_of(self._shared)
         return blind.to_json(self.averages, self._shared, list(self._image_models), self.blind.outcomes)
 
@@ -146,7 +146,7 @@ class EvaluationResults:
     @cached_property
     def _shared(self) -> Outcomes:
         table = self.outcomes.table
-        # a benchmark may have failed for one of the models: differences need lines that all have
+        # A benchmark may have failed for one of the models, and differences need lines that all models have.
         kept = table.groupby(LINE, sort=False)["arm"].transform("nunique") == len(self.models)
         return self.outcomes if kept.all() else Outcomes(table[kept])
 
@@ -369,7 +369,7 @@ def write_evaluation(
     folder: Path, results: EvaluationResults, *, items: bool = True, page: PageOptions | None = DEFAULT_PAGE
 ) -> None:
     """As `EvaluationResults.save`, for who holds the folder's lock; items and scores are written only with `items`."""
-    # before `results.json`, which names their hash: a folder left in between raises and mixes nothing
+    # Written before `results.json`, which names their hash: a folder that is left in between raises and mixes nothing.
     if items:
         results.outcomes.write(folder / files.ITEMS_FILE)
         write_blind(folder, results.blind)

@@ -76,7 +76,7 @@ def build_and_report(options: BuildOptions) -> BuiltSet:
         with quiet_logs():
             built = build_set(options, progress=sys.stderr.isatty())
     except StageError as error:
-        # of a server that is down or a disk that is full, and an error of the build's own, the message is enough
+        # If a server is down, a disk is full or the build itself raised the error, its message is enough.
         if not isinstance(error, DamagedSource) and not isinstance(error.__cause__, OSError | None):
             traceback.print_exception(error)
         raise SystemExit(f"error: {error}" if KEPT in str(error) else f"error: {error}\n{RESUME}") from None

@@ -109,7 +109,7 @@ class FalseNegatives:
 
     def __call__(self, batch: Batch, places: list[int], texts: list[str]) -> list[str | None]:
         """The reason for each text of a row that is dropped, or None."""
-        # The texts of a batch come in several calls; its images are embedded once.
+        # The texts of a batch come in several calls, but its images are embedded once.
         if batch is not self._batch:
             self._batch, self._images = batch, {}
         missing = [place for place in dict.fromkeys(places) if place not in self._images]

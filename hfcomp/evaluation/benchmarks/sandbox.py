@@ -80,7 +80,7 @@ class SandboxData(Data):
 
         rows = _rows(self.function, self.rows, self.seed, tuple(self.options.items()))
         options = [f"{name}={value}" for name, value in self.options.items()]
-        # results name the call that draws the same rows again
+        # Results name the call that draws the same rows again.
         place = f"the sandbox: {self.function}({', '.join(map(str, (self.rows, self.seed, *options)))})"
         prompts = sandbox.zero_shot_prompts() if self.function == "zero_shot_set" else {}
         return BenchmarkData(self.reshape(rows) if self.reshape else rows, Origin(place), prompts=prompts)
@@ -104,7 +104,7 @@ def sandbox_benchmarks(items: int = ITEMS, seed: int = 0) -> tuple[Benchmark, ..
             among `retrieval_rows(items)`.
         seed: of the scenes and of the rivals on levels.
     """
-    # benchmarks of one set give `_rows` equal arguments, so its scenes are drawn once
+    # Benchmarks of one set pass equal arguments to `_rows`, so its scenes are drawn once.
     kinds = SandboxData("choice_set", items, seed, reshape=_by_kind)
     novel = replace(kinds, options={"kinds": NOVEL_KINDS, "novel": True})
     pairs = SandboxData("retrieval_set", retrieval_rows(items), seed)
@@ -191,7 +191,7 @@ def _as_pairs(rows: Dataset, *, concept: str | None) -> Dataset:
 def _by_kind(rows: Dataset) -> Dataset:
     """Each kind a subset; the true caption of those that add is true of both images."""
     kinds = column_values(rows, "kind")
-    # both captions are true of the image that shows more, so such a group has no right answer
+    # Both captions are true of the image that shows more, so such a group has no right answer.
     answers = [kind not in ADDITIONS for kind in kinds]
     return rows.add_column("subset", kinds).add_column("one_answer", answers)
 

@@ -72,8 +72,8 @@ class CaptionSource:
             The model, `None` where no caption is left; and what was counted: `place`, `captions` (those in the
             model), `of_its_images` and `equal_texts`, the captions that were left out.
         """
-        # a caption of an image of the benchmark may be a true text in other words, and an equal text is one
-        # of the benchmark's own: with either the model would have seen the answer
+        # A caption of a benchmark's image may be a true text in other words, and an equal text is one of the
+        # benchmark's own. With either the model would have seen the answer.
         used, same = {photograph_key(one) for one in images}, set(map(plain, texts))
         of_image = np.array([key is not None and key in used for key in self._keys], dtype=bool)
         equal = np.array([text in same for text in self._plain], dtype=bool) & ~of_image
@@ -105,7 +105,8 @@ def read_caption_source(given: str | Path | None, folders: Folders, read: Iterab
         return _of_coco_json(folder / _FILE)
     if folder is not None and (items := _HUB.local(folder, folders)) is not None:
         return _of_rows(items)
-    # nothing is fetched for a rule alone, only what a benchmark of this run reads from the Hub anyway
+    # Nothing is downloaded just for a rule. Only captions that a benchmark of this run reads from the Hub anyway are
+    # used.
     if given is None and not any(_is_of(COCO_VAL2017.repo, one.origin) for one in read):
         raise Unavailable("no captions were named, and COCO's are not on this machine.", HOW_TO_FIX)
     try:

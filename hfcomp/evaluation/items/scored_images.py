@@ -52,7 +52,7 @@ def scored_images(loaded: Loaded) -> list[ScoredImages]:
             ids, sources = ([part[row] for row in there] if part else None for part in (ids, sources))
         sources = sources or (_of_coco(benchmark, ids) if ids else None)
         name = benchmark.title if column == "image" else f"{benchmark.title}, {column}"
-        # a training set has whole photographs
+        # A training set has whole photographs.
         whole = map_cells(cells, lambda cell, row: cell.cell if isinstance(cell, Altered) else cell)
         found.append(ScoredImages(name, whole, ids, sources))
     return found

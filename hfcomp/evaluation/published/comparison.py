@@ -54,7 +54,7 @@ class PublishedComparison:
     @property
     def verdict(self) -> str:
         """`differs` if the protocol does, otherwise `close` or `off` by the tolerance."""
-        # numbers by another protocol say nothing about this one, however near they are
+        # Numbers by another protocol say nothing about this one, however near they are.
         if self.published.differs:
             return DIFFERS
         return CLOSE if abs(self.difference) <= self.tolerance + ROUNDING_ERROR else OFF
@@ -91,7 +91,7 @@ def compare_with_published(
     """Every published number of a model and line of the results, model by model in the order of lines."""
     found = []
     for name, known in matched_models(models).items():
-        # several papers may print a number of one line
+        # Several papers may print a number for one line.
         of_line: dict[tuple[str, ...], list[PublishedScore]] = {}
         for score in published_scores():
             if score.model == known:
@@ -195,7 +195,7 @@ def _unmatched(
     titles = {title for _, title in published}
     of_parts = []
     for title in dict.fromkeys(line["benchmark"] for line in lines):
-        # a score of a part of the items would look like a failed reproduction
+        # A score of only some items would look like a failed reproduction.
         if title not in titles and title.removesuffix(PART) in titles:
             of_parts.append(title.removesuffix(PART))
             yield f"{title} is not compared: published numbers are of the whole benchmark."

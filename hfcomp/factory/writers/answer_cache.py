@@ -109,8 +109,8 @@ _SETTLED = "settled"
 class AnswerCache:
     """Answers by key."""
 
-    # Each is a document of `hfcomp.store`, but written by `write_first`: where a server samples at random, all
-    # processes have to use the answer that was there first.
+    # Each answer is a document of `hfcomp.store`, but written by `write_first`: if a server samples at random, all
+    # processes must use the answer that was there first.
     def __init__(self, folder: Path) -> None:
         self._folder = folder.expanduser()
 
@@ -118,7 +118,7 @@ class AnswerCache:
         match read_document(self._path(key)):
             case None:
                 return None
-            # a problem that is not settled is of an earlier hfcomp, which kept all
+            # A problem that is not settled comes from an earlier hfcomp, which kept all problems.
             case {"text": text, "problem": problem, **more} if problem is None or more.get(_SETTLED):
                 return Reply(text, problem)
         self.forget(key)
