@@ -240,6 +240,7 @@ class EvaluationResults:
         return cls(
             outcomes,
             {name: model_facts(results, name) for name in results.get("models") or outcomes.table["arm"].unique()},
+            # Read from the lines, because today's benchmarks may have other averages.
             averages_of_lines(results.get("results") or ()),
             results.get("reference"),
             results.get("tie_rule") or "wrong",
@@ -255,6 +256,7 @@ class EvaluationResults:
 
     def __str__(self) -> str:
         text = io.StringIO()
+        # The width is fixed, so the text does not depend on the terminal.
         print_evaluation(self, console=Console(file=text, width=WIDTH, color_system=None, force_terminal=False))
         return text.getvalue().strip("\n")
 
@@ -287,6 +289,7 @@ def evaluation_items(evaluation: EvaluationResults, options: PageOptions = DEFAU
     from hfcomp.evaluation.items.item_browser import item_browser
 
     models = list(evaluation.models)
+    # The page contrasts the reference with the last of the other models.
     others = [name for name in evaluation._image_models if name != evaluation.reference]
     return item_browser(
         evaluation.outcomes.table.drop_duplicates(["arm", *LINE, "item"]),  # of several seeds the first

@@ -106,6 +106,7 @@ class ScoreFile:
                 )
             if name not in names:
                 notes.append(f"{self.path}: {counted(len(own), 'score')} of {name} not used: it is not evaluated")
+        # The scores are not needed yet. Looking them up reports missing and unknown pairs.
         for one in loaded:
             if one.benchmark.name in self._scores:
                 try:

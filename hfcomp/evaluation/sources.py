@@ -50,6 +50,7 @@ def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Benchmar
             reasons.append(error.reason)
             ways.append(error.how_to_fix)
     ways.append(f"Or pass --data {benchmark.folder or benchmark.name}=DIR, a folder with {forms}.")
+    # Several forms may fail for the same reason, which is listed once.
     said = " ".join(dict.fromkeys(filter(None, reasons)))
     raise Unavailable(said or "Not on the Hub in a readable form.", " ".join(filter(None, ways)))
 
@@ -103,6 +104,7 @@ class Pool:
             hub,  # imports that take seconds, which whoever lists benchmarks need not wait for
         )
 
+        # Without `data_files` the files of all splits would be downloaded.
         files = {"data_files": {self.split: self.data_files}} if self.data_files else {}
         try:
             rows, origin = hub.hub_rows(self.repo, {"split": self.split, **files}, self.revision)
@@ -113,6 +115,7 @@ class Pool:
         return pick_cells(rows[self.image], [place.get(name) for name in names]), origin
 
     def folder(self, folders: Folders, beside: Path | None) -> Path | None:
+        # A folder next to the benchmark's data takes precedence over the shared one.
         inside = None if beside is None else beside / self.name
         return inside if inside is not None and inside.is_dir() else folders.of(self.name)
 
@@ -170,6 +173,7 @@ class HubData(Data):
     def _check_archives(self, folder: Path) -> None:
         patterns = {pattern for one in self.subsets.values() for pattern in one["data_files"].values()}
         archives = sorted(path for pattern in patterns for path in folder.glob(pattern))
+        # The file with the number of archives shows whether a whole archive is missing.
         for place in sorted({path.parent for path in archives if (path.parent / COUNT).is_file()}):
             numbered_archives(place)
         for path in archives:
@@ -180,6 +184,7 @@ class HubData(Data):
         from hfcomp.evaluation import hub
 
         origin, parts = None, {}
+        # All parts share a repository and a revision, so the last origin stands for all.
         for name, options in self.subsets.items():
             parts[name], origin = hub.hub_rows(self.repo, options, self.revision)
         train = hub.hub_rows(self.repo, self.train, self.revision)[0] if self.train else None

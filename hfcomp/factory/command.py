@@ -55,6 +55,7 @@ def main(arguments: Sequence[str]) -> None:
     kind = find_builder(what).options
     push = make_options(PublishOptions, given).target(kind, given.get("until"))
     options = make_options(kind, given)
+    # Checked before the build, which may take days.
     check_push(push)
     push_set(build_and_report(options).folder, push)
 
@@ -127,6 +128,7 @@ def quiet_logs() -> Iterator[None]:
         return
     shown = not datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
+    # Processes that are started here read these variables when they import the libraries.
     added = {name: value for name, value in QUIET.items() if name not in os.environ}
     os.environ.update(added)
     try:

@@ -54,6 +54,7 @@ def make_captions(*, which: CaptionChoice) -> Callable[[Batch], Batch]:
                 places.append(place)
                 texts.append(text)
                 reasons.append(caption_problem(text) if text else NO_CAPTION)
+        # A row is repeated for each of its texts.
         columns = {name: [values[place] for place in places] for name, values in batch.items()}
         return columns | {"caption": texts, SET_ASIDE: reasons, COUNTS: counts}
 
@@ -236,6 +237,7 @@ class TextNegatives:
         by_number: dict[tuple[int, int], list[str]] = {}
         for caption in captions:
             before = shared[caption][kind]
+            # Rounded up, so the kinds together propose enough.
             number = before.next_number(-(-self._number // len(self._kinds)))
             by_number.setdefault((before.requested, number), []).append(caption)
         for (start, number), texts in by_number.items():

@@ -78,6 +78,7 @@ class SandboxData(Data):
     def remote(self, folders: Folders) -> BenchmarkData:
         from hfcomp import sandbox
 
+        # Options are passed as a tuple because the cache needs hashable arguments.
         rows = _rows(self.function, self.rows, self.seed, tuple(self.options.items()))
         options = [f"{name}={value}" for name, value in self.options.items()]
         # Results name the call that draws the same rows again.
@@ -92,6 +93,7 @@ def _rows(function: str, number: int, seed: int, options: tuple[tuple[str, Any],
     from hfcomp import sandbox
     from hfcomp.data.loading import undecoded
 
+    # Images stay encoded, because the cache holds up to 16 sets.
     rows = undecoded(getattr(sandbox, function)(number, seed, **dict(options)))
     return rows.add_column("item", column_values(rows, "image_id"))
 

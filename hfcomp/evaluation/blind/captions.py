@@ -51,6 +51,7 @@ class CaptionSource:
 
     @cached_property
     def _counted(self) -> CountedCaptions:
+        # Counted once for all benchmarks, which only leave out different captions.
         return CountedCaptions(self.texts)
 
     @cached_property
@@ -76,6 +77,7 @@ class CaptionSource:
         # benchmark's own. With either the model would have seen the answer.
         used, same = {photograph_key(one) for one in images}, set(map(plain, texts))
         of_image = np.array([key is not None and key in used for key in self._keys], dtype=bool)
+        # Each caption is left out for a single reason, so the counts add up.
         equal = np.array([text in same for text in self._plain], dtype=bool) & ~of_image
         kept: NDArray[np.bool_] = ~(of_image | equal)
         counts = {"captions": int(kept.sum()), "of_its_images": int(of_image.sum()), "equal_texts": int(equal.sum())}
@@ -125,6 +127,7 @@ def _of_user(given: str) -> CaptionSource:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
         texts = [line for line in lines if line]
         return _source(texts, [None] * len(texts), given)
+    # Any other JSON file is loaded as a dataset below.
     if path.suffix == ".json" and path.is_file() and b'"annotations"' in path.read_bytes():
         return _of_coco_json(path)
     from hfcomp.data.columns import require_columns

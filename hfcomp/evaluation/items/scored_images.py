@@ -44,6 +44,7 @@ def scored_images(loaded: Loaded) -> list[ScoredImages]:
     benchmark, items, found = loaded.benchmark, loaded.data, []
     for column in benchmark.protocol.images:
         cells: Sequence[Any] = items.images[column] if column in items.images else items.rows[column]
+        # `image_id` names the photograph in the column `image` only.
         ids = items.rows["image_id"][:] if column == "image" else None
         sources = items.rows["source"][:] if "source" in items.rows.column_names else None
         if items.texts_alone:  # rows without their image

@@ -105,6 +105,7 @@ class JointChoice(CaptionChoice):
                 # A group is tied if it would be right with every tie of its rows won.
                 tie = (single.value | single.tie)[rows].all(axis=1) & ~correct
                 names = [name for _, name in groups]
+                # A random scorer is right in each row independently, so the chances multiply.
                 yield Measured(
                     f"{column} accuracy", correct, tie, chance[rows].prod(axis=1), rows=rows[:, 0], items=names
                 )

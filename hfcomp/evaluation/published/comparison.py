@@ -57,6 +57,7 @@ class PublishedComparison:
         # Numbers by another protocol say nothing about this one, however near they are.
         if self.published.differs:
             return DIFFERS
+        # A difference of exactly the tolerance is close, despite rounding in floating point.
         return CLOSE if abs(self.difference) <= self.tolerance + ROUNDING_ERROR else OFF
 
     def facts(self) -> dict[str, Any]:
@@ -201,5 +202,6 @@ def _unmatched(
             yield f"{title} is not compared: published numbers are of the whole benchmark."
     scored = {one.model for one in comparisons}
     for name, known in matched.items():
+        # A line above already covers benchmarks that were scored only in part.
         if name not in scored and not any((known, title) in published for title in of_parts):
             yield f"{name}: {known} has no published number for a line that was scored."

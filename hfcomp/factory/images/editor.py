@@ -64,6 +64,7 @@ class ImageEditor:
         dtype: str,
         device: str | None = None,
     ) -> None:
+        # Checked before the pipeline is loaded, which may take minutes.
         denoising_steps(steps, strength)
         self.device = worker_device(device)
         self.batch_size = batch_size
@@ -74,6 +75,7 @@ class ImageEditor:
         self._check(taken)
         # Some pipelines would otherwise scale to a size of their own.
         self._settings |= {name: size for name in ("height", "width") if name in taken}
+        # Some pipelines, such as SDXL's refiner, have only the second tokenizer.
         self._tokenizer = getattr(self._pipeline, "tokenizer", None) or getattr(self._pipeline, "tokenizer_2", None)
         self.prompt_tokens = getattr(self._tokenizer, "model_max_length", None)
 

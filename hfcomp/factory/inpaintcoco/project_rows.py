@@ -89,6 +89,7 @@ def project_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
 
 def lower_quality(one: Accepted) -> Quality:
     """The lower of the annotator's and the reviewer's rating."""
+    # `QUALITIES` begins with the best one.
     return max(one.edit.quality, one.reviewed_quality, key=QUALITIES.index)
 
 
@@ -119,6 +120,7 @@ def _row(one: Accepted, images: Path, names: Mapping[str, str]) -> dict[str, Any
         "worker": names[one.annotator],
         "coco_details": {
             "captions": list(item.captions),
+            # The check of pairs decodes the images and fills in height and width.
             "height": None,
             "id": str(item.facts.get(IMAGE_ID, item.id)),
             "image_license": license,

@@ -171,6 +171,7 @@ def read_hierarchy(folder: Path) -> Hierarchy:
 
 
 def _tuples(record: dict[str, Any]) -> dict[str, Any]:
+    # JSON has no tuples, and lists would not equal those of a new hierarchy.
     return {key: tuple(value) if isinstance(value, list) else value for key, value in record.items()}
 
 

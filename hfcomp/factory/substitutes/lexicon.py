@@ -62,6 +62,7 @@ class Inflection:
             return self.verbs[base][("VBD", "VBN", "VBG").index(tag)]
         stem = base + base[-1] if _DOUBLES.match(base) else base
         if tag == "VBG":
+            # A final "e" is dropped, but not in words such as "see" and "dye".
             return (base[:-1] if base.endswith("e") and not base.endswith(("ee", "ye")) else stem) + "ing"
         if base.endswith("e"):
             return base + "d"

@@ -79,6 +79,7 @@ class Refusals:
                 self._readable.add(question)
             if self._works and question in self._readable:
                 self._store(question)
+        # An answer that finds nothing to change shows that the model works.
         if not self._works and not isinstance(reason, NothingToChange):
             self._count(reply, reason)
 
@@ -132,6 +133,7 @@ class AnswerCache:
         content = {"text": reply.text, "problem": reply.problem} | ({_SETTLED: True} if reply.problem else {})
         if write_first(self._path(key), json.dumps(with_checksum(content))):
             return reply
+        # If the other process's file is damaged, `get` removes it and this reply is stored.
         return self.get(key) or self.put(key, reply)
 
     def _path(self, key: str) -> Path:
@@ -225,6 +227,7 @@ class CachedWriter:
         kept = self._cache.put(key, reply)
         self._refusals.use(question, is_new=True)
         others = found if kept == reply else _read_all(kept, places, read)
+        # If the stored answer cannot be used here, this process keeps its own.
         return others if _is_used(others) else found
 
 
