@@ -35,9 +35,9 @@ TEXT = {"fontsize": 8.5, "loc": "left", "parse_math": False}  # a phrase may hav
 class Maps:
     """What is drawn, for n phrases."""
 
-    # by model, `[n, rows, columns]` with the box of the image that it covers
+    # Maps `[n, rows, columns]` by model, with the box of the image that they cover.
     values: dict[str, tuple[NDArray[np.float64], Box]]
-    # the second model's minus the first's, with its box; None for one model
+    # Second model's maps minus the first's, with their box; None for one model.
     change: tuple[NDArray[np.float64], Box] | None
 
     @property

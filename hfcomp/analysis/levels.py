@@ -41,7 +41,7 @@ class LevelResults:
     """Scores by level, and the positions of groups in the joint spaces."""
 
     results: EvaluationResults
-    # by model, `[n, D]` of `joint_embeddings`; empty if the data has no groups of captions
+    # Joint embeddings `[n, D]` by model; empty if the data has no groups of captions.
     joint: Mapping[str, NDArray[np.floating]]
     groups: Sequence[str]  # `[n]`, of each pair
 

@@ -217,7 +217,7 @@ class DraftMaker:
         mask = self._mask(original, proposal.mask_prompt)
         candidates = self._candidates(original, mask, proposal.inpaint_prompt, seeds)
         best = 0
-        # the candidate whose image is nearest to the new caption, relative to the original caption
+        # The best candidate is the image that is nearest to the new caption, relative to the original caption.
         if prefer is not None:
             preferences = prefer([image for _, image in candidates])
             best = int(np.argmax(preferences))

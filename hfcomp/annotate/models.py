@@ -116,7 +116,7 @@ class Inpainter:
         self._pipeline = load_pipeline(
             pipeline, resolve_dtype(dtype, device), device, kind=_kind(pipeline), setting="inpainter"
         )
-        # Otherwise an annotator's first job would be what fails.
+        # Checked here, because the error of the call itself would suggest no remedy.
         missing = set(PARAMETERS) - {*inspect.signature(self._pipeline.__call__).parameters}
         if missing:
             raise ValueError(

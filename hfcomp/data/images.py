@@ -39,7 +39,7 @@ _TRANSPARENT_MODES = ("RGBA", "RGBa", "LA", "La", "PA")
 _ARRAY_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 # Formats with a single frame, which let go of their file once they are decoded.
 _OWNED_FORMATS = ("JPEG", "PNG")
-# For 16-bit grey in these formats Pillow may use mode I, in which the values cannot tell a dark image from an 8-bit
+# For 16-bit gray in these formats Pillow may use mode I, in which the values cannot tell a dark image from an 8-bit
 # one.
 _SIXTEEN_BIT_FORMATS = ("PNG", "PPM")
 DROP_ROW = "Remove the row or replace the image"
@@ -339,7 +339,7 @@ def _to_rgb(image: Image.Image, where: str) -> Image.Image:
         image = _integers_to_grey(image, where)
     try:
         if image.mode in _TRANSPARENT_MODES or "transparency" in image.info:
-            # Premultiplied grey reaches RGBA only by way of LA.
+            # Premultiplied gray reaches RGBA only by way of LA.
             image = (image.convert("LA") if image.mode == "La" else image).convert("RGBA")
             ground = Image.new("RGB", image.size, "white")
             ground.paste(image, mask=image)

@@ -196,8 +196,8 @@ def _fetch(url: str, where: str, access: UrlAccess | None) -> bytes:
 
 
 def _from_web(url: str, access: UrlAccess) -> bytes:
-    # This opener has these handlers only. The usual one has more, and a redirect could then lead to ftp://. The caller
-    # reads one byte more than allowed, to see that there is more.
+    # This opener has these handlers only. The usual one has more, and a redirect could then lead to ftp://. One byte
+    # more than allowed is read, so the caller sees that there is more.
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler,

@@ -67,7 +67,7 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encod
             "of a model and its processor, or an encoder with index_images and index_texts, or with score_pairs."
         )
     kind = kind_of(getattr(module, "config", None)) or Embedder
-    # The cache is its own and in memory, because the weights of a module may change between two calls.
+    # Each call has its own cache in memory, because the weights of a module may change between two calls.
     return kind(module, processor, cache=EmbeddingCache(), **settings)
 
 

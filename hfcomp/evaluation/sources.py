@@ -184,7 +184,7 @@ class HubData(Data):
         from hfcomp.evaluation import hub
 
         origin, parts = None, {}
-        # All parts share a repository and a revision, so the last origin stands for all.
+        # All parts come from one repository, so the last origin stands for all.
         for name, options in self.subsets.items():
             parts[name], origin = hub.hub_rows(self.repo, options, self.revision)
         train = hub.hub_rows(self.repo, self.train, self.revision)[0] if self.train else None

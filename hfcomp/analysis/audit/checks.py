@@ -59,7 +59,7 @@ class Check:
     reason: str = ""  # why it was not checked, or a note on the number
     low: float = float("nan")  # image-clustered 95% interval; NaN without one
     high: float = float("nan")
-    # what chance gives on average if pairs are decided and a tie counts half; NaN otherwise
+    # Average by chance if pairs are decided and a tie counts half; NaN otherwise.
     chance: float = float("nan")
     chance_high: float = float("nan")  # what chance exceeds in at most 5% of cases; a limit fails only above it
     facts: Mapping[str, Any] = field(default_factory=dict)

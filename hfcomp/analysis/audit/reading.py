@@ -95,7 +95,7 @@ MOST_KINDS = 12
 @dataclass(frozen=True, eq=False)
 class AuditSet:
     name: str  # benchmark, path or id
-    # a row per negative caption: `row`, `place` in its list, `image_id`, `kind`, `caption`, `negative`
+    # One row per negative caption: `row`, `place` in its list, `image_id`, `kind`, `caption`, `negative`.
     pairs: pd.DataFrame
     texts: pd.DataFrame  # a row per true caption: `row`, `image_id`, `text`
     images: Mapping[str, Sequence[Any]]  # cells of image columns, by row

@@ -37,10 +37,10 @@ from hfcomp.writing import check_free_file, write_text
 @dataclass
 class Pictures:
     distinct: list[Thumbnail] = field(default_factory=list)  # each picture once
-    # per row and column: number of the picture in `distinct`, why it cannot be read, or None
+    # Per row and column: number of the picture in `distinct`, reason why it cannot be read, or None.
     rows: list[dict[str, int | str | None]] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
-    # by column the places, among the rows that are shown, of images that cannot be read
+    # Places of unreadable images by column, counted among the rows that are shown.
     unreadable: dict[str, set[int]] = field(default_factory=dict)
 
     def notes(self) -> list[str]:

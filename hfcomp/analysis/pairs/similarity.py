@@ -186,7 +186,7 @@ def _compare(found: Scores, own: Numbers, other: Numbers, elsewhere: Numbers, wr
     found.judge("both images", *images)
     found.judge("both captions", *captions)
     found.judge("group", *images, *captions)
-    # the four comparisons of a pair; NaN, not wrong, if an image is missing
+    # The four comparisons of a pair. If an image is missing, the result is NaN and not wrong.
     four = [np.where(np.isnan(high + low), np.nan, high > low) for high, low in (*images, *captions)]
     found.values["pair accuracy"] = np.mean(four, axis=0)
 

@@ -161,8 +161,8 @@ def step_builds(folder: Path) -> list[Path]:
 
 def check_finished(folder: Path) -> None:
     """Checks that no configuration of a set that is built in steps waits for one of them; any other folder passes."""
-    # This file of a set is written last. A killed build leaves whole, valid Parquet files of some configurations,
-    # which would load silently and have fewer rows than the card says.
+    # `VIEWS` is written last. A killed build leaves whole, valid Parquet files of some configurations, which would
+    # load silently and have fewer rows than the card says.
     names = step_names(folder)
     if is_build(folder / STEPS_FOLDER / names.steps[0]) and not (folder / VIEWS).is_file():
         raise ValueError(

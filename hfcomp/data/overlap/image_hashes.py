@@ -307,7 +307,7 @@ def close_pairs(
     Returns:
         `[k]` places in `hashes`, `[k]` in `others`, `[k]` differing bits; ordered by the two places.
     """
-    # block by block: the distances of all pairs at once would not fit into memory
+    # Compared block by block: the distances of all pairs at once would not fit into memory.
     size = max(1, BLOCK // max(1, len(others)))
     words = np.ascontiguousarray(others.T)
 

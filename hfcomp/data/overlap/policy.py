@@ -65,7 +65,7 @@ def _place(name: str) -> str:
 
 
 def _share_rows(split: str, other: str, one_split: bool) -> bool:
-    # Slices are compared as ranges of rows of a set of assumed size, for which no row has to be loaded.
+    # Slices are compared as ranges of rows of a set with an assumed size, so no row must be loaded.
     parts = []
     for text in (split, other):
         if text.partition("[")[0].strip() == "all":

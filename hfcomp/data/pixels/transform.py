@@ -291,7 +291,7 @@ def _raw_pixels(image_processor: Any, images: Sequence[Image.Image]) -> Sequence
 
 def _stack(pixels: Sequence[Any]) -> torch.Tensor:
     arrays = [np.asarray(image) for image in pixels]
-    # The processor's arrays are transposed views of [H, W, 3]; stacking alone would keep that order in memory.
+    # The processor's arrays are transposed views of [H, W, 3]. Plain stacking would keep that order in memory.
     stacked = np.empty((len(arrays), *arrays[0].shape), dtype=arrays[0].dtype)
     return torch.from_numpy(np.stack(arrays, out=stacked))
 

@@ -227,7 +227,7 @@ def with_drawn_order(row: dict[str, Any], draw: random.Random) -> dict[str, Any]
     texts = columns.get("negative_captions")
     if texts is None or any(not isinstance(values, list) or len(values) != len(texts) for values in columns.values()):
         return row
-    # Masked ones go last, so that whoever reads the first K gets as many texts as there are.
+    # Masked entries go last, so a reader of the first K gets all texts that there are.
     valid = [index for index, text in enumerate(texts) if text is not None and str(text).strip()]
     empty = [index for index in range(len(texts)) if index not in valid]
     order = [*draw.sample(valid, len(valid)), *empty]

@@ -31,7 +31,7 @@ def accuracies(scores: Scores, label: NDArray[np.integer], classes: int, top: Se
         top: of top-k accuracy; any k of C or more is dropped.
     """
     for k in top:
-        # Nothing could miss a top-k accuracy among k classes or fewer.
+        # Among k classes or fewer every answer would be right.
         if k < classes:
             outcome = top_k(scores, label, k)
             yield Measured("accuracy" if k == 1 else f"top-{k} accuracy", outcome.correct, outcome.tie, k / classes)
