@@ -84,7 +84,6 @@ def named_sets(given: Sequence[str] | Mapping[str, str], config: str | None = No
     found: dict[str, str] = {}
     for name, place in given.items() if isinstance(given, Mapping) else map(_name_of, given):
         path, _, own = place.partition("::")
-        # A place with a configuration is one set. Otherwise each of its configurations is one.
         known = [] if own or config else _configurations(path)
         several = {f"{name} {one}".strip(): f"{path}::{one}" for one in known}
         for called, where in (several or {name or own or Path(path).absolute().name: place}).items():

@@ -201,7 +201,6 @@ class Summary:
         for name, model, first, second in self._correlated():
             one = self.sets[name]
             pair = [one.find(model, first), one.find(model, second)]
-            # Only pairs that have both numbers.
             there = np.isfinite(pair[0]) & np.isfinite(pair[1])
             if there.sum() < FEWEST:
                 continue
