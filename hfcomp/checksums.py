@@ -70,5 +70,5 @@ def _text_hash(text: str) -> str:
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
-    # Of the values and not of the bytes: an editor that only reformats the file or sorts its keys changes nothing.
+    # Covers the values and not the bytes: an editor that only reformats the file or sorts its keys changes nothing.
     return f"sha256:{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()}"

@@ -11,11 +11,11 @@ from contextvars import ContextVar
 from pathlib import Path
 
 FLAG, VARIABLE = "--traceback", "HFCOMP_TRACEBACK"
-# What hfcomp raises for values, files and packages of the user, and a loss that is no longer finite.
+# Errors that hfcomp raises for values, files and packages of the user, and for a loss that is no longer finite.
 MISTAKES = (ValueError, OSError, ImportError, FloatingPointError)
-# Where the errors of the Hub and of its data sets come from, which are of no common class.
+# Modules of the Hub's and its libraries' errors, which have no common class.
 THEIRS = ("datasets.exceptions", "huggingface_hub.errors", "httpx", "httpcore", "requests.exceptions", "wandb.errors")
-# They log a line for each attempt to reach the Hub, or for a damaged file, which the error at the end says too.
+# These libraries log every attempt to reach the Hub and every damaged file, which the final error repeats.
 REPEATED = {"huggingface_hub.utils._http": logging.ERROR, "datasets.packaged_modules": logging.CRITICAL}
 _PACKAGE = Path(__file__).parent
 _within: ContextVar[bool] = ContextVar("within", default=False)
@@ -42,8 +42,8 @@ def one_line_errors(*, traceback_wanted: bool = False) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # By type and by module: the Hub's libraries have errors without a common class. Anything else is a fault of
-        # ours, whose traceback is needed.
+        # Tested by type and by module: the Hub's libraries have errors without a common class. Anything else is a bug
+        # in hfcomp, and its traceback is needed.
         if wanted or not (isinstance(error, MISTAKES) or type(error).__module__.startswith(THEIRS)):
             raise
         raise SystemExit(f"error: {_line(error)}") from error
@@ -64,8 +64,8 @@ def _line(error: Exception) -> str:
     if isinstance(error, UnicodeEncodeError):
         return f"{_around(error)!a:.200} is not valid Unicode. Rename the file, or correct the text."
     said = " ".join(str(error).split()) or type(error).__name__
-    # A ValueError that numpy raised may be a mistake of ours behind a user's file. The line then says where, and how
-    # to see the rest.
+    # A ValueError that numpy raised may be a bug in hfcomp behind a user's file. The line then names the place, and
+    # how to see the rest.
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or _PACKAGE in Path(frames[-1].filename).parents:
         return said

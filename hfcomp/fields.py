@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from transformers.utils import ModelOutput
 
-# How a field is gathered over processes. Row numbers become those of the global batch.
+# Ways to gather a field over processes. Row numbers become those of the global batch.
 WITH_GRADIENT, VALUES, ROW_NUMBERS = "with gradient", "values", "row numbers"
 
 

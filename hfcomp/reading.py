@@ -37,7 +37,7 @@ class FileError(ValueError):
 
 _Hook = Callable[[list[tuple[str, Any]]], Any]
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# A lone surrogate, or one behind a backslash that may itself be escaped.
+# A lone surrogate, or an escaped one whose backslash may itself be escaped.
 _HALF_ESCAPE = re.compile(
     r"\\u[dD](?:(?<=\\\\u[dD])[89a-fA-F]|[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F])"  # begins with what it looks for, which is found fast
@@ -140,7 +140,7 @@ def read_yaml(path: str | PathLike[str]) -> Any:
         raise ValueError(f"{path}: found {len(content):,} bytes, expected at most {MAX_YAML_BYTES:,} of YAML.")
     try:
         text = content.decode("utf-8-sig")
-        # Twice over the text: events are a stream that costs no memory, and only what passes is built.
+        # The text is read twice: events are a stream that costs no memory, and only a text that passes is built.
         _check_events(yaml.parse(text, Loader=yaml.SafeLoader))
         return yaml.load(text, Loader=_Loader)
     except _Refused as error:
@@ -196,7 +196,8 @@ class _Loader(yaml.SafeLoader):
     """Refuses duplicate keys, of which YAML would keep the last."""
 
     def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
-        # on the source text: construction adds merged keys to a mapping's own, also into one that is merged later
+        # Checked on the source text: construction adds merged keys to a mapping's own, also into one that is merged
+        # later.
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
         first: dict[tuple[str, str], yaml.ScalarNode] = {}
         for key, _ in node.value:
@@ -219,7 +220,7 @@ def parse_json(content: str | bytes, *, object_pairs_hook: _Hook | None = None) 
     """
     if isinstance(content, bytes):
         content = content.decode("utf-8-sig")
-    # The limit of depth is Python's own recursion limit: `json` raises, where some parsers would crash the process.
+    # The depth limit is Python's own recursion limit: `json` raises, while some parsers would crash the process.
     try:
         with _no_collection():
             found = json.loads(content, object_pairs_hook=object_pairs_hook)
@@ -235,7 +236,7 @@ def parse_json(content: str | bytes, *, object_pairs_hook: _Hook | None = None) 
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    # deep inside nested lists, the finalizers of other objects would find no stack left
+    # Deep inside nested lists, the finalizers of other objects would find no stack left.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -272,8 +273,8 @@ def csv_rows(lines: Iterable[str], name: str, *, delimiter: str = ",") -> Iterat
     Raises:
         FileError: for invalid CSV or a field that is too long, with its line.
     """
-    # `strict` is what makes an unclosed quote an error instead of one field with the rest of the file. The line before
-    # a row tells where the failing row began, which may be far above the line at which the reader gave up.
+    # `strict` makes an unclosed quote an error instead of one field with the rest of the file. The line before a row
+    # shows where the failing row began, which may be far above the line at which the reader gave up.
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
     before = 0
     try:

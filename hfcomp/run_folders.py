@@ -20,9 +20,9 @@ CONFIG_FILE = "config.yaml"
 FINISHED_FILE = "finished"
 ADAPTER_FOLDER = "adapter"  # beside the merged model, in the folder of a trained one
 LOST_CONFIG = "Put it back from a copy, remove the folder, or choose another --output_dir."
-# A folder with one of the others and without a configuration holds a run of unknown values.
+# Files that mark a run. A folder that has one of the others but no configuration holds a run of unknown values.
 OF_A_RUN = (CONFIG_FILE, "overlap.json", FINISHED_FILE)
-# Seconds in which the data-loading workers of a killed run end; until then they hold its lock.
+# Seconds in which the data-loading workers of a killed run end. Until then they hold its lock.
 PATIENCE = 10
 
 Log = Callable[[str], None]
@@ -41,7 +41,7 @@ def run_folder(
     `wants_more`. Otherwise the first free one of these names is taken. Other runs are left alone. `output_dir` of
     `given` becomes the folder that is taken.
     """
-    # The lock is the kernel's: a killed run holds none.
+    # The lock belongs to the kernel: a killed run holds none.
     lock, folder = None, wanted
     with fail_together():
         if rank() == 0:
@@ -50,7 +50,7 @@ def run_folder(
     given["output_dir"] = str(folder)
     try:
         if lock is not None:
-            # half-written files of a killed run, under their temporary names
+            # A killed run leaves half-written files under their temporary names.
             remove_unfinished(folder, "**/*")
             write_text(folder / CONFIG_FILE, yaml.safe_dump(given, sort_keys=True))
         yield folder
@@ -73,7 +73,7 @@ def _numbered(wanted: Path) -> Iterator[Path]:
 def _unfinished(
     wanted: Path, given: dict[str, Any], log: Log, may_change: MayChange, wants_more: WantsMore
 ) -> tuple[Path, FileLock] | None:
-    # one listing in place of thousands of looks for names that do not exist
+    # One listing replaces thousands of look-ups of names that do not exist.
     names = set(os.listdir(wanted.parent)) if wanted.parent.is_dir() else set()
     for path in (path for path in _numbered(wanted) if path.name in names):
         state = _state(path, wants_more)
@@ -91,10 +91,10 @@ def _unfinished(
         if lock is None:
             log(f"{path} is in use by another process; it is left alone")
         elif _state(path, wants_more) is None:
-            # it finished while this process waited for its lock
+            # It finished while this process waited for its lock.
             lock.release()
         else:
-            # from here on a kill leaves it unfinished
+            # From here on, a kill leaves the run unfinished.
             (path / FINISHED_FILE).unlink(missing_ok=True)
             log(f"going on with the {state} run in {path}")
             return path, lock
@@ -118,7 +118,7 @@ def _free(wanted: Path) -> tuple[Path, FileLock]:
         lock = None if is_taken(path) else try_lock(path)
         if lock is None:
             continue
-        # again under the lock: another process may have begun and ended a run in between
+        # Tested again under the lock: another process may have begun and ended a run in between.
         if not is_taken(path):
             return path, lock
         lock.release()

@@ -19,7 +19,7 @@ from hfcomp.reading import nearest
 T = TypeVar("T")
 _NAME = re.compile(r"\w[\w .()+-]{0,99}")
 _LONGEST = 120
-# By the first word of the type of an error: `int_type`, `int_parsing` and `int_from_float` are one mistake here.
+# Keyed by the first word of an error's type: `int_type`, `int_parsing` and `int_from_float` are one mistake here.
 _EXPECTED = {
     "int": "a whole number",
     "float": "a number",
@@ -90,13 +90,13 @@ def parse(kind: type[T] | Any, values: Any, where: str) -> T:
 
 def convert(value: Any, hint: Any, where: str) -> Any:
     """The value of one field: of its type, or the text that spells one, on a command line or as YAML reads 1e-3."""
-    # only texts are read as numbers and switches: a file's `bf16: 1` is a mistake, `--bf16 1` is not
+    # Only texts are read as numbers and switches: a file's `bf16: 1` is a mistake, `--bf16 1` is not.
     texts = isinstance(value, str) or (isinstance(value, list) and all(isinstance(one, str) for one in value))
     try:
         return TypeAdapter(hint).validate_python(value, strict=not texts)
     except ValidationError as error:
         kinds = [_expectation(one) for one in error.errors()]
-        # pydantic has an error for each type of a union, none of which says what all of them allow
+        # pydantic has an error for each type of a union, none of which says what all of them allow.
         if len(members(hint)) > 1 and None not in kinds:
             expected = " or ".join(dict.fromkeys(kinds))
             raise ValueError(f"{where}: found {_describe(value)}, expected {expected}.") from error
@@ -115,7 +115,7 @@ def members(hint: Any) -> list[Any]:
 def _message(error: ValidationError, expected: Mapping[str, str | None] | None = None) -> str:
     """The first mistake that pydantic found; `expected` has the descriptions of a model's fields by key."""
     found, expected = error.errors(), expected or {}
-    # an unknown key before all others: it may be the missing one, misspelled
+    # An unknown key comes before all other mistakes: it may be the missing key, misspelled.
     first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
     kind, location = first["type"], list(first["loc"])
     described = expected.get(location[0]) if location else None

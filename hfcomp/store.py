@@ -44,7 +44,7 @@ NEIGHBOURS = "neighbours"
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.IGNORECASE)
-# A user may name any folder as a cache, even one with models in it. Only names that a store gives are ever removed.
+# A user may name any folder as a cache, even one with models in it. Only names that a store uses are ever removed.
 _FOLDER = re.compile(rf"[0-9a-f]{{16}}|{NEIGHBOURS}")
 _FILE = re.compile(r"[0-9a-f]{32}\.(safetensors|json)")
 
@@ -112,7 +112,7 @@ class Store:
         self.folder = None if folder is None else Path(folder)
         self.limit = limit
         self._name = name
-        # Files that were used since then may be in use by this run. A file's time may lag behind the clock.
+        # Files that were used since then may be in use by this run. The time of a file may lag behind the clock.
         self._opened = time.time() - 1
         self._unwritable = ""
         self._damaged: dict[Path, int] = {}
@@ -146,7 +146,7 @@ class Store:
 
     def write(self, path: Path, content: bytes) -> None:
         """Writes a file, whole or not at all. After one that cannot be written no other is tried."""
-        # A full disk stays full: to try again for each part would cost a sync and a warning each time.
+        # A full disk stays full: trying again for each part would cost a sync and a warning each time.
         if self._unwritable:
             return
         try:
@@ -160,7 +160,8 @@ class Store:
         if not self._damaged:
             logger.warning(f"{path} is damaged ({reason}): its content is computed again, as for further such files.")
         self._damaged[path] = entries
-        # An error of reading may pass, such as that of a network disk: the file may be whole and another run's.
+        # A read error may be temporary, such as that of a network disk, and the file may be whole and belong to
+        # another run.
         if not isinstance(reason, OSError):
             remove(path)
 
@@ -171,7 +172,7 @@ class Store:
         every = [file for place in cache_folders(self.folder) for file in stored_files(place)]
         self._size, number, removed = sum(file.size for file in every), 0, 0
         for file in sorted(every, key=lambda one: one.used):
-            # sorted by last use: where one is in use, all that follow are
+            # Sorted by last use: if one is in use, all that follow are.
             if self._size <= self.limit or file.used >= self._opened:
                 break
             own = remove(file.path)
@@ -205,7 +206,7 @@ class Table:
         self.folder = folder
         self._columns, self._check = columns, check
         self._store = store or Store(folder, name="store")
-        # Arrays on disk stay there until they are looked up: only the keys of all parts are in memory.
+        # Arrays on disk stay there until they are looked up. Only the keys of all parts are in memory.
         self._parts: list[Arrays | Path] = []
         self._place: dict[bytes, tuple[int, int]] = {}
         self._pending: list[tuple[Sequence[bytes], Arrays]] = []
@@ -301,8 +302,8 @@ class Table:
         content = path.read_bytes()
         if checksum(content) != path.stem:
             raise ValueError("its content does not match the checksum in its name")
-        # A checksum shows that the file is as it was written. Shapes and values show that what was written is right:
-        # a broken library or GPU may have made it.
+        # A checksum shows that the file is as it was written, not that what was written is right: a broken library or
+        # GPU may have computed it. Shapes and values are checked for that.
         tensors = load(content)
         keys, first, *others = (tensors.get(name, np.empty(0)) for name in ("keys", *self._columns))
         kinds, length = [*self._columns.values()], len(keys)
@@ -314,7 +315,7 @@ class Table:
     def _take(self, keys: Sequence[bytes], part: Arrays | Path) -> None:
         self._parts.append(part)
         for row, key in enumerate(keys):
-            # Two processes may have written the same key: the first part that is read serves it.
+            # Two processes may have written the same key. The first part that is read serves it.
             self._place.setdefault(key, (len(self._parts) - 1, row))
 
 

@@ -32,7 +32,7 @@ from transformers import (
     RobertaTokenizer,
 )
 
-# layers of the denoiser and of the decoder
+# Layers of the denoiser and of the decoder.
 _UNET = {"block_out_channels": (32, 64), "layers_per_block": 1, "sample_size": 32, "in_channels": 4, "out_channels": 4}
 _SHAPE = {"hidden_size": 32, "num_attention_heads": 2}
 _WORDS = (
@@ -94,8 +94,8 @@ def write_tiny_llama(folder: Path, *, chat: bool = True, seed: int = 0) -> Path:
         tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="</s>", model_max_length=2048
     )
     if chat:
-        # The template ends the prompt at once if thinking is switched off, which a test can see in what the model
-        # writes.
+        # The template ends the prompt at once if thinking is switched off, and a test can see this in the model's
+        # output.
         tokenizer.chat_template = _TEMPLATE
     torch.manual_seed(seed)
     config = LlamaConfig(
@@ -217,8 +217,8 @@ def write_tiny_inpainting(folder: Path, clip: Path, *, seed: int = 0) -> Path:
         vae=tiny_vae(),
         text_encoder=tiny_text_model(tokenizer),
         tokenizer=tokenizer,
-        # Nine channels as in the published inpainting models: four of the latent image, four of the masked one and the
-        # mask.
+        # Nine channels as in the published inpainting models: four of the latent image, four of the masked image and
+        # one of the mask.
         unet=tiny_unet(in_channels=9, out_channels=4, cross_attention_dim=32, attention_head_dim=8),
         scheduler=DDIMScheduler(clip_sample=False, steps_offset=1),
         safety_checker=None,

@@ -93,8 +93,9 @@ class TextTable:
         """
         if self._is_settled:
             return
-        # By trial, and at the price of a pass: the standard reading is kept if it works at all, and given up only if
-        # the other one explains every line. A file that fits neither way raises the error of the standard one.
+        # The reading is found by trial, which costs a pass: the standard reading is kept if it works at all, and given
+        # up only if the other one explains every line. A file that fits neither way raises the error of the standard
+        # one.
         failure = _failure(self._quoted(len(self.columns), self.looked_at))
         if failure is not None and self._fits_unquoted():  # else reading raises it
             self.is_quoted = False
@@ -160,8 +161,9 @@ class TextTable:
 
         Tabs are rare in texts: in a table with tabs but no files or URLs, all cells are enough.
         """
-        # A caption with a line break is legal in quotes, so a long cell alone is no error. A lost quote shows by a
-        # line inside the cell with the shape of the table: as many cells, and a file name where the row has one.
+        # A caption with a line break is legal in quotes, so a long cell by itself is not an error. A lost quote shows
+        # in a line inside the cell with the shape of the table: the same number of cells, and a file name where the
+        # row has one.
         parts = [line.strip('\r\n"').split(self.delimiter) for line in lines[1:]]
         fitting = [part for part in parts if len(part) == len(row) > 1]
         kinds = [_kind(cell) for cell in row]
@@ -188,7 +190,8 @@ class TextTable:
             raise FileError(f"{self.name} cannot be decompressed: {error}. Fetch it again.") from error
 
     def _lines(self) -> Iterator[str]:
-        # a line that states the delimiter, as Excel writes it, is blank
+        # A first line that states the delimiter, as Excel writes it, becomes a blank line, so the following line
+        # numbers stay right.
         with self._opened() as raw, io.TextIOWrapper(raw, encoding=self.encoding, newline="") as file:
             try:
                 if self._states_delimiter:
@@ -199,8 +202,8 @@ class TextTable:
                 raise FileError(self._undecodable()) from None
 
     def _undecodable(self) -> str:
-        # The decoder of a stream tells the place in its buffer only. So the file is read again, whole, which an error
-        # may cost; utf-8-sig would count from behind the mark.
+        # The decoder of a stream reports only the place in its buffer. So the whole file is read again, which is
+        # acceptable for an error. utf-8-sig would not count the mark.
         encoding = "utf-8" if self.encoding == "utf-8-sig" else self.encoding
         with self._opened() as file:
             content = file.read()
@@ -242,7 +245,7 @@ def _delimiter(head: Sequence[str], expected: str) -> str:
 
 
 def _recorded(lines: Iterable[str], held: list[str], limit: int | None = None) -> Iterator[str]:
-    # csv reads lines as it needs them; those that went into a row are compared with it, see `_swallows`
+    # csv reads lines as it needs them. The lines that went into a row are compared with it, see `_swallows`.
     for number, line in enumerate(lines):
         if number == limit:
             return

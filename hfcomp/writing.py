@@ -49,10 +49,10 @@ def replacing(path: str | Path) -> Iterator[Path]:
     Raises:
         OSError: naming the file, if it cannot be written.
     """
-    # Three steps, in this order, since a machine may lose power between any two. Content first: a file system may save
-    # a new name before the content, and the name would then lead to an empty file. Then the rename, which is atomic on
-    # one file system, so the temporary file stands next to its destination and not in /tmp. Then the folder, without
-    # which the new name itself may be lost.
+    # There are three steps, in this order, because a machine may lose power between any two. Content first: a file
+    # system may save a new name before the content, and the name would then lead to an empty file. Then the rename,
+    # which is atomic on one file system, so the temporary file stands next to its destination and not in /tmp. Then
+    # the folder, without which the new name itself may be lost.
     path = Path(path)
     part = _part(path)
     try:
@@ -62,7 +62,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
         os.replace(part, path)
         _sync_folder(path.parent)
     except OSError as error:
-        # Inside the block others raise too: only errors without a file, or of the temporary one, get the user's name.
+        # Other code raises inside the block too: only errors without a file, or about the temporary file, get the
+        # user's name.
         _remove(part)
         if error.errno is None or error.filename not in (None, str(part)):
             raise
@@ -82,8 +83,8 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
         for path in part.rglob("*"):
             if path.is_file():
                 _sync(path)
-        # No call replaces a folder that has files. The gap between these two lines is the shortest there can be, and a
-        # process killed inside it leaves the new folder under its temporary name, complete.
+        # No system call replaces a folder that has files. The gap between these two lines is the shortest possible,
+        # and a process killed inside it leaves the new folder under its temporary name, complete.
         shutil.rmtree(folder, ignore_errors=True)
         part.rename(folder)
         _sync_folder(folder.parent)
@@ -136,8 +137,8 @@ def append_bytes(path: Path, content: Any, *, at: int) -> None:
         OSError: naming the file, if it cannot be written.
         ValueError: if it has fewer than `at` bytes.
     """
-    # The caller records how many bytes count only after this returns. So whatever lies behind `at` was written by a
-    # process that died before it could record it, and goes.
+    # The caller records the number of valid bytes only after this returns. So whatever lies behind `at` was written by
+    # a process that died before it could record it, and is removed.
     with _named_errors(path), path.open("r+b" if path.exists() else "w+b") as file:
         if file.seek(0, os.SEEK_END) < at:
             raise ValueError(f"{path} has {file.tell():,} bytes, expected at least {at:,}.")
@@ -156,8 +157,8 @@ def write_first(path: Path, text: str) -> bool:
     Raises:
         OSError: naming the file, if it cannot be written.
     """
-    # A hard link fails if the name exists, and appears with its whole content: of several processes exactly one wins.
-    # A rename would let the last win, and opening with "x" would show others an empty file.
+    # A hard link fails if the name exists, and appears with its whole content, so exactly one of several processes
+    # wins. A rename would let the last one win, and opening with "x" would show the others an empty file.
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _part(path)
     try:
@@ -212,7 +213,7 @@ def write_parquet(
 
     rows = table if isinstance(table, pa.Table) else pa.Table.from_pandas(table, preserve_index=False)
     with replacing(path) as part, pq.ParquetWriter(part, rows.schema) as writer:
-        # `datasets` does not read a file whose first group is empty, but one without groups
+        # `datasets` rejects a file whose first row group is empty, but reads one without row groups.
         for start, end in _groups(rows, rows_per_group, bytes_per_group):
             writer.write_table(rows.slice(start, end - start), row_group_size=rows_per_group)
 
@@ -240,7 +241,7 @@ def _content_sizes(column: pa.ChunkedArray) -> Any:
         fields = [pc.struct_field(column, number) for number in range(kind.num_fields)]
         return sum(map(_content_sizes, fields), np.zeros(len(column), np.int64))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        # lists are stored end to end: the size of a row is the difference of running totals at its ends
+        # Lists are stored end to end, so the size of a row is the difference of the running totals at its ends.
         ends = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64).cumsum()
         totals = np.concatenate([[0], _content_sizes(pc.list_flatten(column)).cumsum()])
         return np.diff(totals[np.concatenate([[0], ends])])
@@ -265,8 +266,8 @@ def remove_unfinished(folder: Path, names: str = "*", *, older_than: float = 0.0
 
 def try_lock(folder: Path, seconds: float = 0.0) -> FileLock | None:
     """The lock of a folder, which is created if missing, or None if another process still holds it after `seconds`."""
-    # A lock of the kernel (flock), which ends with its process however that dies: a file that only stands for a lock
-    # would lock the folder for ever after a kill.
+    # A kernel lock (flock) ends with its process, however that dies. A file that only stands for a lock would lock the
+    # folder forever after a kill.
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK_FILE)
     try:
@@ -293,7 +294,7 @@ def locked(folder: Path) -> Iterator[None]:
     if lock is None:
         raise ValueError(f"{folder} is in use by another process. Wait until it ends, or choose another folder.")
     try:
-        # Safe under the lock alone: nobody else writes here, so every temporary file is of a dead process.
+        # Safe only under the lock: nobody else writes here, so every temporary file belongs to a dead process.
         remove_unfinished(folder)
         yield
     finally:
@@ -326,8 +327,8 @@ def check_free_folder(
         ValueError: for a file, for one of `written` without `overwrite`, and, if the `whole` folder is replaced, even
             with `overwrite`, for files without one of `written`.
     """
-    # A whole folder without a file of ours is somebody else's, say a home folder given by mistake: --overwrite
-    # allows to replace earlier output and must not be enough to delete that.
+    # A whole folder without a file of ours is somebody else's, such as a home folder given by mistake. --overwrite
+    # allows replacing earlier output and must not be enough to delete that.
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, expected a folder. Pass another --{option}.")
     there = sorted(name for name in os.listdir(folder) if name != LOCK_FILE) if folder.is_dir() else []
@@ -343,12 +344,12 @@ def check_free_folder(
 
 
 def _part(path: Path) -> Path:
-    # Several containers with one folder may share host name and process ids: hence the random end
+    # Containers that share a folder may have the same host name and process ids, hence the random end.
     return path.with_name(f"{path.name}.{host()}-{os.getpid()}-{secrets.token_hex(4)}{PART}")
 
 
 def _remove(path: Path) -> None:
-    # if possible: the folder may be read-only, or another process faster
+    # Best effort: the folder may be read-only, or another process may be faster.
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -362,7 +363,7 @@ def _sync(path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    # Windows opens no folder
+    # Windows cannot open a folder.
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

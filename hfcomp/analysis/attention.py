@@ -19,7 +19,8 @@ Box = tuple[float, float, float, float]
 """Left, top, right and bottom, as fractions of an image's width and height."""
 
 SMALLEST_SIDE = 16  # pixels
-# Two ramps of 8 bits locate an edge only up to this: one that is as close to the image's own counts as it.
+# Two 8-bit ramps locate an edge only this precisely. An edge closer than this to the image's own counts as the image's
+# edge.
 NEAR = 0.005
 
 
@@ -69,6 +70,7 @@ def token_cosines(embedder: Embedder, image: Image.Image, phrases: Sequence[str]
     return TokenCosines(
         pooled=texts @ pooled,
         tokens=(texts @ tokens.T).reshape(-1, *grid),
+        # The grid covers only whole patches, so the box loses the pixels right of and below them.
         box=_crop_to_patches(
             box, [count * patch / side for count, side in zip(grid, embedder.transform.size, strict=True)]
         ),
@@ -103,7 +105,7 @@ def attention(cosines: NDArray[np.float64], temperature: float = 1.0) -> NDArray
         C2LIP (arXiv 2603.25722), Eq. 6: `attn`, which the paper does not write out.
     """
     check_temperature(temperature)
-    # the largest cosine is subtracted first: exp(1 / temperature) overflows at a small temperature
+    # The largest cosine is subtracted first: exp(1 / temperature) overflows at a small temperature.
     weights = np.exp((cosines - cosines.max(axis=(-2, -1), keepdims=True)) / temperature)
     return weights / weights.mean(axis=(-2, -1), keepdims=True)
 
@@ -118,10 +120,11 @@ def evenness(attended: NDArray[np.float64]) -> NDArray[np.float64]:
         `[...]`, from 0, all on one token, to 1, uniform; 1 for a single token.
     """
     count = attended.shape[-2] * attended.shape[-1]
+    # The logarithm of 1 is 0, so a single token would divide by 0.
     if count == 1:
         return np.ones(attended.shape[:-2])
     shares = attended / count
-    # 0 log 0 counts as 0
+    # 0 log 0 counts as 0.
     logarithms = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
     return -(shares * logarithms).sum(axis=(-2, -1)) / math.log(count)
 
@@ -151,7 +154,7 @@ def difference(
     maps = ((first, first_box), (second, second_box))
     rows = round((bottom - top) / min((box[3] - box[1]) / values.shape[-2] for values, box in maps))
     columns = round((right - left) / min((box[2] - box[0]) / values.shape[-1] for values, box in maps))
-    # cells are rectangles, so a mean over an area takes one matrix per axis
+    # Cells are rectangles, so a mean over an area takes one matrix per axis.
     on_shared = [
         _means(rows, (top, bottom), values.shape[-2], box[1::2])
         @ values
@@ -180,7 +183,7 @@ def seen_box(transform: PixelTransform, size: tuple[int, int]) -> Box:
     if min(size) < SMALLEST_SIDE:
         raise ValueError(f"the image is {width} x {height} pixels. Expected at least {SMALLEST_SIDE} either way.")
     ramps = np.full((height, width, 3), 255, dtype=np.uint8)
-    # red is the place across, green the place down, and full blue tells the image from padding
+    # Red is the place across and green the place down. Full blue tells the image from padding.
     ramps[..., 0] = np.round(255 * (np.arange(width) + 0.5) / width)
     ramps[..., 1] = np.round(255 * (np.arange(height)[:, None] + 0.5) / height)
     across, down, full = transform([Image.fromarray(ramps)], where=["the image"])[0].double().numpy()
@@ -194,6 +197,7 @@ def _ends(values: NDArray[np.float64], places: NDArray[np.int64], count: int) ->
     """Where a straight ramp starts and ends, from its values at some of `count` pixels."""
     cut = len(values) // 8  # near an edge, a resize averages fewer pixels
     inner = slice(cut, len(values) - cut)
+    # A resize and a crop keep the ramp straight, so a line through its inner values shows where it would end.
     slope, start = np.polyfit((places[inner] + 0.5) / count, values[inner] / 255, 1)
     return tuple(float(round(end)) if abs(end - round(end)) < NEAR else float(end) for end in (start, start + slope))
 
@@ -211,5 +215,5 @@ def _means(
     edges, own_edges = np.linspace(*span, cells + 1)[:, None], np.linspace(*own_span, own_cells + 1)[None]
     overlap = np.minimum(edges[1:], own_edges[:, 1:]) - np.maximum(edges[:-1], own_edges[:, :-1])
     overlap = overlap.clip(min=0)
-    # divided by what the map covers: a cell that sticks out of it is not pulled towards 0
+    # Divided by the covered area: a cell that sticks out of the map is not pulled towards 0.
     return overlap / overlap.sum(1, keepdims=True)

@@ -26,7 +26,7 @@ LETTERS = 38  # in a line above a panel
 OPACITY = 0.72
 PALE = 0.7  # of white in the picture below a map: white has to look white there too, on a dark image as well
 LARGEST_SIDE = 1024  # pixels of the image that is drawn; a panel has some 400
-# Changes below this fraction of the maps' range are drawn pale, so that rounding does not look like one.
+# Changes below this fraction of the maps' range are drawn pale, so rounding does not look like a change.
 SMALLEST_CHANGE = 0.01
 TEXT = {"fontsize": 8.5, "loc": "left", "parse_math": False}  # a phrase may have dollar signs
 
@@ -35,9 +35,9 @@ TEXT = {"fontsize": 8.5, "loc": "left", "parse_math": False}  # a phrase may hav
 class Maps:
     """What is drawn, for n phrases."""
 
-    # by model, `[n, rows, columns]` with the box of the image that it covers
+    # Maps `[n, rows, columns]` by model, with the box of the image that they cover.
     values: dict[str, tuple[NDArray[np.float64], Box]]
-    # the second model's minus the first's, with its box; None for one model
+    # Second model's maps minus the first's, with their box; None for one model.
     change: tuple[NDArray[np.float64], Box] | None
 
     @property
@@ -88,7 +88,7 @@ def draw_attention(
     _draw(figure, image, phrases, found, maps, quantity)
     caption = "\n".join(textwrap.wrap(_caption(maps, found, quantity, temperature), LETTERS * maps.columns))
     figure.supxlabel(caption, fontsize=8, x=0.01, ha="left", parse_math=False)
-    # constrained layout reserves no room for a long title above a narrow panel
+    # Constrained layout reserves no room for a long title above a narrow panel.
     write_bytes(Path(path), png(figure, bbox_inches="tight", pad_inches=0.06))
     return Path(path)
 
@@ -104,12 +104,13 @@ def _draw(
     columns = maps.columns
     height = np.clip(PANEL_WIDTH * image.height / image.width, *PANEL_HEIGHTS) + TITLE_HEIGHT
     figure.set_size_inches(columns * PANEL_WIDTH, len(phrases) * height + BELOW_HEIGHT)
-    # a row per phrase, and a thin last one for the color bars
+    # A row per phrase, and a thin last row for the color bars.
     grid = figure.add_gridspec(len(phrases) + 1, columns, height_ratios=[*[height] * len(phrases), BAR_HEIGHT])
     scales = _scales(maps)
     for row, phrase in enumerate(phrases):
         axes = [figure.add_subplot(grid[row, column]) for column in range(columns)]
         _draw_row(axes, row, image, phrase, found, maps, scales)
+    # The maps of all models share one bar, and the difference has its own.
     bar = figure.add_subplot(grid[-1, 1 : 1 + len(found)])
     even = quantity == "attention"
     span = f"{quantity}, {scales[0][0]:.3f} to {scales[0][1]:.3f}"
@@ -121,12 +122,12 @@ def _draw(
 
 
 def _scales(maps: Maps) -> tuple[tuple[float, float], tuple[float, float]]:
-    # one scale for all maps, so that colors compare between phrases and models
+    # One scale for all maps, so colors compare between phrases and models.
     every = np.concatenate([values.ravel() for values, _ in maps.values.values()])
     low, span = float(every.min()), max(float(np.ptp(every)), 1e-6)
     most = 0.0 if maps.change is None else float(np.abs(maps.change[0]).max())
     most = max(most, SMALLEST_CHANGE * span)
-    # symmetric, so that no change has the middle color
+    # Symmetric, so no change has the middle color.
     return (low, low + span), (-most, most)
 
 
@@ -140,9 +141,10 @@ def _draw_row(
     scales: tuple[tuple[float, float], tuple[float, float]],
 ) -> None:
     _draw_image(axes[0], image, f"“{' '.join(phrase.split())}”", pale=0.0)
+    # With a difference there is one axis more than models.
     for place, (name, one) in zip(axes[1:], found.items(), strict=False):
         values, box = maps.values[name]
-        # the best token by cosine is also the one with the most attention: a softmax keeps the order
+        # The best token by cosine also has the most attention, because a softmax keeps the order.
         best = best_token(one.tokens[row])
         numbers = f"pooled {one.pooled[row]:.3f}, best token {one.tokens[row][best]:.3f}"
         numbers += ", cut" if one.truncated[row] else ""
@@ -158,6 +160,7 @@ def _draw_row(
 def _draw_image(axes: Any, image: Image.Image, title: str, pale: float = PALE) -> None:
     """The image, or where `pale` is above 0 a grey, lighter one."""
     if pale:
+        # Without color of its own the image cannot be mistaken for a part of the map.
         image = Image.blend(image.convert("L").convert("RGB"), Image.new("RGB", image.size, "white"), pale)
     axes.imshow(image, extent=(0, image.width, image.height, 0))
     parts = [textwrap.wrap(part, LETTERS, max_lines=2, placeholder=" ...") for part in title.split("\n")]
@@ -182,6 +185,7 @@ def _draw_map(
     )
     if box != WHOLE:  # on a bright image, what is not seen looks like a change of 0
         _outline(axes, (left, top), (right - left, bottom - top), (("black", 1.0),))
+    # If the model pads, the map reaches beyond the image.
     axes.set_xlim(min(0, left), max(size[0], right))
     axes.set_ylim(max(size[1], bottom), min(0, top))
 
@@ -190,6 +194,7 @@ def _frame(axes: Any, token: tuple[int, int], grid: tuple[int, ...], box: Box, s
     left, top, right, bottom = _in_pixels(box, size)
     high, wide = (bottom - top) / grid[0], (right - left) / grid[1]
     corner = (left + token[1] * wide, top + token[0] * high)
+    # A white line would vanish on a bright image, so it has a black edge.
     _outline(axes, corner, (wide, high), (("black", 2.6), ("white", 1.3)))
 
 

@@ -100,6 +100,7 @@ class AttentionResults:
                 for kind in QUANTITIES
             }
             content["difference"] = {
+                # Both kinds come from the same tokens and so have the same box.
                 "box": changes["cosine"][1],
                 **{kind: values.tolist() for kind, (values, _) in changes.items()},
             }
@@ -132,6 +133,7 @@ def compare_attention(
     if len(places) > 2:
         raise ValueError(f"found {len(places)} models, expected one or two.")
     phrases = list(dict.fromkeys(phrases))
+    # Checked before a model is loaded, which takes seconds.
     check_phrases(phrases)
     check_temperature(temperature)
     pixels = decode_image(image, where="image", urls=UrlAccess())  # a URL was asked for by name
@@ -139,7 +141,7 @@ def compare_attention(
     for name, place in places.items():
         embedder = open_embedder(place, device=device)
         cosines[name] = token_cosines(embedder, pixels, phrases)
-        # one model in memory at a time
+        # Only one model is in memory at a time.
         embedder.release()
     return AttentionResults(places, cosines, phrases, str(image), pixels, temperature)
 

@@ -47,9 +47,10 @@ def principal_plane(vectors: NDArray[np.floating]) -> tuple[NDArray[np.float64],
     centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
     _, size, axes = np.linalg.svd(centred, full_matrices=False)
     axes = axes[:2]
-    # the sign of a principal axis is arbitrary: without a rule pictures would flip from machine to machine
+    # The sign of a principal axis is arbitrary: without a rule pictures would flip from machine to machine.
     axes = axes * np.sign(axes[np.arange(2), np.abs(axes).argmax(axis=1)])[:, None]
     total = float((size**2).sum())
+    # Equal vectors have no variance to explain.
     return centred @ axes.T, size[:2] ** 2 / total if total else np.zeros(2)
 
 
@@ -71,12 +72,12 @@ def nearest_own_centroid(vectors: NDArray[np.floating], group: Sequence[str]) ->
             f"group: found {len(names)} groups, the smallest of {min(size, default=0)}; expected at least two of two."
         )
     vectors = vectors.astype(np.float64)
-    # sums stand for means, whose direction they have; cosines see nothing else
+    # Sums stand for means, which have the same direction. Cosines depend only on the direction.
     total = np.zeros((len(names), vectors.shape[1]))
     np.add.at(total, number, vectors)
     unit, rows = _unit(vectors), np.arange(len(vectors))
     cosine = unit @ _unit(total).T
-    # without the vector itself, which would pull its group's mean towards it
+    # The vector itself is left out, because it would pull its group's mean towards it.
     own = (unit * _unit(total[number] - vectors)).sum(axis=1)
     cosine[rows, number] = -np.inf
     return own > cosine.max(axis=1) + _ROUNDING

@@ -24,7 +24,8 @@ BASE_STEP = 0
 ACCURACY, RETRIEVAL, VISUAL = "accuracy", "retrieval", "visual"
 NEEDED = (ACCURACY, RETRIEVAL)  # of every concept
 SHOWN, OPPOSITE, OPEN = "shown", "the opposite is shown", "open"
-# The largest losses and gains of the paper's Table 3, in points: what "hardly" and "enough" mean here.
+# Bounds that define "hardly" and "enough" here: the largest losses and gains in the paper's Table 3, as fractions.
+# LOCATION_GAIN is our choice.
 RETRIEVAL_LOSS = 0.04
 FURTHER_NEGATIVES = 0.03
 FURTHER_EPOCHS = 0.02
@@ -42,8 +43,8 @@ LineNames = Mapping[str, tuple[str, str]]
 
 @dataclass(frozen=True)
 class ConceptResults:
-    # from `summarize`, by what they stand for; their models and contrasts are points. Lines that were not
-    # scored for this concept are absent
+    # Lines from `summarize`, by what they stand for. Their models and contrasts are points. Lines that were not scored
+    # for this concept are missing.
     lines: dict[str, dict[str, Any]]
     numbers: Sequence[int]  # of hard negatives, ascending
     every: int  # steps between checkpoints
@@ -68,8 +69,8 @@ class Finding:
     value: float  # the difference here, 0 to 1
     low: float
     high: float
-    # SHOWN if the whole interval is on the statement's side of its threshold, OPPOSITE if it is on the other,
-    # else OPEN
+    # SHOWN if the whole interval is on the statement's side of its threshold, OPPOSITE if it is on the other side,
+    # otherwise OPEN.
     verdict: str
 
 
@@ -79,7 +80,7 @@ def check_lines(outcomes: Mapping[str, Outcomes | pd.DataFrame], lines: LineName
     scored = {concept: {one.name for one in _measures(own, concept, lines)} for concept, own in found.items()}
     for name, (benchmark, metric) in lines.items():
         missing = [concept for concept in outcomes if name not in scored[concept]]
-        # accuracy and retrieval are needed for every concept, any other line for one at least
+        # Accuracy and retrieval are needed for every concept, any other line for at least one.
         if missing and (name in NEEDED or len(missing) == len(outcomes)):
             known = sorted({(one[0], one[2]) for concept in missing for one in found[concept].aspects})
             listed = "; ".join(f"{benchmark}, {metric}" for benchmark, metric in known)
@@ -92,8 +93,9 @@ def summarize_concept(
 ) -> ConceptResults:
     """The lines of a concept at every step, and the differences that the findings and the report are of."""
     outcomes = Outcomes.of(outcomes)
+    # The base has a step of its own, which is not a checkpoint.
     steps = sorted(set(outcomes.table["step"].tolist()) - {BASE_STEP})
-    # checkpoints are equally far apart, so the first one is an interval from the start
+    # Checkpoints are equally far apart, so the step of the first one is the interval.
     every, last, measures = steps[0], steps[-1], _measures(outcomes, concept, lines)
     base, plain, hard = (BASE, BASE_STEP), (PLAIN, last), [(f"HN{number}", last) for number in numbers]
     early, first_epoch = ((hard[0][0], step) for step in (every, every * checkpoints))
@@ -152,7 +154,7 @@ def concept_findings(concept: str, results: ConceptResults, further: Sequence[st
     gains = PLAIN_GAINS.get(concept, "-")
     yield test(RETRIEVAL, "plain training finds more images", RETRIEVAL_GAINS.get(concept, "-"), trained, base)
     plain, bound = "plain training helps", None
-    # the paper gains 1 to 4 points here, so the statement is an upper bound
+    # The paper gains 1 to 4 points here, so the statement is an upper bound.
     if concept == "location":
         plain, bound = "plain training hardly helps (at most 5 points, our bound)", LOCATION_GAIN
     yield test(ACCURACY, plain, gains, trained, base, most=bound)
@@ -162,9 +164,11 @@ def concept_findings(concept: str, results: ConceptResults, further: Sequence[st
     yield test(RETRIEVAL, cost, "-4 to 0", hard, trained, least=-RETRIEVAL_LOSS)
     early = f"{few} helps after 1/{per_epoch // every} of an epoch already"
     yield test(ACCURACY, early, "Fig. 4", (few, every), base)
+    # After a single epoch there are no later ones to compare.
     if last > per_epoch:
         enough = f"one epoch of {few} is enough (later ones add at most 2 points)"
         yield test(ACCURACY, enough, "0 to 2", hard, (few, per_epoch), most=FURTHER_EPOCHS)
+    # With a single number of negatives there is nothing to compare.
     if many != few:
         more = f"{many} adds at most 3 points to {few}"
         yield test(ACCURACY, more, "1 to 3", (many, last), hard, most=FURTHER_NEGATIVES)
@@ -190,6 +194,7 @@ def _finding(
     """Whether `point` minus `reference` on a line is above `least`, or with `most` below it."""
     change = results.lines[line]["contrasts"][point, reference]
     low, high = change["low"], change["high"]
+    # With an upper bound the statement's side is below it.
     above, below = (low > least, high < least) if most is None else (high < most, low > most)
     verdict = SHOWN if above else OPPOSITE if below else OPEN
     return Finding(concept, statement, paper, change["value"], low, high, verdict)
@@ -221,7 +226,7 @@ class StudyResults:
             minus = {change["run"]: {change["reference"]: change} for change in changes}
             models = results.lines[name]["models"]
             for epoch, step in enumerate(results.epochs, start=1):
-                # the base has one point, which stands in every epoch
+                # The base has a single point, which is repeated in every epoch.
                 points = {run: models.get((run, BASE_STEP if run == BASE else step)) for run in self._runs()}
                 differences = minus if step == results.last else {}
                 yield self._line(name, concept, f"epoch {epoch}", points) | {"differences": differences}

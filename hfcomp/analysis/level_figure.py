@@ -30,6 +30,7 @@ def lines_by_level(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Ma
     for line in lines:
         before, metric = _split_level(line["metric"])
         level = before or _level(line["subset"])
+        # An average over subsets has no level of its own.
         if level is not None and not line.get("average"):
             found.setdefault(f"{line['benchmark']}: {metric}", {})[level] = line
     return {title: dict(sorted(parts.items(), key=_order)) for title, parts in found.items() if len(parts) > 1}
@@ -61,7 +62,7 @@ def _panel(title: str, parts: Mapping[str, Mapping[str, Any]]) -> Plot:
 
 def _split_level(metric: str) -> tuple[str | None, str]:
     """The level before a metric's name, and the name without it."""
-    # only metrics of `LevelChoice`, such as 'level 1 image choice of 2', begin with a level
+    # Only metrics of `LevelChoice`, such as 'level 1 image choice of 2', begin with a level.
     before = _LEVEL.match(metric)
     if before is None or not metric[before.end() :].startswith(" image "):
         return None, metric

@@ -41,7 +41,7 @@ class LevelResults:
     """Scores by level, and the positions of groups in the joint spaces."""
 
     results: EvaluationResults
-    # by model, `[n, D]` of `joint_embeddings`; empty if the data has no groups of captions
+    # Joint embeddings `[n, D]` by model; empty if the data has no groups of captions.
     joint: Mapping[str, NDArray[np.floating]]
     groups: Sequence[str]  # `[n]`, of each pair
 
@@ -58,7 +58,7 @@ class LevelResults:
             (LEVELS_FIGURE, lines_by_level(self.results.lines), lambda path: draw_levels(path, self.results.lines)),
             (GROUPS_FIGURE, self.joint, lambda path: draw_groups(path, self.joint, self.groups)),
         ):
-            # a figure of an earlier run may show what this one has no numbers for
+            # An earlier run's figure may show something that this run has no numbers for.
             (folder / name).unlink(missing_ok=True)
             try:
                 if filled:
@@ -95,7 +95,7 @@ def evaluate_levels(
     models = named_models(models)
     chosen = BENCHMARKS[benchmark or (SANDBOX_LEVELS if data is None else MAGIC).name]
     items = _load(chosen, data, rows, seed)
-    # captions are the most specific level of all
+    # Captions are the most specific level.
     texts = (("caption",) if _has_captions(items) else ()) + LEVELS
     chosen = replace(chosen, protocol=LevelChoice(texts, tuple(dict.fromkeys(candidates)), seed))
     return _score(models, chosen, validate(chosen, items), groups, batch_size=batch_size, device=device)
@@ -111,6 +111,7 @@ def _score(
         evaluator.note(f"{GROUPS_FIGURE} is not drawn: it needs captions and two groups of two rows or more")
     tables, joint = [], {}
     for name, place in models.items():
+        # The cache holds the scored images and captions, so the groups' pairs are not encoded again.
         embedder = open_embedder(place, cache=EmbeddingCache(), **settings)
         ((_, report),) = evaluator.score(embedder, model=name, progress=False)
         tables.append(report.items.assign(arm=name, benchmark=loaded.title))
@@ -143,6 +144,7 @@ def _load(benchmark: Benchmark, folder: Path | None, rows: int | None, seed: int
     total = len(items.rows)
     if rows is None or rows >= total:
         return items
+    # Sorted, so the rows keep the order of the data.
     return select_rows(items, np.sort(np.random.default_rng(seed).choice(total, rows, replace=False)))
 
 

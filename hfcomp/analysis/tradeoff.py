@@ -151,11 +151,12 @@ def run_tradeoff(tradeoff: Tradeoff, kind: type[Study] = Study) -> Path:
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, {count} runs over checkpoints")
     prepare_base(recipe.experiment)
     evaluate = prepare_concepts(recipe.experiment, tuple(plan.concepts), main=_main(tradeoff), log=session.log)
-    # what recipes say is checked before minutes of loading, the rows themselves after it
+    # Recipes are checked before minutes of loading, the rows themselves after it.
     check_rows((method_arm(part, None) for part in tradeoff.parts.values()), session)
     arms = [arm for concept in plan.concepts for arm in _arms(tradeoff, concept, session, evaluate)]
     check_rows(arms, session)
     with kind.open(recipe, session) as study:
+        # A misspelled line shows in the base's outcomes, before any training.
         study.check_base(lambda: check_lines(_of_base(tradeoff, study, evaluate), plan.lines()))
         study.run(arms, number=count)
         study.write_report(lambda: _report(tradeoff, study, evaluate, arms))
@@ -167,8 +168,9 @@ def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: dict[str
     plan = tradeoff.plan
     parts = {number: tradeoff.parts[concept, number] for number in plan.concepts[concept]}
     first, most = parts[min(parts)], parts[max(parts)]
-    # loaded for the run with the most negatives: all runs of a concept train on the same rows
+    # Loaded for the run with the most negatives: all runs of a concept train on the same rows.
     rows, replay = load_rows(most, session, evaluate[concept].images, part=concept)
+    # With gradient accumulation a step takes several batches.
     size = most.experiment.batch_size * int(most.trainer_arguments.get("gradient_accumulation_steps") or 1)
     rows = whole_parts(rows, size, plan.per_epoch, lambda note: session.log(f"{concept}: {note}"))
     every = len(rows) // size // plan.per_epoch
@@ -182,7 +184,7 @@ def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: dict[str
 
 
 def _scoring(tradeoff: Tradeoff, concept: str, evaluate: dict[str, Evaluator], *, brief: bool) -> Scoring:
-    # between ends of epochs only what Fig. 4 shows is scored
+    # Between ends of epochs only the lines of Fig. 4 are scored.
     scored = evaluate[concept].select_benchmarks(_main(tradeoff)) if brief else evaluate[concept]
     recipe = tradeoff.recipe
     return evaluation_scoring(recipe.experiment, scored, recipe.column_names, concept=concept)
@@ -196,7 +198,7 @@ def _main(tradeoff: Tradeoff) -> tuple[str, str]:
 def _of_base(tradeoff: Tradeoff, study: Study, evaluate: dict[str, Evaluator]) -> dict[str, pd.DataFrame]:
     place = study.models[BASE]
     scoring = {concept: _scoring(tradeoff, concept, evaluate, brief=False) for concept in tradeoff.plan.concepts}
-    # stored as a checkpoint of the run `base` at step 0
+    # Stored as a checkpoint of the run `base` at step 0.
     found = {name: study.score(place, one, f"{name}/{BASE}/{BASE_STEP}") for name, one in scoring.items()}
     return {concept: table.assign(arm=BASE, step=BASE_STEP) for concept, table in found.items()}
 
@@ -249,7 +251,7 @@ def tradeoff_report(
     """The report of a study of concepts; in brief without differences and checkpoints."""
     lines, concepts = list(results.lines()), results.concepts.items()
     title, verdicts = f"{facts['method']}: accuracy against retrieval", [one.verdict for one in results.findings]
-    # at the ends of epochs; ties may be at any checkpoint
+    # Pairs are compared at the ends of epochs, while ties may be at any checkpoint.
     pairs, tied = (lambda line: [] if brief else _pairs(line)), list(results.tie_lines())
     *numbers, _ = tables.sections_of_lines(lines, pairs, reference=None, brief=brief)
     sections = [

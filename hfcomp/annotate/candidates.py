@@ -28,7 +28,7 @@ NO_KEYWORD, UNREADABLE = "no caption with a keyword that can be replaced", "an i
 FORBIDDEN, UNKNOWN = "a licence that forbids adaptation", "an unknown licence"
 OTHER_ITEM = "the id of an earlier candidate, but another image or other captions"
 _IMAGE = "image"
-# First bytes of files that are copied as they are, as every browser shows them, with their endings.
+# First bytes, with their endings, of files that are copied unchanged because every browser shows them.
 _STARTS = {b"\xff\xd8\xff": "jpg", b"\x89PNG": "png"}
 
 
@@ -76,7 +76,8 @@ class _Source:
         ids = self._rows[IMAGE_ID] if IMAGE_ID in self._rows.column_names else [None] * len(self._rows)
         has_id = [image_key(value, row) >= 0 for row, value in enumerate(ids)]
         keys = [name if has_id[first[image]] else str(captions[image]) for image, name in enumerate(names)]
-        # by a hash of seed and image: the order does not depend on the rows' order, and further sources can be added
+        # Sorted by a hash of seed and image: the order does not depend on the order of rows, and further sources can
+        # be added.
         order = sorted(range(len(keys)), key=lambda image: _draw(self._options.seed, keys[image]))
         for image in tqdm(order, desc="candidates", unit="images", disable=not progress):
             name = names[image] if has_id[first[image]] else None
@@ -87,7 +88,7 @@ class _Source:
 
     def _items_of(self, name: str | None, row: int, captions: Sequence[str]) -> Iterator[Item]:
         found = {concept: _with_keywords(captions, concept) for concept in self._options.concepts}
-        # Before the image is read, which costs most.
+        # Comes before reading the image, which costs most.
         if not any(found.values()):
             raise _LeftOut(NO_KEYWORD)
         content = self._rows[row]

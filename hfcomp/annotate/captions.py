@@ -102,7 +102,7 @@ def proposed_caption(caption: str, concept: str, prompt: str) -> str:
     ]
     if not choices:
         return caption
-    # the phrase that shares most words with the prompt is the one that was painted
+    # The phrase that shares the most words with the prompt is the one that was painted.
     match, word = max(choices, key=lambda choice: len(words & {*mask_prompt(caption, choice[0]).casefold().split()}))
     return replace_keyword(caption, match, word, EXTENDED)
 
@@ -119,7 +119,7 @@ def check_caption(caption: str, original: str, concept: str) -> None:
     if concept != "object":
         return
     before, after = ({one.keyword for one in keywords_of(text, concept)} for text in (original, caption))
-    # Objects that came are compared with those that went. A caption that only adds an object replaces none.
+    # Added objects are compared with removed ones. A caption that only adds an object replaces none.
     categories = {_CATEGORY[word] for word in before - after}
     for word in sorted(after - before):
         if categories and _CATEGORY[word] not in categories:

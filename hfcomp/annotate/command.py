@@ -76,6 +76,7 @@ def _serve(arguments: Sequence[str]) -> None:
     from hfcomp.annotate.app.server import check_access, check_port
 
     passwords = options.passwords()
+    # Checked before candidates are added, which may take long.
     check_access(options.host, passwords, options.public_names)
     check_port(options.host, options.port)
     with closing_project(folder, lease_seconds=60 * options.lease_minutes, is_new=candidates is not None) as project:
@@ -165,7 +166,7 @@ def _print_progress(arguments: Sequence[str]) -> None:
 def _draft(arguments: Sequence[str]) -> None:
     given = vars(draft_parser().parse_args(arguments))
     folder, options = make_options(ProjectOptions, given).project, make_options(DraftOptions, given)
-    for name in ("segmenter", "inpainter"):  # loaded when the first annotator asks for them
+    for name in ("segmenter", "inpainter"):
         check_place(getattr(options, name), f"--{name}")
     _check_project(folder)
     from hfcomp.annotate.drafting import draft
@@ -190,6 +191,7 @@ def _read_password() -> str:
     Raises:
         ValueError: for two that differ.
     """
+    # A password among the arguments would be visible to every user of the machine.
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\r\n")
     password = getpass.getpass("Password: ")

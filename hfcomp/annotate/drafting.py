@@ -54,7 +54,7 @@ class DraftLog:
         self._path.parent.mkdir(exist_ok=True)
         self._settings = content_hash(settings)[:12]
         write_json(self._path.with_name(f"settings-{self._settings}.json"), settings)
-        # A kill may have cut the last line off. It gets an end before the next line is written, and is not read.
+        # A kill may have cut off the last line. It is ended before the next line is written, and is not read.
         lines = self._path.read_bytes().splitlines(keepends=True) if self._path.is_file() else []
         self._is_cut = bool(lines) and not lines[-1].endswith(b"\n")
         found = [_read(line) for line in lines]
@@ -78,9 +78,9 @@ def _read(line: bytes) -> Mapping[str, Any] | None:
 
 
 UNREADABLE = "image cannot be read"
-# Items for which a language model is asked together.
+# Number of items in one request to a language model.
 BATCH = 32
-# Items in a row at which a model raises, before the run ends with its error. Our choice.
+# Number of consecutive items at which a model raises before the run ends with its error. Our choice.
 MOST_FAILURES = 3
 
 
@@ -153,8 +153,8 @@ class _Drafter:
         names = self._open_items()[: self._options.number]
         self._log(f"{len(names):,} open items are tried")
         with tqdm(total=len(names), desc="drafts", unit="items", disable=not progress) as bar:
-            # A language model is asked for many items at once, but only for first attempts: later ones depend on what
-            # came of these.
+            # A language model gets many items at once, but only for first attempts: later ones depend on the results
+            # of these.
             for chunk in _chunks(names):
                 items = [self._project.decisions.item(name) for name in chunk]
                 for item, first in zip(items, self._proposer.propose(items, 0), strict=True):
@@ -166,19 +166,19 @@ class _Drafter:
     def _open_items(self) -> list[str]:
         decisions = self._project.decisions
         returned = {entry.item for entry in decisions.log() if entry.action == "send back"}
-        # What a reviewer sent back waits for the work of a person.
+        # An item that a reviewer sent back waits for a person.
         left = returned | self._tried.tried
         found = (item.id for item in decisions.items(state="open", concept=self._options.concept))
         return [name for name in found if name not in left]
 
     def _try(self, item: Item, first: Proposal | Refused) -> None:
-        # a person may have been given the item since the list of open items was made
+        # A person may have taken the item since the list of open items was made.
         if not self._project.decisions.take(AUTOMATIC, item.id):
             return
         try:
             self._draft(item, first)
             self._failures = 0
-        # A model that fails at one image costs this item; one that fails at each ends the run.
+        # A model that fails at one image costs this item. A model that fails at several in a row ends the run.
         except RuntimeError as error:
             self.drafts.failed, self._failures = self.drafts.failed + 1, self._failures + 1
             self._log(f"{item.id}: {error}")
@@ -197,7 +197,7 @@ class _Drafter:
         edits = refused = 0
         while edits < self._options.edits and refused < self._options.attempts:
             self._project.decisions.renew(AUTOMATIC, item.id)
-            # Refused answers count too, so that no attempt draws the seeds of an earlier one.
+            # Rejected answers count too, so no attempt draws the seeds of an earlier one.
             attempt = edits + refused
             proposal = self._proposer.propose([item], attempt)[0] if attempt else first
             if isinstance(proposal, Refused):
@@ -218,7 +218,7 @@ class _Drafter:
         self._set_aside(item, reasons)
 
     def _submit(self, item: Item, proposal: Proposal, found: Draft, reasons: list[str]) -> None:
-        # painting takes longer than a lease, and whoever holds the item now goes first
+        # Painting takes longer than a lease, and whoever holds the item now goes first.
         if not self._project.decisions.renew(AUTOMATIC, item.id):
             self._log(f"{item.id}: somebody else was given it meanwhile, so its draft was not saved")
             return
@@ -237,7 +237,7 @@ class _Drafter:
             quality="okay",
         )
         self._project.decisions.submit(AUTOMATIC, item.id, edit)
-        # logged once the decision is on disk; a kill in between repeats nothing, since the item is no longer open
+        # Logged once the decision is on disk. A kill in between repeats nothing, because the item is no longer open.
         self._tried.append(item.id, "submitted", before=reasons, **found.margins)
         self.drafts.submitted += 1
 

@@ -86,7 +86,7 @@ class RuleProposer:
         choices = _choices(item)
         if attempt >= len(choices):
             return Refused(NO_MORE)
-        # The same order at each attempt, so that attempts are different edits.
+        # The order is the same at each attempt, so attempts are different edits.
         caption_rng(self._seed, item.id, "proposal").shuffle(choices)
         caption, match, word = choices[attempt]
         return Proposal(
@@ -139,7 +139,7 @@ def read_proposal(item: Item, answer: EditAnswer) -> Proposal:
     edits = (
         (caption, word, replace_keyword(caption, match, word, EXTENDED)) for caption, match, word in _choices(item)
     )
-    # The answer only chooses among our own edits: what is kept is their caption, whatever else a model wrote.
+    # The answer only chooses among our own edits: their caption is kept, whatever else the model wrote.
     found = next((edit for edit in edits if is_same_caption(edit[2], answer.caption)), None)
     if found is None:
         is_old = any(is_same_caption(caption, answer.caption) for caption in item.captions)
@@ -217,7 +217,7 @@ class DraftMaker:
         mask = self._mask(original, proposal.mask_prompt)
         candidates = self._candidates(original, mask, proposal.inpaint_prompt, seeds)
         best = 0
-        # the candidate whose image is nearest to the new caption, relative to the original caption
+        # The best candidate is the image that is nearest to the new caption, relative to the original caption.
         if prefer is not None:
             preferences = prefer([image for _, image in candidates])
             best = int(np.argmax(preferences))

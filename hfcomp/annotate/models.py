@@ -52,6 +52,7 @@ class Segmenter:
         with torch.inference_mode():
             logits = self._model(**inputs.to(self.device)).logits  # [1, side, side]
         size = (image.height, image.width)
+        # `interpolate` needs a batch axis and a channel axis, of which the logits have one.
         scaled = torch.nn.functional.interpolate(
             logits.float().sigmoid()[None], size, mode="bilinear", align_corners=False
         )
@@ -84,6 +85,7 @@ def _load(model: str) -> tuple[CLIPSegForImageSegmentation, CLIPSegProcessor]:
             f"{DEFAULT_SEGMENTER}. Weights are read from safetensors only: of a model with a pytorch_model.bin alone, "
             "load it once with transformers, save it with save_pretrained and pass that folder."
         ) from error
+    # transformers would fill missing weights at random and only warn.
     refuse(where, missing=loading["missing_keys"])
     return network, processor
 
@@ -114,6 +116,7 @@ class Inpainter:
         self._pipeline = load_pipeline(
             pipeline, resolve_dtype(dtype, device), device, kind=_kind(pipeline), setting="inpainter"
         )
+        # Checked here, because the error of the call itself would suggest no remedy.
         missing = set(PARAMETERS) - {*inspect.signature(self._pipeline.__call__).parameters}
         if missing:
             raise ValueError(

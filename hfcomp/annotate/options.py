@@ -176,7 +176,7 @@ class DraftOptions(ModelOptions, LanguageModelOptions):
 
     def result_settings(self) -> dict[str, Any]:
         """The settings that decide what a draft of an item is, besides the files of the models."""
-        # the facts of the proposer have the request options
+        # The facts of the proposer already include the request options.
         recorded = [
             name for name, one in declared(type(self)).items() if one.is_recorded and name != "request_options"
         ]

@@ -124,6 +124,7 @@ def first_draft(item: Item) -> PageDraft:
     caption = item.captions[0]
     offered = offer(item, caption)
     prompts = list(offered.prompts.values())
+    # A sum of bytes instead of `hash`, which differs between processes.
     prompt = prompts[sum(item.id.encode()) % len(prompts)] if prompts else ""
     return PageDraft(
         original=caption,

@@ -17,7 +17,7 @@ from hfcomp.writing import replacing
 
 # Lengths in characters.
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 8, 1024
-# scrypt's n, r and p: 32 MB and about 0.1 s for a guess (RFC 7914; OWASP's third choice).
+# scrypt's n, r and p: 32 MB and about 0.1 s per guess (RFC 7914; OWASP's third choice).
 COST, BLOCK, PARALLEL = 2**15, 8, 1
 _MEMORY = 128 * COST * BLOCK + 2**20
 _VERSION = 1
@@ -66,11 +66,11 @@ class PeopleFile:
 
     def person(self, name: str, password: str) -> str | None:
         """The person as the file spells the name, if the password is theirs."""
-        # Long texts are refused before any work is done for them.
+        # Long texts are rejected before any work is done for them.
         if len(name) > 4 * LONGEST_NAME or len(password) > LONGEST_PASSWORD:
             return None
         found = next((one for one in self._people if person_key(one) == person_key(name)), None)
-        # an unknown name takes as long as a known one
+        # An unknown name takes as long as a known one.
         is_right = is_password(password, self._nobody if found is None else self._people[found])
         return found if is_right else None
 
@@ -91,7 +91,7 @@ def add_person(path: Path, name: str, password: str) -> str:
     before = next((one for one in people if person_key(one) == person_key(found)), found)
     people[before] = hash_password(password)
     content = {"version": _VERSION, "people": dict(sorted(people.items()))}
-    # created with its mode before any hash is written: nobody else can read it, not even for a moment
+    # Created with its mode before any hash is written: nobody else can read it, not even for a moment.
     with replacing(path) as part:
         part.touch(mode=0o600)
         part.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
@@ -137,7 +137,7 @@ def _derive(password: str, salt: bytes) -> bytes:
 
 def _parts(hashed: str) -> tuple[bytes, bytes] | None:
     """Salt and hash; None for a text of another form, or of other costs."""
-    # A hash of other costs is refused: cheap ones would weaken the sign-in without a word.
+    # A hash of other costs is rejected: cheap ones would silently weaken the sign-in.
     begin = f"scrypt${COST}${BLOCK}${PARALLEL}$"
     if not hashed.startswith(begin):
         return None

@@ -40,12 +40,13 @@ CANDIDATES = 3
 # Largest enlargement of a mask, in pixels.
 MOST_ENLARGEMENT = 200
 IMAGES_IN_MEMORY = 32
-# Requests for candidates that wait or are painted: of a person, who may have gone on to another item, and in all.
+# Most requests for candidates that wait or are being painted: per person, who may have gone on to another item, and in
+# total.
 MOST_OF_A_PERSON, MOST_IN_ALL = 3, 64
 
 # Attempts at a job of a model before its error is shown.
 ATTEMPTS = 2
-# Memory for segmentations, of which the oldest go first.
+# Memory for segmentations. The oldest are dropped first.
 MAP_BYTES = 256 * 2**20
 
 Model, T = TypeVar("Model"), TypeVar("T")
@@ -85,7 +86,7 @@ class ModelQueue:
         key = (name, prompt)
         with self._lock:
             found = self._maps.get(key)
-            # a failed segmentation is not cached: the next request tries the model again
+            # A failed segmentation is not cached: the next request tries the model again.
             if found is None or found.cancelled() or (found.done() and found.exception() is not None):
                 found = self._submit("segmentation", lambda model: model.probability_map(read(), prompt))
                 self._maps[key] = found
@@ -110,7 +111,7 @@ class ModelQueue:
 
     def _work(self, name: str, work: Callable[[Any], T], attempts: int) -> T:
         try:
-            # Only the thread of a model touches it, so this needs no lock.
+            # Only a model's own thread touches it, so this needs no lock.
             if name not in self._models:
                 self._models[name] = self._make[name]()
             return work(self._models[name])
@@ -161,7 +162,7 @@ class AnnotationService:
     def next_item(self, person: str) -> Item | None:
         """The item that a person works on; it and the one after it are read and segmented meanwhile."""
         item = self.project.decisions.next_item(person, concept=self.concept)
-        # the next item is segmented while the person still works on this one, so its mask is there when it is shown
+        # The next item is segmented while the person works on this one, so its mask is ready when the item is shown.
         coming = self.project.decisions.peek_item(person, concept=self.concept) if item else None
         for one in (item, coming):
             if one is not None and (prompt := first_draft(one).segmentation.prompt):
@@ -188,14 +189,14 @@ class AnnotationService:
         note = f"A reviewer sent this back: {returned[-1].content['reason']}" if returned else ""
         where = f"log, row {submitted[-1].number}"
         edit = decode(Edit, encode(submitted[-1].content, where), where)
-        # A mask corrected by hand does not follow from prompt and threshold. Its pixels come back as strokes that
-        # add, all others as strokes that erase.
+        # A mask corrected by hand does not follow from prompt and threshold. Its pixels come back as strokes that add,
+        # and all other pixels as strokes that erase.
         inverse = mask_image(~read_mask(self.image(edit.mask))) if edit.is_corrected else None
         return draft_of(edit, None if inverse is None else self.project.save(inverse), note)
 
     def update(self, person: str, item: Item, change: Callable[[PageDraft], PageDraft]) -> PageDraft:
         """Changes a draft and keeps it, one change at a time: events of a page overtake each other."""
-        # without the lock, a late event would write back what an earlier one has replaced
+        # Without the lock, a late event would write back what an earlier one has replaced.
         with self._updates:
             before = self.draft(person, item)
             draft = change(before)
@@ -225,7 +226,7 @@ class AnnotationService:
             )
         else:
             found = np.zeros((image.height, image.width), dtype=bool)
-        # erased strokes come last, since a person erases what the model or an earlier stroke got wrong
+        # Erased strokes come last, because a person erases what the model or an earlier stroke got wrong.
         found = found | self._strokes(made.added, found.shape)
         found = found & ~self._strokes(made.erased, found.shape)
         check_mask(found, image)
@@ -273,7 +274,7 @@ class AnnotationService:
         if not prompt:
             raise ValueError("The inpainting prompt is empty. Describe what to paint, such as: a yellow hydrant.")
         original, mask = self.image(item.image), self.mask(item, draft.segmentation)
-        # Seeds go on from the last ones, so that new candidates are other images.
+        # Seeds go on from the last ones, so new candidates are other images.
         seeds = range(draft.next_seed, draft.next_seed + CANDIDATES)
         painted = self.queue.paint(original, mask, prompt, [*seeds]).result()
         found = []
@@ -298,7 +299,7 @@ class AnnotationService:
         """
         name = person_key(person)
         with self._updates:
-            # Inpainting takes seconds per image: one person could fill the queue for all.
+            # Inpainting takes seconds per image, and one person could fill the queue for everyone.
             if self._waiting[name] >= MOST_OF_A_PERSON or self._waiting.total() >= MOST_IN_ALL:
                 raise ValueError(
                     f"{self._waiting[name]} of your requests and {self._waiting.total()} of all people wait for the "

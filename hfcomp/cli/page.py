@@ -10,9 +10,10 @@ from hfcomp.options import Options, Size
 if TYPE_CHECKING:
     from hfcomp.reporting.pages.items import PageOptions
 
+# Equal to those of hfcomp.statistics.summary and hfcomp.reporting.pages.items, which take long to import. A test
+# compares them.
 Tie = Literal["wrong", "half", "win"]
 PAGE_ITEMS = 2000
-# As in hfcomp.statistics.summary and hfcomp.reporting.pages.items, which take long to import; a test compares them.
 
 
 @dataclass(kw_only=True)

@@ -12,7 +12,7 @@ from typing import Annotated
 from hfcomp.cli.options import command_parser
 from hfcomp.options import BatchSize, Device, Options, Spelling, make_options
 
-# those with the most published numbers; what is gated or takes tens of GB is left out
+# Models and benchmarks with the most published numbers. Those that are gated or take tens of GB are left out.
 MODELS = ("openai/clip-vit-base-patch32", "openai/clip-vit-base-patch16", "google/siglip-base-patch16-224")
 BENCHMARKS = ("sugarcrepe", "sugarcrepe_pp", "flickr30k", "coco_retrieval", "cifar100")
 PAGE = "reproduced.md"

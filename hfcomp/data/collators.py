@@ -93,7 +93,7 @@ class CompositionalCollator:
 
     def for_evaluation(self) -> CompositionalCollator:
         """A copy with exact pixels of whole images: without `reduced_jpeg`, ignoring `crop_box`."""
-        # a shallow copy: tokenizer and pixel store are shared
+        # A shallow copy: tokenizer and pixel store are shared.
         exact = copy.copy(self)
         exact._read, exact._crops = replace(self._read, shortest_side=None), False
         return exact
@@ -135,12 +135,12 @@ class CompositionalCollator:
             batch |= fields
             if not self.concept_tokens:
                 found = [one.text for part in concepts for one in part]
-                # "dog" occurs in many rows of a batch and is encoded once
+                # A phrase such as "dog" occurs in many rows of a batch and is encoded once.
                 texts, batch["concept_text_index"] = listed_once(found)
                 parts["concept_input_ids"], cut = self.tokenizer(texts)
                 cut_of = torch.tensor(cut, dtype=torch.long)[batch["concept_text_index"]]
                 truncated.index_add_(0, _present(fields["concept_image_index"]), cut_of)
-        # one length for all texts, so that the model encodes captions, negatives and concepts in one pass
+        # All texts get the same length, so the model can encode captions, negatives and concepts in one pass.
         length = self.tokenizer.length(row for part in parts.values() for row in part)
         batch |= {key: self.tokenizer.pad(part, length) for key, part in parts.items()}
         if self.max_concepts and self.concept_tokens:
@@ -170,7 +170,7 @@ class CompositionalCollator:
         image, number = torch.full(size, -1, dtype=torch.long), torch.zeros(size, dtype=torch.long)
         cut = torch.zeros(len(rows), dtype=torch.long)
         kept = []
-        # Equal phrases have equal ids, so that "dog" of one image is no negative of "dog" of another.
+        # Equal phrases have equal ids, so "dog" of one image is not a negative of "dog" of another.
         for index, (row, name, caption) in enumerate(zip(rows, names, captions, strict=True)):
             concepts = _concepts_of(row, name, caption, self.concept_tokens)
             kept.append(concepts[: self.max_concepts])
@@ -240,7 +240,7 @@ def negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple[
     texts = _list_of(row, "negative_captions", name)
     if texts is None or len(texts) < number:
         raise ValueError(too_few_negatives(name, None if texts is None else len(texts), number))
-    # Types and lengths are checked of all entries, also of those behind the first K: another epoch may draw them.
+    # Types and lengths of all entries are checked, also of those behind the first K: another epoch may draw them.
     columns = {}
     for field_name, field in negative_fields().items():
         values = _list_of(row, field.column, name, text=isinstance(field.missing, str))

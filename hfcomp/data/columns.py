@@ -31,7 +31,7 @@ from hfcomp.data.known_names import proposed_names, spelled
 from hfcomp.fields import FIELDS, columns_of
 from hfcomp.reading import nearest
 
-# What no trainer reads through a field of `Features`.
+# Columns that no trainer reads through a field of `Features`.
 _FURTHER_COLUMNS = (
     "positive_captions",
     "negative_keywords",
@@ -70,7 +70,7 @@ NEGATIVE_KINDS = (
 )
 KIND_IDS = {kind: index for index, kind in enumerate(NEGATIVE_KINDS)}
 
-# The Arrow types of columns that hold lists, for sets that are written or joined: an empty list has none.
+# Arrow types of the list columns, for sets that are written or joined: an empty list has no type of its own.
 NEGATIVE_FEATURES = {
     "negative_captions": List(Value("string")),
     "negative_kinds": List(Value("string")),
@@ -89,13 +89,14 @@ LEFT_OUT = "left_out_rows"
 """Column of a streamed set, and key of its batches: rows left out since the one before, which the trainer counts."""
 COUNTED_KEYS = ("row", "truncated", "tiny", "uncached", "cut_concepts", "shortened_concepts", LEFT_OUT)
 """Keys of a batch that the trainer counts and does not hand to the model."""
-# What is encoded, and what comes with the batch as a loss reads it.
+# Keys that are encoded, and keys that come with the batch as a loss reads them.
 _CONCEPTS = ("concept_input_ids", "concept_text_index", "concept_token_mask")
 _ENCODED = ("input_ids", "text_index", "pixels", "negative_input_ids", *_CONCEPTS)
 BATCH_KEYS = (*COUNTED_KEYS, *_ENCODED, *(name for name, field in FIELDS.items() if field.in_batch))
 TEXT_IDS = ("text_id", "negative_text_id")
 """Keys of a batch that say which texts are equal; they are handed on unless `mask_equal_texts` is off."""
-# What the model makes, and what transformers' Trainer would take for its own: a user's collator cannot take the names.
+# Names that the model makes, and names that transformers' Trainer would take for its own: a user's collator cannot use
+# them.
 RESERVED_KEYS = (*(name for name, field in FIELDS.items() if not field.in_batch), "rows", "labels", "return_loss")
 
 
@@ -103,7 +104,7 @@ class RowsLeftOut:
     """Leaves rows out of the batches of a stream and counts them in the column `LEFT_OUT`."""
 
     # A batch from which all rows are left out brings no number with it. So the count is kept here until the next row
-    # that stays, be it in a later batch; workers that read have a copy each.
+    # that stays, even if that is in a later batch. Workers that read have a copy each.
     left_out = 0
 
     def select(self, batch: dict[str, list[Any]], kept: Sequence[bool]) -> dict[str, list[Any]]:
@@ -121,7 +122,7 @@ class RowsLeftOut:
 
 def chosen_rows(dataset: Any, stored: Any) -> Any:
     """Of the values of a column as it is stored, an Arrow array, those of a data set's rows, in their order."""
-    # A data set that was filtered or shuffled keeps the stored table and has indices into it.
+    # A filtered or shuffled dataset keeps the stored table and has indices into it.
     return stored if dataset._indices is None else stored.take(dataset._indices.column(0))
 
 
@@ -162,7 +163,7 @@ def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
         if len(fitting) > 1:
             dataset = _with_first(dataset, fitting, theirs)
         names[ours] = fitting[0] if len(fitting) == 1 else theirs
-    # a column of levels stays under its own name too: names of levels are compared with captions and scored
+    # A column of levels keeps its own name too: names of levels are compared with captions and scored.
     names |= {name: name for name in names.values() if name in LEVEL_COLUMNS and name not in names}
     if all(ours == theirs for ours, theirs in names.items()):
         return dataset
@@ -175,7 +176,7 @@ def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
             dataset = _copied(dataset, theirs, copy := f"{theirs} as {ours}")
             theirs = copy
         moved[theirs] = ours
-    # a stream takes no name that another column still has
+    # A stream rejects a name that another column still has.
     between = {theirs: f"{theirs} becomes {ours}" for theirs, ours in moved.items() if theirs != ours}
     return dataset.rename_columns(between).rename_columns({name: moved[theirs] for theirs, name in between.items()})
 
@@ -183,7 +184,7 @@ def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
 def _with_first(dataset: Any, columns: list[str], name: str) -> Any:
     from datasets import Image
 
-    # undecoded: `map` would decode every image and encode it again
+    # Undecoded: `map` would decode every image and encode it again.
     for column in columns:
         if isinstance(dataset.features[column], Image):
             dataset = dataset.cast_column(column, Image(decode=False))

@@ -93,7 +93,7 @@ def with_column(dataset: Dataset, name: str, values: Sequence[Any], feature: Any
     if dataset._indices is None:
         return dataset.add_column(name, list(values), feature=feature)
     # `add_column` would write out the rows of a selection, with their images. So the values are put below the
-    # selection: in the places of the stored rows, of which those that are not selected get none.
+    # selection, at the places of the stored rows. Rows that are not selected get no value.
     rows = dataset._indices.column(0).to_numpy()
     stored: list[Any] = [None] * len(dataset.data)
     for row, value in zip(rows.tolist(), values, strict=True):
@@ -116,13 +116,13 @@ def streamed_id(row: Mapping[str, Any]) -> Any:
 
 
 def has_no_id(value: Any) -> bool:
-    # the last is NaN, which pandas writes for a missing number
+    # The last test is for NaN, which pandas writes for a missing number.
     return value is None or (isinstance(value, str) and not value.strip()) or bool(value != value)
 
 
 def _with_given(given: Sequence[Any] | None, files: Sequence[str | None]) -> list[str | None]:
     given = [None] * len(files) if given is None else given
-    # a row that has an id lends it to the rows without one that show the same file
+    # A row that has an id lends it to the rows without one that show the same file.
     known: dict[str | None, str] = {}
     for value, file in zip(given, files, strict=True):
         if file is not None and not has_no_id(value):
@@ -167,12 +167,12 @@ def _stored_keys(dataset: Dataset) -> list[str | None]:
     stored = dataset.data.column("image")
     if not pa.types.is_struct(stored.type):
         return _file_keys(*_names_and_marks(dataset.with_format(None)["image"]))
-    # a field at a time: rows that are taken whole would be read with their bytes
+    # One field at a time: whole rows would be read with their bytes.
     paths, inside = pc.struct_field(stored, "path"), pc.is_valid(pc.struct_field(stored, "bytes"))
     listed, inside = chosen_rows(dataset, paths).to_pylist(), chosen_rows(dataset, inside).to_pylist()
     known = {path: _name_and_place(path) for path in {*listed}}
     names, marks = [known[path][0] for path in listed], [known[path][1] for path in listed]
-    # Only a name that is missing or repeated needs its bytes: of a set whose files all have different names, none is
+    # Bytes are read only for a name that is missing or repeated. If all files of a set have different names, none is
     # read.
     number = Counter(names)
     read = [row for row, there in enumerate(inside) if there and (not names[row] or number[names[row]] > 1)]
@@ -186,7 +186,7 @@ def _file_keys(names: Sequence[str | None], marks: Sequence[str | None]) -> list
     of_name: dict[str | None, set[str | None]] = {}
     for name, mark in zip(names, marks, strict=True):
         of_name.setdefault(name, set()).add(mark)
-    # a file name that stands for one image is an id by itself, so that a moved folder changes no id
+    # A file name that stands for a single image is an id by itself, so moving a folder changes no id.
     short = {name: _shortened(found) for name, found in of_name.items() if name is not None and len(found) > 1}
     alone = of_name.keys() - short.keys() - {None}
     return [
@@ -195,8 +195,8 @@ def _file_keys(names: Sequence[str | None], marks: Sequence[str | None]) -> list
 
 
 def _shortened(marks: set[str | None]) -> dict[str | None, str]:
-    # Places of one name from the folder on that distinguishes them: an id must not depend on where a set lies, as ids
-    # are compared between machines and written into results.
+    # Each id begins at the folder that tells the places of a name apart. It must not depend on where a set lies,
+    # because ids are compared between machines and written into results.
     parts = {mark: Path(mark).parts for mark in marks if mark is not None}
     most = max(map(len, parts.values()))
     for number in range(1, most):

@@ -37,9 +37,10 @@ _TURNS = {
 }
 _TRANSPARENT_MODES = ("RGBA", "RGBa", "LA", "La", "PA")
 _ARRAY_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
-# Of one frame each, and let go of their file once they are decoded.
+# Formats with a single frame, which let go of their file once they are decoded.
 _OWNED_FORMATS = ("JPEG", "PNG")
-# Pillow may open these formats' 16-bit grey as mode I, where values alone cannot tell a dark image from an 8-bit one.
+# For 16-bit gray in these formats Pillow may use mode I, in which the values cannot tell a dark image from an 8-bit
+# one.
 _SIXTEEN_BIT_FORMATS = ("PNG", "PPM")
 DROP_ROW = "Remove the row or replace the image"
 Unreadable = (ValueError, TypeError, OSError)
@@ -54,7 +55,7 @@ class DamagedImage(ValueError):
 
 _pillow_limit_lock = threading.Lock()
 if hasattr(os, "register_at_fork"):
-    # A DataLoader worker forked while another thread held the lock would otherwise wait for it for ever.
+    # Without this, a DataLoader worker that was forked while another thread held the lock would wait for it forever.
     os.register_at_fork(
         before=_pillow_limit_lock.acquire,
         after_in_parent=_pillow_limit_lock.release,
@@ -158,7 +159,7 @@ def _bytes_or_path(value: Mapping[str, Any], where: str) -> tuple[Any, str | Non
 
 
 def open_image(stream: BinaryIO) -> Image.Image:
-    # The one place where encoded images are opened. Without `formats`, Pillow offers the bytes to all of its readers.
+    # The only place where encoded images are opened. Without `formats`, Pillow offers the bytes to all of its readers.
     return Image.open(stream, formats=_formats())
 
 
@@ -199,9 +200,9 @@ def _open_file(path: str | os.PathLike[str], where: str, urls: UrlAccess | None)
 
 @contextmanager
 def _pillow_limit(pixels: int) -> Iterator[None]:
-    # Pillow's limit is one global for the process, read while a header is opened: it warns above it and raises above
-    # twice it. Ours stands there for that moment, so that neither a lower nor a lifted limit of Pillow's decides. The
-    # warning would only duplicate our own error.
+    # Pillow's limit is one global for the process, read while a header is opened: it warns above the limit and raises
+    # above twice the limit. Ours replaces it for that moment, so neither a lower nor a lifted Pillow limit decides.
+    # The warning would only duplicate our own error.
     with _pillow_limit_lock, warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, pixels
@@ -338,7 +339,7 @@ def _to_rgb(image: Image.Image, where: str) -> Image.Image:
         image = _integers_to_grey(image, where)
     try:
         if image.mode in _TRANSPARENT_MODES or "transparency" in image.info:
-            # Premultiplied grey reaches RGBA only by way of LA.
+            # Premultiplied gray reaches RGBA only by way of LA.
             image = (image.convert("LA") if image.mode == "La" else image).convert("RGBA")
             ground = Image.new("RGB", image.size, "white")
             ground.paste(image, mask=image)

@@ -71,7 +71,7 @@ def read_commit(rows: Dataset | IterableDataset) -> str | None:
 
 def read_from_hub(rows: Dataset | IterableDataset) -> tuple[str, str] | None:
     """The id and the commit of the data set on the Hub that rows were read from, where that is known."""
-    # `datasets` keeps no id. But it keeps what it downloaded, and an address on the Hub holds both.
+    # `datasets` keeps no id, but it keeps the addresses of its downloads, and a Hub address holds both id and commit.
     files = rows.info.download_checksums if rows.info else None
     found = _HUB_FILE.search(" ".join(map(str, files or ())))
     return (found[1], found[2]) if found else None
@@ -186,7 +186,7 @@ class TrainingRows(torch.utils.data.Dataset):
     def _selected(self) -> Dataset:
         return undecoded(self._whole.select_columns(self._columns))
 
-    # datasets cannot unpickle a selection of added columns of images alone, so another process selects again
+    # `datasets` cannot unpickle a selection of only added image columns, so another process selects again.
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "dataset"}
 

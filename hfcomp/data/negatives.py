@@ -69,7 +69,7 @@ def with_concreteness(dataset: Dataset, path: str, log: Callable[[str], None]) -
 
 
 def rated_column(names: Sequence[str]) -> str:
-    # An older set has no rated words; its keywords are looked up instead.
+    # A set built by an older version has no rated words. Its keywords are looked up instead.
     for name in (RATED_WORDS, KEYWORDS):
         if name in names:
             return name
@@ -90,7 +90,8 @@ def derangement(photographs: Sequence[Any], seed: int) -> NDArray[np.int64]:
     group = np.array([places.setdefault(photographs[row], len(places)) for row in order])
     order = order[np.argsort(group, kind="stable")]
     # Rows of a photograph now stand together in a ring. A shift by the size of the largest group carries every row out
-    # of its own group, if no group has more than half of the ring. Drawing until it fits would not end on such sets.
+    # of its own group if no group has more than half of the ring. Drawing until it fits would not end on sets with a
+    # larger group.
     most = min(int(np.bincount(group).max()), len(order) - 1)
     partners = np.empty(len(order), dtype=np.int64)
     partners[order] = np.roll(order, most)
@@ -98,7 +99,7 @@ def derangement(photographs: Sequence[Any], seed: int) -> NDArray[np.int64]:
 
 
 def is_negative(column: str) -> bool:
-    # the mask belongs to the negative image
+    # The mask belongs to the negative image.
     return column.startswith("negative_") or column in ("mask", "neighbour_ids")
 
 
@@ -126,7 +127,7 @@ class ShuffledNegatives(TrainingRows):
         return [_fitted(one, captions) for one, captions in zip(shuffled, super().column("caption"), strict=True)]
 
     def number_of_entries(self, name: str) -> int:
-        # a permutation: the partners of all rows are all rows
+        # The partners are a permutation of the rows, so the number of entries is the same.
         return self.negatives.number_of_entries(name) if is_negative(name) else super().number_of_entries(name)
 
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:

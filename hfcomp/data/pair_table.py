@@ -124,7 +124,7 @@ def choose_captions(
             raise without_text(captions, row)
         (caption, *_), skipped = choose_texts(texts, choice) if texts else ([None], [])
         chosen.append(caption)
-        # negatives belong to the chosen caption; the others are still true of the image
+        # Negatives belong to the chosen caption. The other captions are still true of the image.
         others.append([*(text for text in texts if text != caption), *texts_of(positives[row])])
         problems += [f"row {row}: {problem}" for problem in skipped]
     log(f"several captions per image: the {choice} is used")
@@ -152,11 +152,11 @@ def every_caption(dataset: Dataset, log: Log, *, allow_missing: bool = False) ->
     named = IMAGE_ID in dataset.column_names
     names, kind = _image_names(dataset)
     images = dataset.remove_columns([CAPTION, IMAGE_ID] if named else CAPTION)
-    # added again, so that filtered rows are written out here, once
+    # Added again, so filtered rows are written out here, once.
     images = images.add_column(IMAGE_ID, names, feature=kind)
     most = max(1, *map(len, texts)) if texts else 0
     log(f"every caption is a row: {sum(map(len, texts)):,} rows of {len(images):,} images")
-    # The table is laid under itself as often as an image has captions, which shares its memory. Rows taken twice by
+    # The table is concatenated with itself once per caption of an image, which shares its memory. Rows taken twice by
     # `select` would instead be written out, with their images, by the next column that is added.
     captions = [row[number] if number < len(row) else None for number in range(most) for row in texts]
     return concatenate_datasets([images] * most).add_column(CAPTION, captions, feature=Value("string"))

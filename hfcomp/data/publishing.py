@@ -55,7 +55,7 @@ def is_on_hub(name: str | None) -> bool:
 
 def fenced(text: str, language: str) -> str:
     """A block of Markdown that ends where it should, whatever backticks its text holds."""
-    # A fence ends at a line with as many backticks. A text of a stranger could close it and go on as Markdown.
+    # A fence ends at a line with the same number of backticks. A stranger's text could close it and go on as Markdown.
     longest = max(map(len, re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
@@ -93,7 +93,7 @@ def allows_adaptation(license: str | None) -> bool | None:
         False for licences without derivatives, None for a text that names no known licence, or none.
     """
     text = str(license or "")
-    # What forbids is looked for first: "Attribution-NoDerivs" holds both.
+    # Restrictions are tested first: "Attribution-NoDerivs" matches both.
     if _FORBIDS.search(text):
         return False
     return True if _ALLOWS.search(text) else None

@@ -49,7 +49,7 @@ def place_of_row(dataset: Dataset, row: int) -> str:
     if KEY not in dataset.column_names:
         return f"row {row}"
     names = [name for name in dataset.column_names if name not in (KEY, URL)]
-    # In Arrow, where it costs no decoding to see that an entry is there.
+    # Checked in Arrow, which needs no decoding to see that an entry is there.
     there = [name for name in names if dataset.with_format("arrow").select_columns([name])[row].column(0)[0].is_valid]
     known = dataset.select_columns([name for name in (KEY, URL) if name in dataset.column_names])[row]
     archive = f" of {known[URL]}" if URL in known else ""
@@ -72,7 +72,7 @@ def _check_captions(dataset: Dataset, lists: bool) -> None:
             f"column 'caption', {place_of_row(dataset, 0)}: found {first!r} and the type {_name(feature)}, expected "
             "texts. Write numbers as texts: dataset.cast_column('caption', datasets.Value('string'))."
         )
-    # Over the stored column as a whole: a loop in Python over millions of captions takes minutes.
+    # Computed over the whole stored column: a Python loop over millions of captions takes minutes.
     texts = dataset.data.column(CAPTION)
     blank = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(texts), ""), True)
     rows = _chosen(dataset, blank)

@@ -17,15 +17,15 @@ from hfcomp.fields import FIELDS, Field
 
 def text_key(text: str) -> int:
     """A number for a text, 0 to 2^63 - 1, the same in every process: equal but for upper case and white space."""
-    # blake2b and not hash(): the latter differs between processes, and the ids of all processes are compared. One bit
-    # is dropped so that the number fits into a signed 64-bit tensor.
+    # blake2b and not hash(): the ids of all processes are compared, and hash() differs between processes. One bit is
+    # dropped so that the number fits into a signed 64-bit tensor.
     words = " ".join(text.casefold().split())
-    # a lone surrogate is refused, with its row, where the text is read
+    # A lone surrogate is reported elsewhere, with its row, when the text is read.
     return int.from_bytes(blake2b(words.encode(errors="surrogatepass"), digest_size=8).digest(), "big") >> 1
 
 
 def row_text_key(value: Any, row: int) -> int:
-    # Below 0 and different in every row: an entry that is no text equals nothing.
+    # Below 0 and different in every row: an entry that is not a text equals nothing.
     return text_key(value) if isinstance(value, str) else -1 - row
 
 

@@ -42,7 +42,7 @@ from hfcomp.reading import FileError, check_dataset_place
 def check_unicode(rows: Any, name: str) -> None:
     """Checks that all texts of a table are valid UTF-8, also those in lists and in images' names."""
     # Arrow reads the bytes of a Parquet file as text without a check. Later they fail in whatever library reads them
-    # first, without column and row. A chunk is checked at once, and looked through row by row only if it is damaged.
+    # first, without column and row. Each chunk is checked as a whole, and searched row by row only if it is damaged.
     if not isinstance(rows, Dataset):
         return
     for column in rows.column_names:
@@ -88,14 +88,14 @@ def _stored_rows(name: str, *, split: str = "train", config: str | None = None, 
         )
     path = configuration(Path(name), config)
     shards = checked_shards(path)
-    # A tar file that was cut off ends as if it were whole: `datasets` would read fewer rows without a word.
+    # A tar file that was cut off ends as if it were whole, and `datasets` would silently read fewer rows.
     for archive in sorted((*path.glob("*.tar"), *path.glob("*/*.tar"))) if path.is_dir() else ():
         check_tail(archive)
     if shards and path.is_dir() and "data_files" not in kwargs:
         own = shards[0].name.partition("-")[0]
         if split.partition("[")[0] != own:
             raise ValueError(_no_split(name, split, [own]))
-        # by its files: the card of a built set, which `datasets` would read, is not verified
+        # Loaded by its files: the card of a built set, which `datasets` would read, is not verified.
         return _load(name, "parquet", data_files={own: literal_files(shards)}, split=split, **kwargs)
     if (path / "state.json").exists() or (path / "dataset_dict.json").exists():
         return _part(name, load_from_disk(name), split)
@@ -151,8 +151,8 @@ def _load_tables(folder: Path, tables: Mapping[str, Sequence[Path]], split: str,
 
 
 def _load(name: str, builder: str, *args: Any, **kwargs: Any) -> Any:
-    # `datasets` wraps whatever a reader raises into one error that names neither file nor cause. What a user can act
-    # on, such as our own error with line and column or a full disk, is taken out again.
+    # `datasets` wraps whatever a reader raises into one error that names neither file nor cause. Causes that a user
+    # can act on, such as our own error with line and column or a full disk, are taken out again.
     try:
         return load_dataset(builder, *args, **kwargs)
     except (DatasetGenerationError, ValueError, StopIteration, OSError) as error:
@@ -170,7 +170,7 @@ def _load(name: str, builder: str, *args: Any, **kwargs: Any) -> Any:
             ) from error
         if isinstance(error, OSError):
             raise
-        # what `datasets` raises for a file without a line; before version 5 the second
+        # `datasets` raises these two for a file without a line. StopIteration comes from versions before 5.
         if isinstance(reason, SchemaInferenceError | StopIteration):
             raise ValueError(f"{name} has no rows.") from error
         kind = builder if any(builder == known for known, _ in READERS.values()) else "a data set"
@@ -214,7 +214,7 @@ def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any
     if not Path(name).exists():
         check_dataset_place(name)
         add_repositories([name])
-    # `datasets` would raise that scripts are not supported, about a file that its owner does not take for a script.
+    # `datasets` would raise that scripts are not supported, about a file that its owner does not see as a script.
     script = Path(name) / f"{Path(name).resolve().name}.py"
     if script.is_file():
         raise ValueError(

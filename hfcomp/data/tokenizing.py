@@ -24,7 +24,7 @@ def clean(text: str) -> str:
     ftfy repairs wrongly decoded text and makes curly quotes straight, HTML entities become characters (twice, as
     `&amp;amp;` occurs), and every run of white space becomes one space. Lower case is left to the tokenizer.
     """
-    # nothing else changes printable ASCII, and ftfy takes twenty times as long to find that out
+    # Nothing else changes printable ASCII, and ftfy takes twenty times as long to find that out.
     if not (text.isascii() and text.isprintable() and "&" not in text):
         text = html.unescape(html.unescape(ftfy.fix_text(text)))
     return " ".join(text.split())
@@ -32,9 +32,9 @@ def clean(text: str) -> str:
 
 def places_before(text: str, cleaned: str, tokens: Sequence[Span]) -> list[Span]:
     """Where tokens of a cleaned text, `[start, end)` each, stand in the text as it was before `clean`."""
-    # Cleaning reports no positions, so words are aligned by a diff. Words that it left alone are followed character by
-    # character. Tokens of another word take the whole word that it was made from, or all words if their number
-    # differs.
+    # Cleaning reports no positions, so words are aligned by a diff. Unchanged words are followed character by
+    # character. Tokens of a changed word take the whole word that it was made from, or all words between if their
+    # number differs.
     before = [match.span() for match in _WORD.finditer(text)]
     after = [match.span() for match in _WORD.finditer(cleaned)]
     starts, ends = [0] * len(cleaned), [0] * len(cleaned)
@@ -42,7 +42,8 @@ def places_before(text: str, cleaned: str, tokens: Sequence[Span]) -> list[Span]
     for kind, first, last, begin, stop in SequenceMatcher(None, *words, autojunk=False).get_opcodes():
         paired = last - first == stop - begin
         for offset, (start, end) in enumerate(after[begin:stop]):
-            # a word that nothing stands for, such as one of an added character, is where the next one begins
+            # A word without a counterpart, such as one made of an added character, is placed where the next one
+            # begins.
             whole = (before[first][0], before[last - 1][1]) if first < last else (_start(before, first, text),) * 2
             own = before[first + offset] if paired else whole
             for place in range(start, end):
@@ -115,8 +116,8 @@ class TextTokenizer:
             return [], []
         texts = self._prepare(texts)
         ids = self.tokenizer(texts, padding=False, truncation=False, verbose=False)["input_ids"]
-        # Truncated in a second call: the first one tells which texts are too long, and the tokenizer itself knows how
-        # to keep the end-of-text token.
+        # Truncated in a second call: the first one shows which texts are too long, and the tokenizer itself keeps the
+        # end-of-text token.
         truncated = [len(row) > self.max_length for row in ids]
         if any(truncated):
             cut = self.tokenizer(

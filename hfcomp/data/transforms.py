@@ -99,8 +99,8 @@ class TransformedRows(TrainingRows):
         return [_pixels(value, column, row) for value, row in zip(values, indices, strict=True)]
 
     def _probe(self) -> None:
-        # A few rows are read now, so that a transform that does not fit fails before training. Pixels in 0..1 are the
-        # usual mistake (ToTensor without Normalize), which no later check could tell from normalised ones.
+        # A few rows are read now, so a transform that does not fit fails before training. Pixels in 0..1 are the usual
+        # mistake (ToTensor without Normalize), which no later check could tell from normalized ones.
         if not len(self):
             return
         rows = self.__getitems__(list(range(min(_PROBED_ROWS, len(self)))))

@@ -67,7 +67,7 @@ class UrlAccess:
         path = url.rpartition("::")[2].removeprefix("hf://datasets/")
         if path == url.rpartition("::")[2] or ".." in re.split("[/@]", unquote(path)):
             return False  # a client may follow the dots into another repository
-        # without an owner in its name, "name/..." could be a repository of an owner who is called so
+        # Without an owner in the repository's name, "name/..." could be a repository of an owner with that name.
         ends = {name: ("/", "@") if "/" in name else ("@",) for name in self.repositories}
         return any(path.startswith(name + end) for name in ends for end in ends[name])
 
@@ -124,7 +124,7 @@ def is_url(name: str) -> bool:
 
 def shown(name: str) -> str:
     """A name without what may be secret in a URL: user and password, query (as of signed URLs) and fragment."""
-    # Errors and results are pasted into issues, and a signed URL opens the file for whoever reads it.
+    # Errors and results are pasted into issues, and a signed URL opens the file for everybody who reads it.
     return "::".join(map(_without_secrets, name.split("::")))
 
 
@@ -150,7 +150,7 @@ def open_named(name: str, where: str, access: UrlAccess | None = None) -> Any:
     if "://" in name:
         import fsspec
 
-        # Read whole: Pillow seeks, which is slow in an archive.
+        # Read as a whole: Pillow seeks, which is slow in an archive.
         with fsspec.open(name, "rb") as file:
             return BytesIO(file.read())
     return open(name, "rb")
@@ -178,7 +178,7 @@ def _fetch(url: str, where: str, access: UrlAccess | None) -> bytes:
         except Exception as error:  # of whatever library; raised below in the thread that asked
             found["error"] = error
 
-    # In a thread: a look-up of the name, or a server that sends a byte now and then, keeps to no timeout of a socket.
+    # Fetched in a thread: a name look-up, or a server that sends a byte now and then, ignores the timeout of a socket.
     thread = threading.Thread(target=fetch, daemon=True)
     thread.start()
     thread.join(access.timeout)
@@ -186,7 +186,7 @@ def _fetch(url: str, where: str, access: UrlAccess | None) -> bytes:
         raise TimeoutError(f"{where}: {name!r} took more than {access.timeout:g} s (url_timeout). {_FIX}.")
     if "error" in found:
         error = found["error"]
-        # messages about an invalid URL repeat it
+        # Messages about an invalid URL repeat it.
         reason = error if isinstance(error, OSError) or name == url else type(error).__name__
         raise OSError(f"{where}: {name!r} could not be fetched: {reason}. {_FIX}.") from error
     content: bytes = found["content"]
@@ -196,8 +196,8 @@ def _fetch(url: str, where: str, access: UrlAccess | None) -> bytes:
 
 
 def _from_web(url: str, access: UrlAccess) -> bytes:
-    # An opener of these handlers only: the usual one has more, and a redirect could then lead to ftp://. One
-    # byte more than allowed is read, by which the caller sees that there is more.
+    # This opener has these handlers only. The usual one has more, and a redirect could then lead to ftp://. One byte
+    # more than allowed is read, so the caller sees that there is more.
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler,
@@ -224,7 +224,7 @@ def _from_web(url: str, access: UrlAccess) -> bytes:
 def _from_hub(url: str, access: UrlAccess) -> bytes:
     import fsspec
 
-    # With the user's token from the repositories that are loaded only: data of a stranger could name a private one of
-    # the user's.
+    # The user's token goes only to the repositories that are loaded: a stranger's data could name a private repository
+    # of the user.
     with fsspec.open(url, "rb", hf={} if access.is_own(url) else {"token": False}) as file:
         return bytes(file.read(access.max_bytes + 1))

@@ -134,7 +134,7 @@ class EvaluateBenchmarks(TrainerCallback):
         self._values, self._headlines = None, []
         self._check_schedule(args)
         handler = self.trainer.callback_handler
-        # whoever reads the metrics of an evaluation, such as early stopping, has to come later
+        # Callbacks that read the metrics of an evaluation, such as early stopping, must come later.
         handler.callbacks = [self, *(callback for callback in handler.callbacks if callback is not self)]
         if self.at_start and state.global_step == 0:
             self._check_best(args, self._score_now())
@@ -150,7 +150,7 @@ class EvaluateBenchmarks(TrainerCallback):
         values = self._score_now()
         if args.eval_strategy == "no" and args.metric_for_best_model is not None:
             self._check_best(args, values)
-            # the Trainer's own rule, which it applies after its own evaluations only
+            # The Trainer's own rule, which it applies only after its own evaluations.
             is_best = self.trainer._determine_best_metric(metrics=values, trial=None)
             if is_best and args.save_strategy == "best":
                 control.should_save = True
@@ -178,7 +178,7 @@ class EvaluateBenchmarks(TrainerCallback):
         best = {}
         for key in self._headlines:
             seen = [(line[key], line["step"]) for line in state.log_history if key in line]
-            # higher is better for every value of a benchmark; only the chosen one may be told otherwise
+            # Higher is better for every value of a benchmark. Only the chosen value may be declared otherwise.
             choose = min if key == chosen and not args.greater_is_better else max
             best[f"{key}_best"], best[f"{key}_best_step"] = choose(seen, key=lambda entry: entry[0])
         if best:
@@ -219,7 +219,7 @@ class EvaluateBenchmarks(TrainerCallback):
 
     def _score_now(self) -> dict[str, float]:
         """The values of the weights as they are, scored and logged once between two steps."""
-        # an evaluation of the trainer and a step of this callback may fall on the same weights
+        # An evaluation of the trainer and a step of this callback may fall on the same weights.
         if self._values is not None:
             return self._values
         embedder = self._embedder()
@@ -234,7 +234,7 @@ class EvaluateBenchmarks(TrainerCallback):
         trainer, main = self.trainer, self.trainer.is_world_process_zero()
         values: dict[str, float] = {}
         tables = []
-        # training with and without this callback has to give the same weights
+        # Training with and without this callback must give the same weights.
         with _random_states_kept(embedder.device):
             for one, report in self._evaluator.score(embedder, progress=not trainer.args.disable_tqdm):
                 if main:
@@ -244,7 +244,7 @@ class EvaluateBenchmarks(TrainerCallback):
             step = trainer.state.global_step
             outcomes = Outcomes(pd.concat(tables, ignore_index=True)).assign(arm=f"step {step}", step=step)
             outcomes.write(Path(trainer.args.output_dir) / f"benchmarks-{step}.parquet")
-        # all processes have to choose the same checkpoint
+        # All processes must choose the same checkpoint.
         values = gather_objects(values)[0]
         self._headlines = [key for key in values if "/" not in key and not key.endswith("_ties")]
         return values
@@ -287,12 +287,12 @@ def benchmark_values(benchmark: Benchmark, items: pd.DataFrame, *, details: bool
         averages, lines = [], []
         for one in (one for one in own if one.labels["metric"] == metric):
             (averages if one.is_average else lines).append(one)
-        # several subsets without a declared average still need one number to be watched
+        # Several subsets without a declared average still need one number to watch.
         if not averages:
             averages = [Measure("mean over items", [tuple(line for one in lines for line in one.lines)])]
         measures[key] = averages[0]
         for one in (*averages[1:], *(lines if len(lines) > 1 else ())) if details else ():
-            # an average may be called as a subset is: the average, which comes first, keeps the key
+            # An average may have the name of a subset. The average comes first and keeps the key.
             measures.setdefault(f"{key}/{_word(one.labels['subset'])}", one)
     values: dict[str, float] = {}
     for key, line in zip(measures, summarize(outcomes, measures=[*measures.values()], intervals=False), strict=True):
@@ -304,7 +304,7 @@ def benchmark_values(benchmark: Benchmark, items: pd.DataFrame, *, details: bool
 
 
 def _number(mean: float) -> float:
-    # of two steps that are equally good, rounding errors of sums must not make one the better
+    # Between two equally good steps, rounding errors of sums must not make one the better.
     return round(float(mean), DIGITS)
 
 

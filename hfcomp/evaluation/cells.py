@@ -53,7 +53,7 @@ class LazyCells(Sequence[Any]):
     """A column of images, each read when it is asked for: by file name, by row of another set, out of an archive."""
 
     def __init__(self, length: int, read: Callable[[int], Any]) -> None:
-        # a range knows negative indices and their limits as a list does
+        # A range handles negative indices and bounds as a list does.
         self._rows = range(length)
         self._read = read
 
@@ -89,7 +89,7 @@ def files_of(folder: Path, names: Sequence[str], parts: Sequence[str] = ()) -> l
     """
     names = [name.partition("/")[2] if name.partition("/")[0] in parts else name for name in names]
     places = [place for place in (folder, *(folder / part for part in parts)) if place.is_dir()]
-    # the last entry of a dict wins: the folder itself goes before its parts, and these in their order
+    # The last entry of a dict wins: the folder itself takes precedence over its parts, and these in their order.
     there = {path.name: str(path) for place in reversed(places) for path in place.iterdir()}
     return [there.get(name) or (str(folder / name) if (folder / name).is_file() else None) for name in names]
 
@@ -100,7 +100,7 @@ def is_missing(cell: Any) -> bool:
         return is_missing(cell.cell)
     if isinstance(cell, dict):
         cell = cell["bytes"] if cell.get("bytes") is not None else cell.get("path")
-    # what is behind an address shows only when it is fetched, so it counts as present
+    # The content of a URL is known only when it is fetched, so it counts as present.
     return cell is None or (isinstance(cell, str) and "://" not in cell and not Path(cell).is_file())
 
 
@@ -149,7 +149,7 @@ def decoded(value: Any, where: str) -> Image.Image:
     if isinstance(value, Fitted):
         from PIL import Image, ImageOps
 
-        # of Pillow's filters the one that comes nearest to the files of HierarCaps' authors
+        # Of Pillow's filters this one comes nearest to the files of HierarCaps' authors.
         image, side = _decode(value.cell, where), (value.side, value.side)
         return ImageOps.pad(image, side, Image.Resampling.HAMMING, color="white")
     if isinstance(value, Inset):
@@ -170,7 +170,7 @@ def image_key(value: Any, where: str) -> bytes | None:
         size = value.side if isinstance(value, Fitted) else value.edge
         return None if own is None else digest(own + f"{how} {size}".encode())
     if isinstance(value, dict):
-        # bytes go first: a path beside them is often only the name on the machine that made the file
+        # Bytes take precedence: a path next to them is often only the name on the machine that made the file.
         value = value.get("bytes") if value.get("bytes") is not None else value.get("path")
     if value is None:
         return None
@@ -178,7 +178,7 @@ def image_key(value: Any, where: str) -> bytes | None:
         return digest(value)
     if isinstance(value, str | os.PathLike) and Path(value).is_file():
         return digest(Path(value).read_bytes())
-    # with the size: images of 2 x 8 and of 4 x 4 pixels may have the same bytes
+    # The size is included: images of 2 x 8 and of 4 x 4 pixels may have the same bytes.
     image = _decode(value, where)
     return digest(b"%d %d " % image.size + image.tobytes())
 
@@ -204,7 +204,7 @@ def damaged_images(cells: Sequence[Any], column: str, *, progress: bool = False)
         try:
             return None if _is_empty(cell) else image_key(cell, _where(column, row))
         except Unreadable as error:
-            # a file that cannot be read has no key, so it is not decoded below either
+            # A file that cannot be read has no key, so it is not decoded below either.
             found[row] = str(error)
             return None
 

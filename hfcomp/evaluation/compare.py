@@ -53,9 +53,9 @@ def compare(
     unchecked = dict.fromkeys(one.folder for one in stored if stated_items(one.results) is None)
     notes = [f"{folder}: its results name no hash of the items, which are not checked" for folder in unchecked]
     stored = unify_own_titles(stored, notes)
-    # after titles are unified, as a recipe calls its own set otherwise than an evaluation does
+    # Read after titles are unified, because a recipe names its own set differently from an evaluation.
     titles = _titles(stored, benchmarks, notes)
-    # only what is compared: other benchmarks may differ in anything
+    # Only what is compared is kept: other benchmarks may differ in anything.
     stored = [replace(one, outcomes=one.outcomes.select(benchmark=titles)) for one in stored]
     for title in titles:
         _check_origin(title, stored, common, notes)
@@ -94,7 +94,7 @@ def _reference(wanted: str | None, stored: Sequence[Stored]) -> str:
         chosen = [one.name for one in stored if getattr(one, key) == str(wanted)]
         if len(chosen) == 1:
             return chosen[0]
-    # several models may come from one folder
+    # Several models may come from one folder.
     fitting = [one.name for one in stored if str(wanted) in (one.argument, one.model)]
     if fitting:
         raise ValueError(f"reference: {wanted!r} is ambiguous: it fits {listed(fitting)}. Name one of them.")
@@ -134,7 +134,7 @@ def _titles(stored: Sequence[Stored], wanted: Sequence[str], notes: list[str]) -
     every = list(dict.fromkeys(title for own in has for title in own))
     if wanted:
         names = {name: facts["title"] for one in stored for name, facts in _benchmarks_of(one).items()}
-        # names as on the command line, titles as in tables
+        # Users write names as on the command line, or titles as in tables.
         chosen = [names.get(name, name) for name in wanted]
         for title in chosen:
             for one, own in zip(stored, has, strict=True):
@@ -157,8 +157,8 @@ def _check_origin(title: str, stored: Sequence[Stored], common: bool, notes: lis
     ours = _benchmark_facts(stored[0], title)
     for one in stored[1:]:
         theirs = _benchmark_facts(one, title)
-        # where no name is shared, as with a recipe, which has none, the first of each; a benchmark that only one of
-        # them has is found by its items
+        # If no name is shared, as with a recipe, which has none, the first of each is compared. A benchmark that only
+        # one of them has is found by its items.
         pairs = [(name, name) for name in ours if name in theirs] or [(next(iter(ours)), next(iter(theirs)))]
         for name, other_name in pairs:
             label = title if len(pairs) == 1 else f"{title}, {name}"
@@ -167,7 +167,7 @@ def _check_origin(title: str, stored: Sequence[Stored], common: bool, notes: lis
 
 def _check_source(label: str, one: Source, other: Source, common: bool, notes: list[str]) -> None:
     (folder, facts), (other_folder, others) = one, other
-    # the version of a benchmark changes with any change of its scoring, so equal items are not enough
+    # A benchmark's version changes with any change of its scoring, so equal items are not enough.
     for key in ("version", "evaluation"):
         if None not in (facts.get(key), others.get(key)) and facts[key] != others[key]:
             raise ValueError(
@@ -179,7 +179,7 @@ def _check_source(label: str, one: Source, other: Source, common: bool, notes: l
     )
     for place, commit in places.items():
         theirs = their_places.get(place)
-        # an unknown commit proves nothing in either direction; the items themselves are compared later
+        # An unknown commit proves nothing in either direction. The items themselves are compared later.
         if None in (commit, theirs) or commit == theirs:
             continue
         said = f"{label}: {place} was read at commit {commit} for {folder}, {theirs} for {other_folder}"
@@ -197,12 +197,12 @@ def _check_source(label: str, one: Source, other: Source, common: bool, notes: l
 def _align(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes: list[str]) -> list[Outcomes]:
     """The models' items, the same ones for all, in the order of `titles`."""
     for one in stored:
-        # before tables are merged, which would multiply such rows
+        # Checked before tables are merged, which would multiply such rows.
         twice = one.table[[*ITEM[:-1], "seed"]].duplicated()
         if twice.any():
             raise ValueError(f"{one.file}: {_describe(one.table[twice].iloc[0])} is duplicated. Evaluate again.")
     items = [one.table[ITEM].drop_duplicates() for one in stored]  # of a run with several seeds each is there for all
-    # by image too: two folders may call different photographs by one name
+    # Matched by image too: two folders may have one name for different photographs.
     shared = items[0]
     for own in items[1:]:
         shared = shared.merge(own, on=ITEM, how="inner")
@@ -217,7 +217,7 @@ def _align(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes:
     gone = [title for title in titles if not (shared["benchmark"] == title).any()]
     if gone:
         raise ValueError(f"{listed(gone)}: no items in common. Exclude it with --benchmarks.")
-    # a merge sorts by its keys; tables show benchmarks in the order of `titles`
+    # A merge sorts by its keys, while tables show benchmarks in the order of `titles`.
     order = pd.CategoricalDtype(titles)
     shared = shared.iloc[shared["benchmark"].astype(order).cat.codes.argsort(kind="stable")]
     return [Outcomes(shared.merge(one.table, on=ITEM, how="left")) for one in stored]
@@ -289,7 +289,7 @@ def _renamed(one: Stored, title: str) -> Stored:
         for name, known in one.results["benchmarks"].items()
     }
     lines = [
-        # lines too, as averages are read from them
+        # Lines are renamed too, because averages are read from them.
         {**line, "benchmark": title} if line["benchmark"] == RECIPE_TITLE else line
         for line in one.results.get("results") or ()
     ]

@@ -139,13 +139,13 @@ def run_benchmark(
     if hasattr(encoder, "score_pairs"):
         scored, counts = score_pairs(benchmark, items, encoder, progress=progress)
     else:
-        # a prior needs vectors of single texts, which a model that scores pairs does not have
+        # A prior needs vectors of single texts, which a model that scores pairs does not have.
         scored = embed(benchmark, items, encoder, progress=progress)
         counts = scored.counts
         blind = prior(benchmark, scored) if score and prior is not None else None
     table = score_items(benchmark, scored) if score else pd.DataFrame()
     seconds = time.perf_counter() - start
-    # after the time is taken: writing texts down is no part of scoring
+    # Outside the measured time: writing texts down is not part of scoring.
     scores = item_scores(benchmark.title, scored) if score and keep_scores else None
     return Report(table, **counts, seconds=seconds, prior=blind, scores=scores)
 
@@ -154,7 +154,7 @@ def score_items(benchmark: Benchmark, scored: ScoredItems) -> pd.DataFrame:
     """The outcomes of embedded items or scored pairs, with the columns of [`Report.items`]."""
     import pandas as pd
 
-    # published numbers name metrics: one that is not declared could never be compared with them
+    # Published numbers name metrics. A metric that is not declared could never be compared with them.
     declared = benchmark.protocol.metric_names
     tables = []
     for one in benchmark.protocol.score(scored):
@@ -190,9 +190,9 @@ def validate(benchmark: Benchmark, items: BenchmarkData, *, texts_suffice: bool 
     for column in protocol.images:
         missing |= np.fromiter(map(is_missing, items.cells(column)), dtype=bool, count=len(rows))
     if protocol.needs_images and not texts_suffice:
-        # a row has one reason, so that the counts add up to the rows that are left out
+        # A row has a single reason, so the counts add up to the number of rows that are left out.
         reason[missing] = NO_IMAGE
-    # what a reader says of a row is more precise than that its image or text is missing
+    # A reader's own reason is more precise than a missing image or text.
     if LEFT_OUT in rows.column_names:
         given = np.array([value or "" for value in column_values(rows, LEFT_OUT)], dtype=object)
         reason = np.where(given != "", given, reason)
@@ -213,7 +213,7 @@ def find_damaged(benchmark: Benchmark, items: BenchmarkData, *, progress: bool =
     found: dict[int, str] = {}
     for column in benchmark.protocol.images:
         reasons = damaged_images(items.cells(column), column, progress=progress)
-        # of a row with several damaged images the reason of the first one stays
+        # If a row has several damaged images, the reason of the first one is kept.
         found = reasons | found
     return dict(sorted(found.items()))
 
@@ -237,7 +237,7 @@ def without_damaged(benchmark: Benchmark, items: BenchmarkData, damaged: Mapping
 
 
 def select_rows(items: BenchmarkData, rows: NDArray[np.intp]) -> BenchmarkData:
-    # the usual case, in which nothing is left out, does without a table of indices
+    # The usual case, in which nothing is left out, needs no table of indices.
     if len(rows) == len(items.rows):
         return items
     images = {name: pick_cells(cells, rows) for name, cells in items.images.items()}
@@ -249,7 +249,7 @@ def embed(benchmark: Benchmark, items: BenchmarkData, encoder: Encoder, *, progr
     images = {}
     for column in protocol.images:
         images[column] = encoder.index_images(items.cells(column), column=column, progress=progress)
-    # one table for all columns: a text that stands in several of them is encoded once
+    # One table for all columns: a text that occurs in several of them is encoded once.
     texts = TextTable()
     optional = [column for column in protocol.optional_texts if column in items.rows.column_names]
     columns = {column: texts.add(column_values(items.rows, column)) for column in (*protocol.texts, *optional)}
@@ -269,11 +269,10 @@ def _table(benchmark: Benchmark, items: BenchmarkData, measured: Measured) -> pd
 
     from hfcomp.statistics.outcomes import STRATUM
 
-    # a metric may be of some of the rows, or have several entries for one
+    # A metric may cover only some rows, or have several entries for one row.
     rows = slice(None) if measured.rows is None else measured.rows
     names = {column: values[rows] for column, values in items.names.items()}
     if measured.items is not None:
-        # a row may have several entries, such as one for each of its captions
         names["item"] = np.asarray(measured.items, dtype=object)
     return pd.DataFrame(
         {
@@ -294,7 +293,7 @@ def _table(benchmark: Benchmark, items: BenchmarkData, measured: Measured) -> pd
 def _empty_texts(rows: Dataset, column: str) -> NDArray[np.bool_]:
     def empty(value: Any) -> bool:
         texts = [value] if isinstance(value, str) or value is None else value
-        # a list is empty if all of its texts are
+        # A list is empty if all of its texts are.
         return not any(text and text.strip() for text in texts)
 
     return np.fromiter(map(empty, column_values(rows, column)), dtype=bool, count=len(rows))
@@ -305,14 +304,14 @@ def _unsolvable(benchmark: Benchmark, rows: Dataset) -> int:
     if not {"caption", "negative_captions"} <= read & set(rows.column_names):
         return 0
     pairs = zip(column_values(rows, "caption"), column_values(rows, "negative_captions"), strict=True)
-    # a tie is wrong, so no model can solve an item whose caption is one of its negatives
+    # A tie is wrong, so no model can solve an item whose caption is one of its negatives.
     return sum(caption in negatives for caption, negatives in pairs)
 
 
 def _with_names(items: BenchmarkData) -> BenchmarkData:
     """Items whose rows have `item`, `subset` and `image_id`, as texts."""
     rows = items.rows
-    # names that the data lacks follow from the place of a row, so they are equal in every run on the same data
+    # Names that the data lacks follow from the place of a row, so they are equal in every run on the same data.
     number = [str(row) for row in range(len(rows))]
     columns: dict[str, list[str]] = {}
     for name, missing in (("item", number), ("subset", ["all"] * len(rows))):
@@ -321,7 +320,7 @@ def _with_names(items: BenchmarkData) -> BenchmarkData:
     photographs = photograph_ids(given, _whole_images(items))
     unnamed = [f"{subset}/{item}" for subset, item in zip(columns["subset"], columns["item"], strict=True)]
     columns["image_id"] = [name or own for name, own in zip(photographs, unnamed, strict=True)]
-    # a column that stays as it is stays on disk; an added one is copied into memory
+    # An unchanged column stays on disk, while an added one is copied into memory.
     changed = [name for name in columns if not _has_texts(rows, name) or (name == "image_id" and photographs != given)]
     return replace(items, rows=with_columns(rows, {name: columns[name] for name in changed}))
 
@@ -342,7 +341,7 @@ def _whole_images(items: BenchmarkData) -> Iterator[Any]:
 
 
 def _check_names(benchmark: Benchmark, items: BenchmarkData) -> None:
-    # models are compared item by item, which needs names that occur once
+    # Models are compared item by item, so each name must occur only once.
     first: dict[str, int] = {}
     for row, names in enumerate(zip(items.names["subset"], items.names["item"], strict=True)):
         name = "/".join(names)

@@ -134,7 +134,7 @@ class EvaluationResults:
         """The entry `blind` of `results.json`: scores of blind rules, and models on the items that none solves."""
         if self.blind is None or not len(self._shared):
             return None
-        # rules ran on all items; the models may share only some of the benchmarks
+        # Rules ran on all items, but the models may share only some of the benchmarks.
         blind = self.blind.on_items_of(self._shared)
         return blind.to_json(self.averages, self._shared, list(self._image_models), self.blind.outcomes)
 
@@ -146,7 +146,7 @@ class EvaluationResults:
     @cached_property
     def _shared(self) -> Outcomes:
         table = self.outcomes.table
-        # a benchmark may have failed for one of the models: differences need lines that all have
+        # A benchmark may have failed for one of the models, and differences need lines that all models have.
         kept = table.groupby(LINE, sort=False)["arm"].transform("nunique") == len(self.models)
         return self.outcomes if kept.all() else Outcomes(table[kept])
 
@@ -240,6 +240,7 @@ class EvaluationResults:
         return cls(
             outcomes,
             {name: model_facts(results, name) for name in results.get("models") or outcomes.table["arm"].unique()},
+            # Read from the lines, because today's benchmarks may have other averages.
             averages_of_lines(results.get("results") or ()),
             results.get("reference"),
             results.get("tie_rule") or "wrong",
@@ -255,6 +256,7 @@ class EvaluationResults:
 
     def __str__(self) -> str:
         text = io.StringIO()
+        # The width is fixed, so the text does not depend on the terminal.
         print_evaluation(self, console=Console(file=text, width=WIDTH, color_system=None, force_terminal=False))
         return text.getvalue().strip("\n")
 
@@ -287,6 +289,7 @@ def evaluation_items(evaluation: EvaluationResults, options: PageOptions = DEFAU
     from hfcomp.evaluation.items.item_browser import item_browser
 
     models = list(evaluation.models)
+    # The page contrasts the reference with the last of the other models.
     others = [name for name in evaluation._image_models if name != evaluation.reference]
     return item_browser(
         evaluation.outcomes.table.drop_duplicates(["arm", *LINE, "item"]),  # of several seeds the first
@@ -369,7 +372,7 @@ def write_evaluation(
     folder: Path, results: EvaluationResults, *, items: bool = True, page: PageOptions | None = DEFAULT_PAGE
 ) -> None:
     """As `EvaluationResults.save`, for who holds the folder's lock; items and scores are written only with `items`."""
-    # before `results.json`, which names their hash: a folder left in between raises and mixes nothing
+    # Written before `results.json`, which names their hash: a folder that is left in between raises and mixes nothing.
     if items:
         results.outcomes.write(folder / files.ITEMS_FILE)
         write_blind(folder, results.blind)

@@ -56,7 +56,7 @@ class Loaded:
     def title(self) -> str:
         """In tables; with a word for it where images are missing, so that scores are of a part of the benchmark."""
         missing = (NO_IMAGE, DAMAGED, "no images of")
-        # a score of some of the items is another number, so its title differs and it is not compared with others
+        # A score of some of the items is another number, so its title differs and it is not compared with others.
         is_part = self.data.texts_alone > 0 or any(reason.startswith(missing) for reason in self.data.left_out)
         return f"{self.benchmark.title}{PART}" if is_part else self.benchmark.title
 
@@ -72,7 +72,7 @@ class Loaded:
         rows = self.data.rows
         columns = [name for name in rows.column_names if name not in (*self.benchmark.protocol.images, *NAMES)]
         columns += NAMES
-        # images by name alone: hashing their bytes would read the whole set
+        # Images are hashed only by name: hashing their bytes would read the whole set.
         digest = hashlib.sha256(repr((self.benchmark.name, columns)).encode())
         for name in columns:
             digest.update(repr(column_values(rows, name)).encode())
@@ -152,7 +152,7 @@ class Evaluator:
     skip_damaged: bool = False
 
     def note(self, note: str) -> None:
-        # several models say the same of one benchmark
+        # Several models raise the same note about a benchmark.
         if note not in self.notes:
             self.notes.append(note)
             if rank() == 0:
@@ -205,7 +205,7 @@ class Evaluator:
                     raise
                 self._skip(one.benchmark, f"{FAILED}{model}: {error}", self._way_out(error))
                 continue
-            # per model, as each has its own tokenizer and its own longest text
+            # Noted per model, because each has its own tokenizer and its own longest text.
             counts = {"truncated": report.truncated, "merged": report.merged, "tiny": report.tiny}
             self.note_inputs(one.benchmark.name, counts, f"{model}'s text tower" if model else "")
             if report.pairs and one.benchmark.protocol.pairs(one.data) and one.benchmark.protocol.beyond_pairs:
@@ -232,7 +232,7 @@ class Evaluator:
         if any(one.data.train is not None for one in self.loaded):
             return
         try:
-            # names of lines follow from the items alone: equal vectors give them without encoding anything
+            # Names of lines follow only from the items: equal vectors give these names without encoding anything.
             scored = [report.items for _, report in self.score(NoModel(), progress=False)]
         except Exception:  # a protocol of the user's may need real vectors
             return
@@ -247,7 +247,7 @@ class Evaluator:
 
     def _undamaged(self, one: Loaded) -> Loaded:
         """The benchmark without items with a damaged image, which the first process looks for."""
-        # one process decodes, and all leave out the rows that it found: their batches have to be the same
+        # One process decodes, and all leave out the rows that it found: their batches must be the same.
         damaged = find_damaged(one.benchmark, one.data, progress=sys.stderr.isatty()) if rank() == 0 else None
         return replace(one, data=without_damaged(one.benchmark, one.data, gather_objects(damaged)[0]))
 
@@ -257,7 +257,7 @@ class Evaluator:
         if isinstance(error, DamagedImage | OSError):  # their message is enough
             stays = self.skip_damaged or isinstance(error, DamagedProbeImage | OSError)
             return " ".join(filter(None, ("" if stays else SKIP_ADVICE, others)))
-        # it may be an error of the library, which a sentence in a report does not explain
+        # It may be a bug in hfcomp, which a sentence in a report does not explain.
         traceback.print_exc(file=sys.stderr)
         return " ".join(filter(None, ("See the error above.", others)))
 
@@ -279,7 +279,7 @@ def _load(benchmark: Benchmark, folders: Folders, strict: bool) -> Loaded | tupl
     except Unavailable as error:
         return error.reason, error.how_to_fix or benchmark.obtain
     except ValueError as error:
-        # wrong data of the user's is an error; a published set that has changed costs that benchmark only
+        # Wrong data of the user is an error. A published set that has changed costs only that benchmark.
         own = getattr(benchmark.data[0], "is_own", False)  # a form of the user's may be any class
         if strict or own or folders.of(benchmark.name) or (benchmark.folder and folders.of(benchmark.folder)):
             raise

@@ -30,11 +30,11 @@ def downloaded(web: str, names: Sequence[str]) -> Path:
         found = manager.download({name: f"{web}/{name}" for name in names})
     except Exception as error:  # as in hub_rows
         raise Unavailable(_unreachable(web, error), "") from error
-    # files in the download cache are named by hashes: links give them their names again
+    # Files in the download cache are named by hashes. Links give them their names back.
     first = Path(next(iter(found.values())))
     folder = first.parent / f"hfcomp-{first.name[:16]}"
     for name, file in found.items():
-        # several processes may do this at once
+        # Several processes may do this at once.
         with replacing(folder / name) as link:
             link.symlink_to(file)
     return folder
@@ -46,7 +46,7 @@ def hub_rows(repo: str, options: Mapping[str, Any], revision: str | None) -> tup
     Raises:
         Unavailable: when it is gated, gone, a loading script, or there is no network.
     """
-    # asked for first: all files are read at this commit, and results name it
+    # Resolved first: all files are read at this commit, and results name it.
     commit = revision or _newest(repo)
     try:
         rows = load_dataset(repo, **options, revision=commit)

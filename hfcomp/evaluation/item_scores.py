@@ -42,7 +42,7 @@ def item_scores(benchmark: str, scored: ScoredItems) -> pa.Table:
         pa.table({"benchmark": pa.array([benchmark] * len(rows)), **names, **columns})
         for columns in (*_columns(scored), *_classes(scored))
     ]
-    # the empty table gives types: a benchmark without scores has no column to take them from
+    # The empty table provides the types: a benchmark without scores has no column to take them from.
     return pa.concat_tables([_empty(), *parts])
 
 
@@ -71,7 +71,7 @@ def _flattened(column: TextColumn, values: Sequence[Any]) -> tuple[NDArray[np.in
     """`[n + 1]`, where the texts of each row begin, and all of them."""
     if column.offsets is None:
         return np.arange(len(values) + 1), list(values)
-    # empty texts stay, as offsets count them
+    # Empty texts are kept, because offsets count them.
     return column.offsets, [text or "" for texts in values for text in texts]
 
 
@@ -98,7 +98,7 @@ def _classes(scored: ScoredItems) -> Iterator[dict[str, Any]]:
 def write_scores(path: Path, scores: pa.Table | None) -> None:
     """Writes scores, or removes those of an earlier evaluation where there are none."""
     if scores is None:
-        # a file of earlier scores beside new items would show the wrong numbers
+        # A file of earlier scores next to new items would show the wrong numbers.
         path.unlink(missing_ok=True)
     else:
         write_parquet(path, scores)

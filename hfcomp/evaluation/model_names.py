@@ -41,14 +41,14 @@ def split_name(given: Any) -> tuple[str, Any]:
     if not isinstance(given, str) or "=" not in given or os.path.exists(given):
         return "", given
     ends = [at for at, letter in enumerate(given) if letter == "="]
-    # names and paths may both hold `=`: the first one with an existing path behind it counts, else the last
+    # Names and paths may both hold `=`: the first one with an existing path behind it counts, otherwise the last.
     end = next((at for at in ends if os.path.exists(given[at + 1 :])), ends[-1])
     return given[:end], given[end + 1 :]
 
 
 def _short(place: str, places: Sequence[str]) -> str:
     """The last part of a path or id, with as many before it as distinguish it from the others."""
-    # `runs/a` and `./runs/a/` are one folder, while Hub ids stay as they are
+    # `runs/a` and `./runs/a/` are one folder, while Hub ids stay as they are.
     whole = [os.path.abspath(one) if os.path.exists(one) else one for one in (place, *places)]
     parts = [part for part in whole[0].split("/") if part]
     for count in range(1, len(parts) + 1):

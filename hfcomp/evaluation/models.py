@@ -31,14 +31,14 @@ def pair_model(place: str | Path) -> type[PairModel] | None:
     Only the configuration is read: `architectures`, and where it names none `model_type`. Remote code is never run.
     """
     folder = Path(place)
-    # a folder without a configuration fails with its own message when it is loaded
+    # A folder without a configuration fails with its own message when it is loaded.
     if (folder.is_dir() and not (folder / "config.json").is_file()) or base_of_adapter(place) is not None:
         return None
     return kind_of(AutoConfig.from_pretrained(place, trust_remote_code=False))
 
 
 def kind_of(config: Any) -> type[PairModel] | None:
-    # architectures go first: one `model_type`, such as blip, has heads for several tasks
+    # Architectures take precedence: one `model_type`, such as blip, has heads for several tasks.
     names = set(getattr(config, "architectures", None) or ())
     known = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
     if _MATCHER in names:
@@ -57,7 +57,7 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encod
     """
     if isinstance(model, str | Path):
         return _open(model, pair_model, cache=cache, **settings)
-    # by what it can do: an encoder of the user's needs no base class
+    # Tested by its methods: a user's encoder needs no base class.
     if hasattr(model, "index_images") or hasattr(model, "score_pairs"):
         return model
     module, processor = model if isinstance(model, tuple) else (model, None)
@@ -67,7 +67,7 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encod
             "of a model and its processor, or an encoder with index_images and index_texts, or with score_pairs."
         )
     kind = kind_of(getattr(module, "config", None)) or Embedder
-    # a cache of its own in memory, as the weights of a module may change between two calls
+    # Each call has its own cache in memory, because the weights of a module may change between two calls.
     return kind(module, processor, cache=EmbeddingCache(), **settings)
 
 

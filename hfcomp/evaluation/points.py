@@ -42,7 +42,7 @@ class PointsEmbedder(Embedder):
         batch_size: int = 128,
         device: str | None = None,
     ) -> None:
-        # both ends of the interpolation have to be where the points are made
+        # Both ends of the interpolation must be on the device where the points are made.
         interpolation.to(device or free_device())
         super().__init__(interpolation.model, processor, batch_size=batch_size, cache=EmbeddingCache())
         self.alphas = list(alphas)
@@ -53,7 +53,7 @@ class PointsEmbedder(Embedder):
 
     def _encode(self, encode: Callable[[nn.Module, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> NDArray:
         found = []
-        # the model of each point in turn on one batch: images are decoded once for all points
+        # Each point's model in turn encodes the same batch, so images are decoded once for all points.
         for alpha in self.alphas:
             self._interpolation.set(alpha)
             found.append(super()._encode(encode, inputs))
@@ -65,7 +65,7 @@ class PointsEmbedder(Embedder):
         for one in evaluator.loaded:
             embedded = embed(one.benchmark, one.data, self, progress=progress and not one.benchmark.synthetic)
             evaluator.note_inputs(one.benchmark.name, embedded.counts)
-            # the vectors of all points lie side by side, as `_encode` puts them
+            # The vectors of all points lie side by side, as `_encode` concatenates them.
             for number, alpha in enumerate(self.alphas):
                 own = embedded.entries(slice(number * width, (number + 1) * width))
                 table = score_items(one.benchmark, own)

@@ -98,7 +98,7 @@ class ScoreFile:
         names, notes = [one.benchmark.name for one in loaded], []
         for name, own in self._scores.items():
             if name not in names and name not in known_benchmarks() and not is_place(name):
-                # rows are kept with the scores, so that every message can name one
+                # Rows are kept with the scores, so every message can name one.
                 row = next(iter(own.values()))[0]
                 raise ValueError(
                     f"{self.path}, row {row}: found the benchmark {name!r} ({counted(len(own), 'row')}), "
@@ -106,6 +106,7 @@ class ScoreFile:
                 )
             if name not in names:
                 notes.append(f"{self.path}: {counted(len(own), 'score')} of {name} not used: it is not evaluated")
+        # The scores are not needed yet. Looking them up reports missing and unknown pairs.
         for one in loaded:
             if one.benchmark.name in self._scores:
                 try:
@@ -125,7 +126,7 @@ class ScoreFile:
         own = self._scores.get(name)
         if own is None:
             raise Unavailable(f"{self.path} has no scores of it.", _LIST)
-        # names as they come back from a spreadsheet, which the list protects from formulas
+        # Names as they come back from a spreadsheet, because the list protects names from being read as formulas.
         wanted = [tuple(map(plain_cell, pair)) for pair in pair_names(pairs)]
         missing = list(dict.fromkeys(pair for pair in wanted if pair not in own))
         if missing:
@@ -133,7 +134,7 @@ class ScoreFile:
                 f"{self.path}: {len(missing):,} of {len(set(wanted)):,} pairs of {name} have no score, the first is "
                 f"{_shown([name, *missing[0]])}. {_LIST}"
             )
-        # scores of other pairs mean another split or version of the data, which should not pass unnoticed
+        # Scores of other pairs mean another split or version of the data, which must not pass unnoticed.
         unknown = own.keys() - set(wanted)
         if unknown:
             pair = min(unknown, key=lambda one: own[one][0])
@@ -259,7 +260,7 @@ def _table(pairs: PairList, folder: Path) -> pd.DataFrame:
     table.insert(0, KEY[0], pairs.benchmark.name)
     table["image_id"] = [ids[place.row] for place in pairs.places]
     table["file"] = files[pairs.image]
-    # an item may list one text twice, which is one pair
+    # An item may list a text twice, which is one pair.
     return table[list(COLUMNS)].drop_duplicates(list(KEY), ignore_index=True)
 
 
@@ -272,7 +273,7 @@ def _files(pairs: PairList, folder: Path) -> Iterator[str]:
             yield shown(place)  # without the signature of an address
             continue
         content, ending = _content(cell, str(pairs.first[number]))
-        # named by content: an image that several pairs or benchmarks share is written once
+        # Named by content: an image that several pairs or benchmarks share is written once.
         target = folder / f"{key.hex()}{ending}"
         write_bytes(target, content)
         yield str(target)

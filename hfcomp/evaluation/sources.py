@@ -30,7 +30,7 @@ def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Benchmar
     """
     folders = folders or Folders()
     folder = folders.of(benchmark.name)
-    # a folder of the benchmark's own goes before one that a family shares
+    # A folder of the benchmark's own takes precedence over a folder that a family shares.
     if folder is None and benchmark.folder is not None:
         folder = folders.of(benchmark.folder)
     forms = "; or ".join(form.layout for form in benchmark.data)
@@ -39,9 +39,9 @@ def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Benchmar
             items = form.local(folder, folders)
             if items is not None:
                 return items
-        # not from the Hub instead: the user named this folder, and would get numbers of other data
+        # No fallback to the Hub: the user named this folder, and would get numbers of other data.
         raise ValueError(f"{benchmark.name}: {folder} does not contain its data. Expected {forms}. {benchmark.obtain}")
-    # each form may fail for a reason of its own: all of them are reported
+    # Each form may fail for a reason of its own, and all reasons are reported.
     reasons, ways = [], [benchmark.obtain]
     for form in benchmark.data:
         try:
@@ -50,6 +50,7 @@ def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Benchmar
             reasons.append(error.reason)
             ways.append(error.how_to_fix)
     ways.append(f"Or pass --data {benchmark.folder or benchmark.name}=DIR, a folder with {forms}.")
+    # Several forms may fail for the same reason, which is listed once.
     said = " ".join(dict.fromkeys(filter(None, reasons)))
     raise Unavailable(said or "Not on the Hub in a readable form.", " ".join(filter(None, ways)))
 
@@ -93,7 +94,7 @@ class Pool:
         except Unavailable:
             if not folders.texts_suffice:
                 raise
-            # for checks that read texts alone, such as an audit
+            # For checks that read only texts, such as an audit.
             return [None] * len(names), Origin(f"{self.name}: unavailable")
 
     def _hub_cells(self, names: Sequence[str]) -> tuple[Sequence[Any], Origin]:
@@ -103,6 +104,7 @@ class Pool:
             hub,  # imports that take seconds, which whoever lists benchmarks need not wait for
         )
 
+        # Without `data_files` the files of all splits would be downloaded.
         files = {"data_files": {self.split: self.data_files}} if self.data_files else {}
         try:
             rows, origin = hub.hub_rows(self.repo, {"split": self.split, **files}, self.revision)
@@ -113,6 +115,7 @@ class Pool:
         return pick_cells(rows[self.image], [place.get(name) for name in names]), origin
 
     def folder(self, folders: Folders, beside: Path | None) -> Path | None:
+        # A folder next to the benchmark's data takes precedence over the shared one.
         inside = None if beside is None else beside / self.name
         return inside if inside is not None and inside.is_dir() else folders.of(self.name)
 
@@ -162,7 +165,7 @@ class HubData(Data):
         """The items, when the folder holds such files."""
         if not folder.is_dir() or next(folder.rglob(self.files), None) is None:
             return None
-        # a cut archive would give fewer rows and no error
+        # A truncated archive would give fewer rows and no error.
         if self.files == "*.tar":
             self._check_archives(folder)
         parts = {name: _load_folder(folder, options) for name, options in self.subsets.items()}
@@ -172,6 +175,7 @@ class HubData(Data):
     def _check_archives(self, folder: Path) -> None:
         patterns = {pattern for one in self.subsets.values() for pattern in one["data_files"].values()}
         archives = sorted(path for pattern in patterns for path in folder.glob(pattern))
+        # The file with the number of archives shows whether a whole archive is missing.
         for place in sorted({path.parent for path in archives if (path.parent / COUNT).is_file()}):
             numbered_archives(place)
         for path in archives:
@@ -181,10 +185,12 @@ class HubData(Data):
         """The items from the Hub."""
         from hfcomp.evaluation import hub
 
-        origin, parts = None, {}
+        origin, parts, revision = None, {}, self.revision
+        # The first part settles the commit: a push between two parts would mix two versions.
         for name, options in self.subsets.items():
-            parts[name], origin = hub.hub_rows(self.repo, options, self.revision)
-        train = hub.hub_rows(self.repo, self.train, self.revision)[0] if self.train else None
+            parts[name], origin = hub.hub_rows(self.repo, options, revision)
+            revision = origin.commit
+        train = hub.hub_rows(self.repo, self.train, revision)[0] if self.train else None
         return self._items(parts, origin, train, folders, None)
 
     def _items(
@@ -211,7 +217,7 @@ class HubData(Data):
         require(rows, self.columns.values(), origin.place)
         extra = {ours: theirs for ours, theirs in self.optional.items() if theirs in rows.column_names}
         columns = {**self.columns, **extra}
-        # other columns go first: they may hold images of their own
+        # Other columns are dropped first: they may hold images of their own.
         rows = undecoded(rows).select_columns(list(dict.fromkeys(columns.values())))
         for ours, theirs in columns.items():
             if ours != theirs:
@@ -256,11 +262,11 @@ class RawFiles(Data):
         from hfcomp.evaluation import hub
 
         if self.repo is not None:
-            # patterns of the Hub know no `./`
+            # Hub patterns do not support `./`.
             names = [os.path.normpath(f"{self.inside}/{name}") for name in self.required_files]
             folder = hub.repository(self.repo, [*names, *(f"{name}/*" for name in names)], self.revision)
             return self._items(folder / self.inside, Origin(self.repo, folder.name), folders)
-        # addresses of raw files hold the commit, which results record
+        # URLs of raw files hold the commit, which results record.
         commit = next((part for part in self.web.split("/") if re.fullmatch("[0-9a-f]{40}", part)), None)
         return self._items(hub.downloaded(self.web, self.required_files), Origin(self.web, commit), folders)
 

@@ -129,7 +129,7 @@ class Folders:
         self.asked.add(name)
         if name in self.own:
             return self.own[name]
-        # what the user named by itself went before the root
+        # A folder that the user named for this benchmark took precedence over the root.
         inside = None if self.root is None else self.root / name
         return inside if inside is not None and inside.is_dir() else None
 

@@ -49,7 +49,7 @@ class Stored:
 def read_stored(arguments: Sequence[str]) -> list[Stored]:
     """The models that folders hold: of a folder all but blind scorers, of `folder:model` that one."""
     read: dict[Path, tuple[Outcomes, dict[str, Any]]] = {}
-    # several models of one folder read its files once
+    # Several models of one folder read its files once.
     scores: dict[Path, pa.Table | None] = {}
     found: list[Stored] = []
     for argument in arguments:
@@ -64,7 +64,7 @@ def read_stored(arguments: Sequence[str]) -> list[Stored]:
             raise ValueError(f"{folder / ITEMS_FILE}: found no model {model!r}; it has {listed(names)}. Name one.")
         for name in [name for name in names if name not in blind] if model is None else [model]:
             found.append(Stored(name, argument, name, folder, outcomes.select(arm=name), results, scores[folder]))
-    # resolved, as two paths may lead to one folder
+    # Resolved, because two paths may lead to one folder.
     places = Counter((one.folder.resolve(), one.model) for one in found)
     for (folder, model), count in places.items():
         if count > 1:
@@ -112,7 +112,7 @@ def read_evaluation(path: str | Path) -> tuple[Outcomes, dict[str, Any]]:
                 f"`hfcomp evaluate {folder} --benchmarks NAMES --output_dir FOLDER` first."
             )
     results = read_checked(folder / RESULTS_FILE, "Evaluate again, or restore the file from a copy.")
-    # JSON of anything may lie under this name
+    # A file of this name may hold any JSON.
     version = results.get("schema_version") if isinstance(results, dict) else None
     if not isinstance(version, int):
         raise ValueError(f"{folder / RESULTS_FILE}: found no schema_version. It is not a results file of hfcomp.")
@@ -158,9 +158,9 @@ def averages_of_lines(
         if not line.get("groups"):
             continue
         key = line["benchmark"], line["metric"], line["subset"]
-        # as the folder made it: today's benchmark may have other averages
+        # Read as the folder made it: today's benchmark may have other averages.
         own = Average(line["subset"], tuple(map(tuple, line["groups"])), line["pooled"])
-        # a benchmark whose subsets changed has two averages of one name: neither is shown
+        # A benchmark whose subsets changed has two averages of one name. Neither is shown.
         if _parts(found.setdefault(key, own)) != _parts(own):
             unlike[key] = None
     chosen: dict[tuple[str, str], list[Average]] = {}

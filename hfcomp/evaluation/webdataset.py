@@ -72,7 +72,7 @@ class WebDatasetData(Data):
         classes = class_names(folder)
         test, images = self._split(folder, TEST, len(classes))
         rows = Dataset.from_dict({"label": test.label, "item": test.key, "image_id": test.key})
-        # merged labels have no name of a class any more
+        # Merged labels no longer have class names.
         named = () if self.bins else classes
         if not self.train:
             return BenchmarkData(rows, origin, {"image": images}, classes=named, templates=class_templates(folder))
@@ -93,7 +93,7 @@ class WebDatasetData(Data):
                         f"of {CLASSES} each."
                     )
                 samples.key.append(key)
-                # neighbours together, as such labels count positions or angles
+                # Neighbors are merged, because such labels count positions or angles.
                 samples.label.append(label if self.bins is None else label * self.bins // classes)
                 samples.place.append((number, start, size))
         return samples, tar_images(shards, np.array(samples.place, dtype=np.int64).reshape(-1, 3), samples.key)
@@ -115,7 +115,7 @@ def tar_images(archives: Sequence[Path], place: NDArray[np.int64], names: Sequen
         archive, start, size = place[row].tolist()
         if start < 0:
             return None
-        # opened for each image: threads and processes that read at once share no position
+        # Opened for each image: threads and processes that read at the same time share no position.
         with archives[archive].open("rb") as file:
             file.seek(start)
             return {"bytes": file.read(size), "path": names[row]}
@@ -130,9 +130,9 @@ def _samples(shard: Path) -> Iterator[tuple[str, int, tuple[int, int]]]:
     try:
         with shard.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as archive:
             for member in archive:
-                # archives that were made of `.` have this in front of every name
+                # Archives that were made of `.` have this in front of every name.
                 folder, slash, name = member.name.removeprefix("./").rpartition("/")
-                # WebDataset's rule: a sample's key ends at the first dot of the file's name
+                # WebDataset's rule: a sample's key ends at the first dot of the file's name.
                 stem, _, ending = name.partition(".")
                 if not stem or not member.isfile():
                     continue
@@ -140,14 +140,14 @@ def _samples(shard: Path) -> Iterator[tuple[str, int, tuple[int, int]]]:
                 if ending.lower() in IMAGE_ENDINGS:
                     images[key] = (member.offset_data, member.size)
                 elif ending == "cls":
-                    # labels are read at once, while images stay in the archive and only their place is kept
+                    # Labels are read at once, while images stay in the archive and only their place is kept.
                     file.seek(member.offset_data)
                     labels[key] = file.read(member.size).decode("ascii", "replace").strip()
-            # Python's reader ends without an error where an archive is cut between two members
+            # Python's reader ends without an error if an archive is cut between two members.
             check_end(file, archive.offset)
     except tarfile.ReadError as error:
         raise ValueError(not_whole(shard, error)) from error
-    # in the order of images, so that an archive is read from front to back
+    # In the order of images, so an archive is read from front to back.
     for key in dict.fromkeys((*images, *labels)):
         if not labels.get(key, "").isdigit():
             raise ValueError(f"{shard}: {key}.cls holds {labels.get(key)!r}, expected a class index.")
@@ -226,7 +226,7 @@ class ClassFolders(Data):
     def _items(self, folder: Path, found: list[Path]) -> BenchmarkData:
         from datasets import Dataset
 
-        # ObjectNet's other classes have no name among ImageNet's, so no model could be right on them
+        # ObjectNet's other classes have no name among ImageNet's, so no model could be right on them.
         kept = found if self.mappings is None else [path for path in found if path.name in self._overlap(folder)]
         named = self._named(folder)
         names = class_names(named)
@@ -258,7 +258,7 @@ class ClassFolders(Data):
         return {name for name, label in label_of.items() if label in imagenet}
 
     def _named(self, folder: Path) -> Path:
-        # with one of the two the folder is meant to have both: names and prompts of two places might not fit
+        # A folder with one of the two is meant to have both: names and prompts from two places might not fit together.
         if (folder / CLASSES).is_file() or (folder / TEMPLATES).is_file():
             return folder
         from hfcomp.evaluation import hub

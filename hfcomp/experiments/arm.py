@@ -36,7 +36,7 @@ def fit_batch(batch: BatchSize, rows: Any, log: Callable[[str], None] = lambda n
     if batch.fraction is None or not isinstance(rows, Dataset):
         return batch.rows
     images, processes, shown = count_images(rows), world_size_at_launch(), 1 + batch.neighbours
-    # rounded down to what all processes share: the trainer gives each the same number of rows
+    # Rounded down to a multiple of the processes: the trainer gives each of them the same number of rows.
     most = int(images * batch.fraction) // shown // processes * processes
     if batch.rows <= most or not most:
         return batch.rows
@@ -58,7 +58,7 @@ class Scoring:
 
     score: Callable[[Embedder], pd.DataFrame]  # one row per item and metric
     stamp: dict[str, Any]  # what stored outcomes are of, beside the weights
-    # the same with texts, cosines and the model's prior, where they are known
+    # The same with texts, cosines and the model's prior, if they are known.
     score_with_details: Callable[..., DetailedScores] | None = None
 
 
@@ -72,7 +72,7 @@ class Checkpoints:
 
     def steps(self, total: int) -> list[int]:
         """The steps that are scored of so many."""
-        # as in transformers' `save_steps`, or checkpoints would be scored that it did not write
+        # Rounded as transformers' `save_steps`: otherwise checkpoints would be scored that it did not write.
         every = math.ceil(total * self.every) if self.every < 1 else int(self.every)
         return [*range(every, total, every), total]
 
@@ -101,13 +101,13 @@ class Arm:
             ValueError: of the config, for a column, negatives or negative images that the rows lack, and for fewer
                 rows than a batch has.
         """
-        # the folder is only named: a config makes none
+        # The folder is only named: a config creates none.
         config = stage_config(self.trainer_class, Path("unused"), self.arguments, self.batch_size)
         if self.rows is None:
             return None
         check_replay(self.replay, config)
         lacking = self.trainer_class.check_rows(self.rows, config)
-        # a trainer with a rule of its own for epochs may fill a batch from fewer rows
+        # A trainer with a rule of its own for epochs may fill a batch from fewer rows.
         whole_batches = config.dataloader_drop_last and self.trainer_class.check_epoch is ObjectiveHooks.check_epoch
         if whole_batches and not isinstance(self.rows, IterableDataset) and len(self.rows) < self.batch_size:
             raise ValueError(
@@ -122,8 +122,8 @@ class Arm:
         """Trains in `folder` from the model `start`, or resumes where an earlier attempt stopped."""
         arguments = self.arguments
         if self.checkpoints is not None:
-            # all are kept until they are scored; without optimizer states a killed arm begins anew, but the disk of a
-            # long run holds them all
+            # All checkpoints are kept until they are scored. Without optimizer states a killed arm starts over, but
+            # the checkpoints of a long run fit on the disk.
             arguments = {**arguments, "save_strategy": "steps", "save_steps": self.checkpoints.every}
             arguments |= {"save_only_model": True, "save_total_limit": None}
         how = {"batch_size": self.batch_size, "resume": True, "pace": pace, "run": run, "replay_dataset": self.replay}
@@ -133,13 +133,13 @@ class Arm:
 def method_arm(recipe: Recipe, rows: Dataset | None, replay: Dataset | None = None, *, name: str | None = None) -> Arm:
     """The method's own arm, without rows only to be checked."""
     config, arguments = recipe.trainer_class.config_class, recipe.trainer_arguments
-    # Of the method's objective: a control of another class has other defaults, and what it shows would then be the
-    # learning rate's doing.
+    # The values come from the method's objective: a control of another class has other defaults, and its result would
+    # then be due to the learning rate.
     chosen = {one.name: one.default for one in fields(config) if one.name in OPTIMISATION}
     own = chosen | {key: value for key, value in arguments.items() if key not in ("output_dir", "column_names")}
     fraction = own.get("replay_fraction", config.replay_fraction)
     _check_replay(recipe.experiment.replay_dataset, fraction, given="replay_fraction" in own)
-    # a trainer with fraction 0 refuses rows to replay
+    # A trainer with fraction 0 rejects rows to replay.
     replay = replay if fraction else None
     name = name or recipe.experiment.method
     return Arm(name, recipe.trainer_class, own, rows, fit_batch(recipe.batch, rows), replay)
@@ -169,7 +169,7 @@ def check_rows(arms: Iterable[Arm], session: Session) -> None:
         for note in _model_notes(arm.arguments):
             session.log(note)
         if lacking:
-            # every trainer prints it as well, at its start
+            # Not shown here, because every trainer prints it at its start.
             session.log(lacking, show=False)
 
 

@@ -36,14 +36,14 @@ INTRODUCTION = """Every field is an override: --field value. Options beside the 
   --help-all               every field of hfcomp, with its help
   --traceback              the whole traceback of an error, as HFCOMP_TRACEBACK=1
 A run that was killed resumes when the same command is given again."""
-# What is changed most often, beside what the recipe sets and the objective's own fields.
+# Fields that are changed most often, besides those that the recipe sets and the objective's own.
 USUAL = (
     *("model", "dataset", "batch_size", "mini_batch_size", "num_negatives", "controls", "evaluation"),
     *("evaluation_benchmarks", "primary", "forgetting_guard", "replay_dataset", "replay_fraction"),
 )
 WIDTH, LONGEST_HELP = 110, 170
 LAST = "And every field of transformers' TrainingArguments (learning_rate, max_steps, output_dir, bf16, ...)."
-# What messages of trainers name, as they are called in Python, and how the command line spells it.
+# Python names in messages of trainers, and how the command line spells them.
 SPELLINGS = {
     r"\bper_device_train_batch_size\b": "batch_size",
     r"\bset num_negatives=(\d+)": r"pass --num_negatives \1",

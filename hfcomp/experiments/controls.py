@@ -30,9 +30,9 @@ from hfcomp.trainers.hooks import declare_info_nce as declare_info_nce  # where 
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.stages import stage_config, world_size_at_launch
 
-# Arguments that InfoNCE on the positives alone would reject, or that bring it more than those.
+# Arguments that InfoNCE on only the positives would reject, or that would bring it more than those.
 NEGATIVE_ARGUMENTS = ("num_negatives", "max_concepts", "draw_negatives", "num_neighbours")
-# What the rows of a margin by ratings need.
+# Columns that a margin by ratings reads.
 COLUMNS = ("negative_captions", "negative_concreteness")
 Log = Callable[[str], None]
 
@@ -57,7 +57,7 @@ def same_batch(method: Arm) -> Arm:
     Not applicable where the objective is InfoNCE, or reads no negatives, so that plain is the same.
     """
     objective = method.trainer_class
-    # of the class itself: a subclass may have terms of which its parent's settings know nothing
+    # Looked up by the class itself: a subclass may have terms that its parent's settings do not cover.
     form = INFO_NCE_FORMS.get(objective)
     if form is None:
         raise Undeclared(
@@ -77,7 +77,7 @@ def same_batch(method: Arm) -> Arm:
 
 def static_margin(method: Arm) -> Arm:
     """The method itself with one margin for every pair, the mean of its own over the training rows."""
-    # what the method gains over it comes from telling pairs apart by their ratings, not from a margin as such
+    # The method's gain over this control comes from telling pairs apart by their ratings, not from a margin as such.
     margin = mean_margin(method, rated_config(method))
     if math.isnan(margin):
         raise NotApplicable("no row has a negative.")
@@ -91,7 +91,7 @@ def static_margin(method: Arm) -> Arm:
 
 def rated_config(method: Arm) -> CementConfig:
     """The config of a method whose margin depends on the ratings of its rows; `NotApplicable` for any other."""
-    # of the class itself: a subclass may have a margin of its own
+    # Only the class itself counts: a subclass may have a margin of its own.
     if method.trainer_class is not CementTrainer:
         raise NotApplicable(f"{method.name} has no margin that depends on ratings.")
     config = stage_config(method.trainer_class, Path("unused"), method.arguments, method.batch_size)
@@ -118,8 +118,8 @@ def mean_margin(arm: Arm, config: CementConfig) -> float:
         negative_entries(dict(zip(columns, values, strict=True)), row, 1)[0]
         for row, values in enumerate(zip(*columns.values(), strict=True))
     ]
-    # As the loss counts it: a negative without a rating has the margin 0, and a row without negative caption and
-    # negative image has none. In float64, as the mean of millions of rows would lose digits in float32.
+    # Counted as in the loss: a negative without a rating has the margin 0, and a row without negative caption and
+    # negative image has none. In float64, because the mean of millions of rows would lose digits in float32.
     margins = margin_function(config)(torch.tensor([values["negative_concreteness"] for _, values in found]))
     texts = torch.tensor([bool(text) for text, _ in found], dtype=torch.bool)
     images = torch.tensor(entries_there(arm.rows, "negative_image"), dtype=torch.bool)
@@ -128,9 +128,9 @@ def mean_margin(arm: Arm, config: CementConfig) -> float:
 
 def shuffled(method: Arm) -> Arm:
     """The method itself with every row's negatives given to another row, of another photograph."""
-    # The negatives stay what they are, as texts and as images, but are no longer near the caption they stand beside. A
-    # method that does as well with them gains from more data, not from hardness. So with neighbors: each row brings
-    # along what is near to another.
+    # The negatives stay what they are, as texts and as images, but are no longer near their caption. A method that
+    # does as well with them gains from more data, not from hardness. The same holds for neighbors: each row brings
+    # along what is near to another row.
     if _reads_negatives(method):
         _check_loaded(method)
     if not _reads_negatives(method) or not any(is_negative(name) for name in method.rows.column_names):
@@ -143,8 +143,9 @@ def shuffled(method: Arm) -> Arm:
 
 def random_spans(method: Arm) -> Arm:
     """The method itself with runs of words from anywhere in a caption in place of its phrases."""
-    # As many as the phrases and as long, so that the texts encoded are as many. A method that does as well with them
-    # gains from more and shorter texts, not from phrases that name a thing. Now and then a run is a phrase by chance.
+    # The runs have the number and the lengths of the phrases, so the same number of texts is encoded. A method that
+    # does as well with them gains from more and shorter texts, not from phrases that name a thing. Now and then a run
+    # is a phrase by chance.
     limit = method.arguments.get("max_concepts", method.trainer_class.config_class.max_concepts)
     if not limit or "concepts" not in method.rows.column_names:
         raise NotApplicable(f"{method.name} reads no concepts.")
@@ -159,7 +160,7 @@ def equal_images(method: Arm, cost: StageSummary) -> Arm:
     fraction = method.arguments.get("replay_fraction", method.trainer_class.config_class.replay_fraction)
     replayed = count_replay_rows(fraction, method.batch_size, processes)
     # The batch grows by the images that the method encoded beyond its positives and replay rows. Steps and replay rows
-    # stay, or the control would differ in more than the positives.
+    # stay the same, or the control would differ in more than the positives.
     images = cost.images / (cost.steps * accumulated) - replayed
     batch = round(images / processes) * processes
     if batch <= method.batch_size:
@@ -171,7 +172,7 @@ def equal_images(method: Arm, cost: StageSummary) -> Arm:
     return replace(arm, name=EQUAL_IMAGES, batch_size=batch, arguments={**arm.arguments, **changed})
 
 
-# Those that are known before the method is trained.
+# Controls that are known before the method is trained.
 CONTROLS = {
     "plain": plain,
     SAME_BATCH: same_batch,
@@ -194,7 +195,7 @@ def control_arms(names: Collection[str], method: Arm, *, asked: bool, log: Log) 
         try:
             found += [control(method)] if name in names else []
         except NotApplicable as reason:
-            # a default control may be missing, one that a recipe or command line asks for may not
+            # A default control may be missing. A control that a recipe or command line requests may not.
             if asked and isinstance(reason, Undeclared):
                 raise Undeclared(f"control {name}: {reason}") from None
             log(f"control {name} is skipped: {reason}")

@@ -70,8 +70,8 @@ def load_rows(
     if RATINGS in read and config.rates_in_sandbox and not config.joins_ratings:
         human = "; the file of human ratings is not of these rows" if config.concreteness_ratings else ""
         log(f"concreteness of the sandbox's keywords: {LABELS[config.ratings]}{human}")
-    # What decides the rows, in which the evaluation has no say. Images are looked up by hash once per key, so the seed
-    # is left out where it decides texts alone: three seeds then share one search for scored images.
+    # Fields that decide the rows. The evaluation is not among them. Images are looked up by hash once per key, so the
+    # seed is left out if it decides only texts: three seeds then share one search for scored images.
     values = {name: value for name, value in config.model_dump().items() if not name.startswith("evaluation")}
     given = {"seed": recipe.seed, "columns": recipe.column_names, "negatives": number}
     seeded = config.dataset == SANDBOX or config.keyword_captions_only
@@ -91,7 +91,7 @@ def load_rows(
         log(f"replay: {len(replay):,} rows of {config.replay_dataset}, of which every model sees the same")
         key = ["replay", values, recipe.seed]
         replay = guard(replay, columns=["image"], key=key, images_key=key, part="the replay set")
-    # here, so that the controls need not read the images
+    # Added here, so the controls need not read the images.
     if not isinstance(rows, Dataset):
         replay = replay and with_image_ids(replay)
     elif replay is None:
@@ -179,7 +179,7 @@ def replay_rows(config: ExperimentConfig, *, seed: int, log: Log) -> Dataset:
     if config.replay_dataset == SANDBOX:
         from hfcomp.sandbox import REPLAY_SEED, pretraining_set
 
-        # scenes as in the second phase of the bases' pretraining: what a base knows and may forget
+        # Scenes as in the second phase of the bases' pretraining: what a base knows and may forget.
         return pretraining_set(config.dataset_rows, REPLAY_SEED + seed, places=True)
     part = {"split": config.replay_split, "config": config.replay_config}
     dataset = load_source(config.replay_dataset, **part)
@@ -197,7 +197,7 @@ def _sandbox_rows(config: ExperimentConfig, seed: int, num_negatives: int) -> Da
         config.dataset_rows,
         seed,
         kind_weights={kind: KIND_WEIGHTS.get(kind, 1.0) for kind in kinds} if kinds else None,
-        # more negatives would draw other scenes: with keyword negatives the scenes are the same for any number
+        # More negatives would draw other scenes. With keyword negatives the scenes are the same for any number.
         num_negatives=1 if config.keyword_negatives else num_negatives,
         edit_noise=config.edit_noise,
         edit_noise_step=config.edit_noise_step,

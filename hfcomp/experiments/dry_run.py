@@ -41,7 +41,7 @@ from hfcomp.trainers.cost import Clock, PeakMemory, StageSummary, summarize_stag
 from hfcomp.trainers.progress import in_words, show_progress
 from hfcomp.trainers.stages import stage_config, training_sets
 
-# the first, in which kernels and caches warm up, is not timed
+# The first step, in which kernels and caches warm up, is not timed.
 STEPS = 4
 SHOWN = 2  # names of arms that cost the same
 SAMPLE = {"images": 64, "texts": 256}
@@ -119,11 +119,11 @@ class DryRun(Study):
 
     @property
     def at_once(self) -> int:
-        # others would disturb the time of an arm
+        # Other arms would disturb the time of an arm.
         return 1
 
     def train(self, arm: Arm) -> StageSummary:
-        # arms that differ in seeds or the content of rows alone cost the same: a sweep times each variant once
+        # Arms that differ only in seeds or in the content of rows cost the same: a sweep times each variant once.
         kind = _kind(arm)
         if kind not in self.timings:
             self.timings[kind] = self._time(arm)
@@ -156,7 +156,7 @@ class DryRun(Study):
             ) from error
         brief = summarize_stage(arm.name, trainer, memory)
         asked = stage_config(arm.trainer_class, place, arm.arguments, arm.batch_size)
-        # Loading and the first, slow step are constant, so only the pace of the others is multiplied.
+        # Loading and the first, slow step are constant, so only the pace of the other steps is multiplied.
         steps = _total_steps(asked, clock.batches)
         seconds = steps * clock.seconds
         images, texts = (round(steps / brief.steps * number) for number in (brief.images, brief.texts))
@@ -169,7 +169,7 @@ class DryRun(Study):
         if scoring is None:
             return
         if not isinstance(scoring.score, Evaluator):
-            # the embeddings that a sweep follows have no items to count; the report says so
+            # The embeddings that a sweep follows have no items to count. The report mentions this.
             self.unknown = True
             return
         self.scored.append(self._items_of(scoring.score))
@@ -222,7 +222,7 @@ class DryRun(Study):
     @property
     def needed(self) -> int:
         """Bytes of disk that the study needs at most."""
-        # a user's own model is somewhere else and is not written again
+        # A user's own model is somewhere else and is not written again.
         base = Path(self.models[BASE])
         made_here = sum(path.stat().st_size for path in base.rglob("*") if self.folder in path.parents)
         guarded = self.guarded * max((one.weights for one in self.timings.values()), default=0)
@@ -242,13 +242,13 @@ class _StepClock(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if args.device.type == "cuda":
-            # kernels run asynchronously: without waiting, only their launch would be timed
+            # Kernels run asynchronously: without waiting, only their launch would be timed.
             torch.cuda.synchronize()
         self.ends.append(time.perf_counter())
 
     @property
     def seconds(self) -> float:
-        # the median, as one slow step in three (a checkpoint, another process) must not count a third
+        # The median, because one slow step in three (a checkpoint, another process) must not count a third.
         lengths = np.diff(self.ends).tolist()
         return statistics.median(lengths[1:] or lengths)
 
@@ -271,7 +271,7 @@ class Sample:
         encode = {"images": embedder.images, "texts": embedder.texts}
         for kind, examples in self.found.items():
             if examples:
-                # loads the weights, which a study does once and not for each image
+                # The first call loads the weights, which a study does once and not for each image.
                 encode[kind](examples[:1])
                 start = time.perf_counter()
                 encode[kind](examples)
@@ -334,7 +334,7 @@ def _disk(model: torch.nn.Module, config: Any, arm: Arm, steps: int) -> int:
     weights = BYTES * sum(one.numel() for one in model.parameters())
     states = BYTES * STATES * sum(one.numel() for one in model.parameters() if one.requires_grad)
     if arm.checkpoints is not None:
-        # of the model alone, all kept until they are scored
+        # Checkpoints of only the model, which are all kept until they are scored.
         return weights * len(arm.checkpoints.steps(steps))
     every = config.save_steps if config.save_steps >= 1 else math.ceil(config.save_steps * steps)
     written = {"no": 0, "epoch": math.ceil(config.num_train_epochs)}.get(str(config.save_strategy.value))

@@ -21,7 +21,7 @@ NOT_SET = "which is not set. Set it, or"
 SAME_BATCH = "same-batch"
 STATIC_MARGIN = "static-margin"
 HUMAN = "human"
-# The controls, each with its color and marker in every figure.
+# The controls, with their color and marker in every figure.
 STYLES = {
     "plain": ("#56B4E9", "s"),
     SAME_BATCH: ("#0072B2", "D"),
@@ -31,7 +31,7 @@ STYLES = {
     "equal-images": ("#009E73", "v"),
 }
 CONTROLS = tuple(STYLES)
-# Fields in which $NAME stands for an environment variable, and evaluation_data; in no other does it.
+# Fields in which $NAME stands for an environment variable. evaluation_data is the only other one.
 PATH_FIELDS = (
     *("dataset", "replay_dataset", "evaluation_dataset", "clip_vocabulary"),
     *("concreteness_ratings", "keyword_table", "captions_file", "blind_captions"),
@@ -39,7 +39,7 @@ PATH_FIELDS = (
 
 
 def _listed(controls: Any) -> Any:
-    # `controls:` without a value, `none` and one name are what people write for a list
+    # People write `controls:` without a value, `none` or a single name for a list.
     found = [controls] if isinstance(controls, str) else controls
     return [] if found in (None, ["none"]) else found
 
@@ -55,7 +55,7 @@ def _check_kinds(names: list[str]) -> list[str]:
 
 def distinct(values: list[Any]) -> list[Any]:
     """Raises for a value that is listed twice."""
-    # by type too: Python's 1 equals True, and both are choices of a search
+    # Compared by type too: Python's 1 equals True, and both are choices of a search.
     kinds = [(type(value), value) for value in values]
     for number, kind in enumerate(kinds):
         if kind in kinds[:number]:
@@ -64,7 +64,7 @@ def distinct(values: list[Any]) -> list[Any]:
 
 
 def _enough_seeds(seeds: list[int]) -> list[int]:
-    # One seed has intervals over images. Two have a spread that is too uncertain for an interval over seeds.
+    # One seed has intervals over images. The spread of two is too uncertain for an interval over seeds.
     if 1 < len(seeds) < FEWEST_SEEDS:
         raise ValueError(
             f"found two, {seeds[0]} and {seeds[1]}: too few for an interval over seeds. Remove one, or add a third."
@@ -235,7 +235,7 @@ class ExperimentConfig(Strict):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        # A field at its default is no mistake: a command line may change what it belongs to.
+        # A field at its default is not a mistake: a command line may change the field that it depends on.
         for holds, names, why in self._rules():
             for name in names if holds else ():
                 if getattr(self, name) and getattr(self, name) != type(self).model_fields[name].default:

@@ -32,7 +32,7 @@ from hfcomp.statistics.average import Average
 from hfcomp.statistics.outcomes import Outcomes, write_table
 from hfcomp.statistics.summary import BASE
 
-# Seed of the sandbox's scenes that choose a point; those of the report have 0.
+# Seed of the sandbox's scenes that choose a point. The report's scenes have seed 0.
 SEED = 1000
 OTHER_SCENES = f"scenes of another seed ({SEED}) than the report's"
 HALF = "half of the images of the evaluation; the report is of the other half"
@@ -95,7 +95,7 @@ def prepare_guard(
 
 
 def wants_guard(config: ExperimentConfig, folder: Path) -> bool:
-    # switched on after the run has finished, the guard needs no training: the run resumes for it alone
+    # If it is switched on after the run has finished, the guard needs no training, and the run resumes only for it.
     return config.forgetting_guard and not any(folder.rglob(RECORD_FILE))
 
 
@@ -116,8 +116,8 @@ def guard_models(study: Study, guard: Guard, method: str) -> None:
 def _guard_model(study: Study, guard: Guard, name: str, folder: Path, scored: set[str]) -> Swept:
     base, tuned, config = study.models[BASE], study.models[name], study.experiment
     outcomes = _outcomes(study, guard, name)
-    # A point is chosen on items that the report does not have. Chosen and reported on the same ones, it would look
-    # better than on others, as the best of 11.
+    # A point is chosen on items that are not in the report. On the same items the best of 11 would look better than it
+    # is.
     choosing = guard.choosing(outcomes) if guard.halved else without(outcomes, scored, study.session)
     how = {"rule": config.guard_rule, "tolerance": config.guard_tolerance}
     swept = choose(choosing, guard.proxies(choosing), **how)
@@ -144,7 +144,7 @@ def _outcomes(study: Study, guard: Guard, name: str) -> Outcomes:
 
 def without(outcomes: Outcomes, scored: set[str], session: Session) -> Outcomes:
     """Outcomes of images that the report does not have; the others are counted."""
-    # a photograph of COCO has several names, such as COCO_val2014_000000000285.jpg and 000000000285
+    # A COCO photograph has several names, such as COCO_val2014_000000000285.jpg and 000000000285.
     table, reported = outcomes.table, {photograph_key(name) for name in scored}
     keys = table["image_id"].map({name: photograph_key(name) for name in table["image_id"].unique()})
     known = keys.isin(reported)

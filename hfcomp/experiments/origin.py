@@ -12,7 +12,7 @@ from typing import Any
 from hfcomp.reporting.cards.methods import ON_COMMAND_LINE
 from hfcomp.trainers.config import default_sources, field_default, objective_fields
 
-# Fields stand at the beginning of lines. YAML's own reader drops comments, and these are all that is needed of them.
+# Fields are at the beginning of lines. YAML's own reader drops comments, and only comments are needed here.
 _FIELD = re.compile(r"^(\w+):[^#\n]*(?:# ?(.*))?$", re.MULTILINE)
 
 

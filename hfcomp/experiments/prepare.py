@@ -86,7 +86,7 @@ def prepare_concepts(
 
 def prepare_guard_benchmarks(config: ExperimentConfig, log: Log) -> tuple[Evaluator, dict[str, tuple[Average, ...]]]:
     """Loads the benchmarks that choose the points of the forgetting guard, and their averages by title."""
-    # all are needed: without one the others would choose another point
+    # All benchmarks are needed: without one, the others would choose another point.
     evaluator, found = Evaluator(log), find_benchmarks(config.guard_benchmarks)
     names = {"evaluation_benchmarks": config.guard_benchmarks, "evaluation_data": config.guard_data}
     _load_named(evaluator, config.model_copy(update=names), [one.title for one in found], option="guard_data")
@@ -132,7 +132,7 @@ def _load_own(evaluator: Evaluator, config: ExperimentConfig, column_names: Any)
         check_own_split(*training, source, split, allow=allow, streaming=streaming, log=evaluator.note)
     settings = {"config": config.dataset_config, "column_names": column_names}
     evaluator.load([own_benchmark(source, split=split, name="evaluation", title="own", **settings)])
-    # a benchmark that is unavailable is skipped, the one set that a recipe is scored on is not
+    # A benchmark that is unavailable is skipped, but not the one set that a recipe is scored on.
     for one in evaluator.skipped:
         raise ValueError(f"evaluation: {source} is unavailable: {one['reason']} {one['how_to_fix']}")
     evaluator.images += [replace(one, name="own evaluation set") for one in scored_images(evaluator.loaded[0])]
@@ -142,7 +142,7 @@ def _load_named(
     evaluator: Evaluator, config: ExperimentConfig, needed: Sequence[str] = (), *, option: str = "evaluation_data"
 ) -> None:
     """Loads the benchmarks that are named, without those whose data is unavailable, unless their title is `needed`."""
-    # with `sandbox+benchmarks` scenes are loaded before, and are not what is missing if no benchmark is
+    # With `sandbox+benchmarks` scenes are already loaded, and they do not count as an available benchmark.
     drawn = len(evaluator.loaded)
     folders = data_folders(parse_folders(config.evaluation_data, option=option), option=option)
     chosen = {one.name: one for one in find_benchmarks(config.evaluation_benchmarks)}
@@ -156,7 +156,7 @@ def _load_named(
     folders.check_used(option)
     if len(evaluator.loaded) == drawn:
         raise ValueError(f"evaluation: none of {', '.join(config.evaluation_benchmarks)} is available; see above.")
-    # those of the sandbox's scenes are held out of its training sets already
+    # Images of the sandbox's scenes are held out of its training sets already.
     evaluator.images += [image for one in evaluator.loaded[drawn:] for image in scored_images(one)]
 
 
@@ -169,12 +169,12 @@ def _check_main(main: Sequence[str], titles: Sequence[str], where: str) -> None:
 
 def prepare_base(config: ExperimentConfig) -> None:
     """Looks for the base and the files of a recipe: a mistyped name costs nothing."""
-    # files before the Hub is asked for a model, which takes seconds
+    # Files are checked before the Hub is queried for a model, which takes seconds.
     for name in ("model", "dataset", "replay_dataset", "evaluation_dataset", "captions_file", "concreteness_ratings"):
         check_place(name, getattr(config, name))
     if config.model:
         try:
-            # the configuration shows whether it is a supported dual encoder, without its weights
+            # The configuration shows whether it is a supported dual encoder, without its weights.
             load_config(config.model)
             load_processor(config.model, argument="--model")
         except OSError as error:
@@ -200,7 +200,7 @@ def base_model(config: ExperimentConfig, folder: Path, seed: int) -> Path | str:
 
 def make_base(folder: Path, write: Callable[[Path], object]) -> None:
     with fail_together():
-        # the checksums are written last, so a model that a killed process left in part counts as damaged
+        # The checksums are written last, so a model that a killed process left incomplete counts as damaged.
         if rank() == 0 and damage(folder) is not None:
             with replacing_folder(folder) as part:
                 write(part)
@@ -213,7 +213,7 @@ def score_blind_rules(config: ExperimentConfig, evaluator: Evaluator) -> BlindRe
     """Choices of the rules that read texts alone, on the benchmarks of a recipe."""
     folders = data_folders(parse_folders(config.evaluation_data, option=OPTION), option=OPTION)
     rules = BlindRules(config.blind_captions, folders)
-    # by the titles that outcomes of a run have, which do not say that images are missing
+    # Keyed by the titles in a run's outcomes, which do not mention missing images.
     tables = rules.score((one.benchmark.title, one.benchmark, one.data) for one in evaluator.loaded)
     return BlindResults.join(tables, **rules.facts)
 

@@ -69,7 +69,8 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     evaluate = prepare(experiment, column_names=recipe.column_names, log=session.log)
     blind = on_main_process(partial(score_blind_rules, experiment, evaluate))
     guard = prepare_guard(experiment, session, evaluate, recipe.column_names)
-    # Whatever may be mistyped is checked before rows are loaded. A folder is taken once the rows have passed too.
+    # Everything that may be mistyped is checked before rows are loaded. A folder is taken once the rows have passed
+    # too.
     published_effects(experiment)
     check_rows([method_arm(recipe, None)], session)
     if push is not None:
@@ -80,10 +81,10 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     scored = [*evaluate.images, *(guard.images if guard else ())]
     rows = load_rows(recipe, session, scored)
     first = _arms(recipe, rows, session)
-    # those with rows of their own are the method itself on a view of its rows
+    # Arms with rows of their own are the method itself on a view of its rows.
     check_rows([arm for arm in first if arm.rows is rows.rows], session)
     size = first[-1].batch_size
-    # later seeds, `config.yaml` and the report have the batch that the first seed's rows allow
+    # Later seeds, `config.yaml` and the report use the batch that the first seed's rows allow.
     experiment = experiment.model_copy(update={"batch_size": size})
     given, batch = {**recipe.given, "batch_size": size}, recipe.batch._replace(rows=size)
     recipe = replace(recipe, experiment=experiment, given=given, batch=batch)
@@ -146,7 +147,7 @@ def _with_equal_images(study: Study, arms: Sequence[Arm], place: str) -> Iterato
 
 
 def _place(seed: int, seeds: Sequence[int]) -> str:
-    # none for the first seed: a run of one seed has the same folders
+    # Empty for the first seed, so a run of one seed has the same folders.
     return "" if seed == seeds[0] else f"{seed}/"
 
 
@@ -195,7 +196,7 @@ def _report(
     }
     facts = {**study.facts(recipe.given, len(seeds)), **_card_facts(recipe, study.session, evaluator)}
     facts |= {"general_average": general, "data": data}
-    # a model of a further seed is named "43/plain"; the report's table of models has those of the first
+    # A model of a further seed is named "43/plain". The report's table lists the models of the first seed.
     weights = facts["models"]
     facts["models"] = {name: weights[name] for name in weights if "/" not in name}
     further = {name: weights[name]["weights"] for name in weights if "/" in name}
@@ -261,7 +262,7 @@ def _training_facts(config: ExperimentConfig, every: Sequence[Any]) -> dict[str,
     place |= {"split": None if config.dataset == SANDBOX else config.dataset_split}
     place = {name: value for name, value in place.items() if value is not None}
     if config.streaming:
-        # a stream is not read a second time
+        # A stream is not read a second time.
         return {**place, "streaming": True}
     for texts in (texts for own in every for texts in own["caption"]):
         for text in texts if isinstance(texts, list) else [texts]:

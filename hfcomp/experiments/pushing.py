@@ -54,7 +54,7 @@ class RunPush:
         try:
             push_model(folder, self.options, log=log, api=self.repository.api, advice=ADVICE)
         except ValueError as error:
-            # the models are there: what is missing is one command, not the run
+            # The models are there: the user needs to repeat one command, not the run.
             words = ["hfcomp", "push", str(folder), "--repo", self.options.repo]
             words += ["--private"] if self.options.private else []
             words += ["--revision", self.options.revision] if self.options.revision else []

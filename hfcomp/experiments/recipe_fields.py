@@ -16,7 +16,7 @@ from hfcomp.reading import nearest, parse_json
 from hfcomp.schemas import convert, members
 from hfcomp.trainers.config import Limits, field_limits
 
-# Fields that no recipe sets, and what to do instead.
+# Fields that no recipe may set, and the advice.
 REFUSED = {
     "hub_token": "would be written into the run's files. Log in with `hf auth login` or set HF_TOKEN.",
     "draw_captions": "is captions: drawn in a recipe. Set that instead.",
@@ -38,7 +38,7 @@ def field_hints(config_class: type) -> dict[str, Any]:
     theirs = get_type_hints(config_class, include_extras=True)
     hints = {member.name: theirs[member.name] for member in fields(config_class) if member.init}
     hints |= {name: Annotated[hints[name], _within(limits)] for name, limits in field_limits(config_class).items()}
-    # the trainer takes names as JSON too, a recipe as a mapping only
+    # The trainer accepts names as JSON too, a recipe only as a mapping.
     ours = get_type_hints(ExperimentConfig, include_extras=True)
     hints |= {"column_names": dict[str, str] | None}
     return hints | {name: ours[name] for name in ExperimentConfig.model_fields}
@@ -62,7 +62,7 @@ def convert_fields(
     """Values of a recipe's fields, of their types."""
     check_known(values, hints, where)
     found = {name: convert(value, hints[name], f"{where}: {dashes}{name}") for name, value in values.items()}
-    # whole numbers stay as written: where a file says 1, `config.yaml` says 1 and not 1.0
+    # Whole numbers stay as written: if a file says 1, `config.yaml` says 1 and not 1.0.
     whole = {name: value for name, value in values.items() if type(value) is int and type(found[name]) is float}
     return found | whole
 
@@ -103,7 +103,7 @@ def read_overrides(arguments: Sequence[str], hints: Mapping[str, Any]) -> dict[s
         if word.startswith("--"):
             name, joined, value = word[2:].partition("=")
             name = name.replace("-", "_")
-            # the name that it has in other commands
+            # Other commands call it --output.
             name = "output_dir" if name == "output" else name
             found[name] = [value] if joined else []
         elif not found:
@@ -125,7 +125,7 @@ def _bracketed(word: str) -> list[str]:
 def _spelled(name: str, words: list[str], hint: Any) -> Any:
     """The value that words of the command line spell; numbers and switches stay texts, which `convert` reads."""
     kinds = [get_origin(kind) or kind for kind in members(hint)]
-    # one word is a list of one only if the field takes nothing else: `report_to` may be one name, too
+    # A single word is a list of one only if the field accepts nothing else: `report_to` may be a single name, too.
     if words and list in kinds and (len(words) > 1 or kinds == [list]):
         return _bracketed(words[0]) if len(words) == 1 else words
     if not words and bool in kinds:

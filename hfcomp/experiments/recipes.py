@@ -120,14 +120,14 @@ class RecipeFile:
         """Lays the command line over the fields of the file."""
         beside, overridden = self.path.parent / str(values.get("keyword_table")), self.overridden
         if beside.is_file():
-            # a whole path, as `config.yaml` is read from anywhere
+            # An absolute path, because `config.yaml` is read from anywhere.
             values["keyword_table"] = str(beside.resolve())
-        # The file's primary endpoint belongs to what the file evaluates. Of the sandbox keywords may be scored too, so
-        # another dataset changes the evaluation.
+        # The file's primary endpoint belongs to what the file evaluates. With the sandbox keywords may be scored too,
+        # so another dataset changes the evaluation.
         of_sandbox = {"dataset"} if values.get("dataset") == SANDBOX else set()
         if {"evaluation", "evaluation_benchmarks", "keyword_negatives", *of_sandbox} & overridden.keys():
             values.pop("primary", None)
-        # one of the two on the command line stands for both of the file
+        # Either of the two on the command line replaces both of the file.
         if "seed" in overridden:
             values.pop("seeds", None)
         if "seeds" in overridden:
@@ -199,8 +199,8 @@ def _import(module: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError:
-        # Neither a script nor the console script has the working directory on its path. It is added only for what is
-        # not found elsewhere: a file there must not hide an installed package.
+        # Neither a script nor the console script has the working directory on its path. It is added only for modules
+        # that are not found elsewhere: a file there must not hide an installed package.
         sys.path.insert(0, os.getcwd())
         importlib.invalidate_caches()
         try:

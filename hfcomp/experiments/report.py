@@ -122,7 +122,7 @@ def run_report(
     general = general_of(lines, facts.get("general_average"))
     title = titled(f"{method}: composition, and what became of general abilities", caveat)
     lead = questions_panel(lines, general) if reference else None
-    # the figure shows the strictest metric of each benchmark: the others say the same more loosely
+    # The figure shows the strictest metric of each benchmark. The other metrics say the same more loosely.
     drawn = [*strictest(of_aspect(lines, "composition")), *of_aspect(lines, "general")]
     against = [(method, name) for name in models[:-1]]
     forgotten = [(name, BASE) for name in models[1:]] if reference else []
@@ -154,7 +154,7 @@ def run_report(
 
 
 def _guarded_pairs(models: Sequence[str], method: str) -> list[tuple[str, str]]:
-    # against the guarded control too: what interpolation does for any model is no merit of the method
+    # Compared with the guarded control too: a gain that interpolation brings to any model is no merit of the method.
     own, others = guarded_name(method), (BASE, guarded_name(SAME_BATCH))
     return [(own, name) for name in others if {own, name} <= {*models}]
 
@@ -219,7 +219,7 @@ class Comparison:
 
     @property
     def word(self) -> str:
-        # a gain from 20 to 30 where a coin has 50 is one of a model that is still wrong more often than not
+        # After a gain from 20 to 30 at a chance of 50, a model is still wrong more often than not.
         sign, chance = direction(self.change), number(self.line.get("chance"))
         below = sign == 1 and self.question != COST and number(self.line["models"][self.model]["value"]) < chance
         return WORDS[sign] + (", but both are below chance," if below else "")
@@ -237,8 +237,9 @@ def comparisons(lines: Sequence[Line], general: Line | None) -> list[Comparison]
     if primary is not None:
         wanted.append((NEGATIVES, SAME_BATCH, PLAIN, primary))
         for question, suffix in ((ADDED, ""), (WITH_HUMAN, f"-{HUMAN}")):
-            # Against the static margin: what the ratings add. Against InfoNCE on the same batch: what the objective
-            # adds to its negatives; without that control, what both add to the positives.
+            # The comparison with the static margin shows what the ratings add. The one with InfoNCE on the same batch
+            # shows what the objective adds to its negatives. Without that control, plain shows what both add to the
+            # positives.
             controls = [f"{STATIC_MARGIN}{suffix}", SAME_BATCH if SAME_BATCH in models else PLAIN]
             wanted += [(question, f"{method}{suffix}", other, primary) for other in controls]
     if general is not None:
@@ -271,7 +272,7 @@ def answer(
 
 def _heading(lines: Sequence[Line]) -> str:
     """The number of seeds, the primary endpoint, and how many of its parts cannot show a difference."""
-    # at the floor or the ceiling both models score alike, whatever they have learned
+    # At the floor or the ceiling both models score alike, whatever they have learned.
     seeds, primary = num_seeds(lines), primary_of(lines)
     where = "On this seed" if seeds == 1 else f"Over {seeds} seeds"
     if primary is None:
@@ -304,7 +305,8 @@ def _clauses(given: Sequence[Comparison]) -> str:
 
 
 def _test(one: Comparison) -> str:
-    # Only the planned comparison has a p here: the others were not fixed before, and are read by their intervals.
+    # Only the planned comparison has a p here. The other comparisons were not fixed in advance and are read by their
+    # intervals.
     planned = one.question in (ADDED, WITH_HUMAN) and one.reference == SAME_BATCH
     known = [f"p {p_value((one.change or {}).get('p'))}"] if planned else []
     known += [] if has_interval(one.change) else ["no interval"]
@@ -322,7 +324,7 @@ def _published(given: Sequence[Comparison], published: Sequence[Mapping[str, Any
 
 
 def _cost(lines: Sequence[Line], given: Sequence[Comparison], models: Sequence[str]) -> str:
-    # The mean can hide a line that falls, so they are counted too.
+    # The mean can hide a line that falls, so falling lines are counted too.
     method, abilities = models[-1], subsets_of(of_aspect(lines, "general"))
     question = f"What did {method} cost in general abilities?"
     if not abilities:
@@ -356,7 +358,8 @@ def lines_that_fall(lines: Sequence[Line]) -> list[str]:
     if len(models) < 2 or models[0] != BASE:
         return []
     method, control = models[-1], SAME_BATCH if SAME_BATCH in models[:-1] else ""
-    # first those that fall more than the control's: these are the method's doing, the others any training's
+    # Lines that fall more than the control's come first: these are the method's doing, the others may be any
+    # training's.
     found: dict[str, list[str]] = {f"more than {control}": [], "against base alone": []}
     for line in abilities:
         beyond = control and direction(difference(line, method, control)) == -1

@@ -15,9 +15,9 @@ from hfcomp.data.overlap.policy import OverlapRecord
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess, set_url_access
 from hfcomp.distributed import check_world_size
 
-# Seconds that processes wait for one that loads and filters a large set alone: a day.
+# Seconds that processes wait while a single one loads and filters a large set: a day.
 DDP_TIMEOUT = 24 * 3600
-# The trainer's fields that are about this machine and not about what is trained.
+# The trainer's fields that concern this machine and not the training.
 MACHINE_FIELDS = ("use_cpu", "ddp_timeout", "allow_urls", "url_timeout", "disable_tqdm")
 
 
@@ -64,7 +64,7 @@ def open_session(arguments: dict[str, Any]) -> Session:
     set_url_access(
         UrlAccess.asked(bool(arguments.get("allow_urls")), float(arguments.get("url_timeout") or DEFAULT_TIMEOUT))
     )
-    # those of loading and writing weights; the stages show their own
+    # Bars for loading and writing weights are hidden. The stages show their own.
     disable_progress_bar()
     return Session(state, {name: arguments[name] for name in MACHINE_FIELDS if name in arguments})
 

@@ -66,8 +66,8 @@ CAVEATS = {
 ONE_SEED = "One seed: intervals and p hold for other images on this seed, not for other seeds."
 SEVERAL_SEEDS = "{seeds} seeds: the lowest and the highest are shown next to each mean."
 
-# Fields that do not change what is trained: a run may resume with other values of these. Those of the evaluation are
-# among them, as stored outcomes know which evaluation they are of.
+# Fields that do not change the training: a run may resume with other values of these. Fields of the evaluation are
+# among them, because stored outcomes record which evaluation they belong to.
 FREE_FIELDS = {
     *("output_dir", "mini_batch_size", "disable_tqdm", "save_strategy", "save_steps", "save_total_limit", "report_to"),
     *("use_cpu", "allow_urls", "url_timeout", "pixel_cache", "ddp_timeout", "run_name", "project", "push_to_hub"),
@@ -75,7 +75,7 @@ FREE_FIELDS = {
     *("forgetting_guard", "guard_benchmarks", "guard_data", "guard_rule", "guard_tolerance"),
 }
 FREE_PREFIXES = ("dataloader_", "logging_", "evaluation", "page", "published_", "trackio_", "hub_")
-# Begins like the free ones, but decides which rows are in a batch.
+# Has a free prefix, but decides which rows are in a batch.
 BINDING_FIELDS = {"dataloader_drop_last"}
 
 
@@ -147,7 +147,7 @@ class Study:
                 self._train_beside(arm, most=2 * at_once)
             for name in [*self.pending]:
                 self.cost(name)
-        # in the order of the arms, not of their ends
+        # In the order of the arms, not in the order in which they ended.
         self.costs = {name: self.costs[name] for name in self.models if name in self.costs}
 
     @property
@@ -160,11 +160,11 @@ class Study:
         if arm.start in self.pending:
             self.cost(arm.start)
         if arm.checkpoints is not None or (folder / SUMMARY_FILE).is_file():
-            # scoring is this process's own, and a finished arm is only read
+            # This process does the scoring itself, and a finished arm is only read.
             self.train(arm)
             return
-        # A generator of arms loads the rows of the next seed when asked for more: waiting here for the oldest arms
-        # keeps the rows of few seeds in memory.
+        # A generator of arms loads the rows of the next seed for its next arm. Waiting here for the oldest arms keeps
+        # the rows of few seeds in memory.
         for name in [*self.pending][: len(self.pending) + 1 - most]:
             self.cost(name)
         self._note_meaning(arm)
@@ -209,15 +209,15 @@ class Study:
 
         `weights` is the `identity` of the model, which is the default, or of the arm that it is a checkpoint of.
         """
-        # A file counts only if its stamp says the same weights and the same evaluation: a folder may hold outcomes of
-        # an earlier evaluation, and of weights that a resumed run replaced.
+        # A file counts only if its stamp has the same weights and the same evaluation: a folder may hold outcomes of
+        # an earlier evaluation, or of weights that a resumed run replaced.
         path, notes = self.folder / FOLDER / f"{name}.parquet", self.session.notes
         stamp, log = {"weights": weights or identity(place), **scoring.stamp}, self.session.log
         keep_priors = self.keep_priors and scoring.score_with_details is not None
         complete = not keep_priors or read_stored(self._prior_file(name), stamp, log) is not None
         table = read_stored(path, stamp, log) if complete else None
         if table is None:
-            # what scoring logs is kept beside the outcomes and logged again when they are read
+            # Messages of scoring are kept with the outcomes and logged again when these are read.
             before, embedder = len(notes), Embedder(place, device=self.session.device, cache=EmbeddingCache())
             if scoring.score_with_details is not None and (self.keep_scores or keep_priors):
                 how = {"keep_scores": self.keep_scores, "prior": prior_outcomes if keep_priors else None}
@@ -243,7 +243,7 @@ class Study:
             try:
                 scores = read_scores(self._scores_file(name))
             except ValueError as error:
-                # the page does without them; the numbers of the report come from other files
+                # The page works without them. The numbers of the report come from other files.
                 self.session.log(str(error))
                 continue
             found += [] if scores is None else [label_items(scores, name)]
@@ -274,7 +274,7 @@ class Study:
             "method": self.experiment.method,
             "caveat": self.caveat(seeds),
             "notes": self.session.notes,
-            # once for all seeds whose rows overlap alike
+            # Listed once for all seeds whose rows overlap alike.
             "overlap": list({facts["note"]: facts for facts in self.session.overlap.facts.values()}.values()),
             "config": given,
             **({"models": models} if models else {}),
@@ -310,7 +310,7 @@ class Study:
 
 def evaluation_scoring(config: ExperimentConfig, evaluate: Evaluator, column_names: Any, **stamp: Any) -> Scoring:
     """A scoring by loaded benchmarks."""
-    # a digest of the items, as a file may have been edited since they were scored
+    # A digest of the items, because a file may have been edited since they were scored.
     items = {one.benchmark.name: one.digest for one in evaluate.loaded}
     settings = {**stamp, **evaluation_settings(config, column_names), "items": items}
     return Scoring(evaluate, settings, evaluate.score_with_details)
@@ -342,7 +342,7 @@ def read_stored(path: Path, stamp: dict[str, Any], log: Callable[[str], None]) -
 
 
 def remove_checkpoint(checkpoint: Path) -> None:
-    # renamed first: a process that is killed meanwhile would leave a part, which would be taken for the whole
+    # Renamed first: a process that is killed meanwhile would leave a part, which would be taken for the whole.
     scored = checkpoint.with_name("scored")
     shutil.rmtree(scored, ignore_errors=True)
     if checkpoint.is_dir():

@@ -48,7 +48,7 @@ def example_pairs(name: str, rows: Any) -> bytes:
 
 def track_results(recipe: Recipe, folder: Path, figure: Path, lines: Sequence[Line]) -> None:
     """Sends the figure, which is absent without matplotlib, and the table of results as the group's run `results`."""
-    # an arm that is never trained: its config says which trackers there are
+    # An arm that is never trained: its config names the trackers.
     arm = method_arm(recipe, None, name=RESULTS)
     names = stage_config(arm.trainer_class, folder, arm.arguments, arm.batch_size).report_to
     if not names:

@@ -26,7 +26,7 @@ from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.progress import Pace
 from hfcomp.workers import end_with
 
-# a fork inherits torch's thread pools without their threads, and may hang in its first parallel operation
+# A forked process inherits torch's thread pools without their threads, and may hang in its first parallel operation.
 START_METHOD = "spawn"
 REFRESH = 0.5  # seconds between two looks at the steps
 DIED = (
@@ -71,7 +71,7 @@ class Workers:
             self.bar.n = self.steps.value
             self.bar.refresh()
             try:
-                # of all arms, not of this one alone: otherwise an error of the last would wait for the first
+                # All arms are checked, not only this one: otherwise an error of the last would wait for the first.
                 for one in filter(Future.done, self.futures):
                     one.result()
             except BrokenProcessPool:
@@ -92,7 +92,7 @@ def open_workers(session: Session, folder: Path, number: int, runs: int) -> Iter
         yield Workers(folder, pool, steps, bar, runs)
         pool.shutdown()
     finally:
-        # Workers hold the other end: they end when it closes, also if this process is killed and closes nothing.
+        # Workers hold the other end. They end when it closes, even if this process is killed and closes nothing.
         alive.close()
         pool.shutdown(wait=False, cancel_futures=True)
         bar.close()
@@ -101,10 +101,10 @@ def open_workers(session: Session, folder: Path, number: int, runs: int) -> Iter
 def _start_worker(arguments: dict[str, Any], threads: int, stop: Any, steps: Any) -> None:
     global _steps
     _steps = steps
-    # Ctrl-C reaches the whole group of processes. The one that started this one handles it, and ends it.
+    # Ctrl-C reaches the whole process group. The parent process handles it and ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=end_with, args=(stop,), daemon=True).start()
-    # a session would take its 1 for a launcher's default, and use all cores
+    # A session would take its 1 for a launcher's default, and use all cores.
     os.environ.pop("OMP_NUM_THREADS", None)
     open_session(arguments)
     torch.set_num_threads(threads)
@@ -116,9 +116,9 @@ def _train(study: Path, arm: Arm, start: Path | str, folder: Path) -> StageSumma
 
 @contextmanager
 def _without_main(trainer_class: type) -> Iterator[None]:
-    # A spawned process runs the caller's script again to have its `__main__`. A script without the guard
-    # `if __name__ == "__main__"` would start the study again, so workers get an empty one, unless the trainer is
-    # defined in it.
+    # A spawned process runs the caller's script again to rebuild its `__main__`. A script without the guard `if
+    # __name__ == "__main__"` would start the study again, so workers get an empty one, unless the trainer is defined
+    # in it.
     main = sys.modules["__main__"]
     if trainer_class.__module__ != "__main__":
         sys.modules["__main__"] = ModuleType("__main__")

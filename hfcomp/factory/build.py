@@ -67,7 +67,7 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
         ValueError: for options that do not fit, a source or folder that is not as expected.
         StageError: when a stage fails; what is done is kept.
     """
-    # A device that does not exist is named before a source is downloaded.
+    # A missing device is reported before a source is downloaded.
     check_device(getattr(options, "device", None))
     set_url_access(UrlAccess.asked(options.allow_urls, options.url_timeout))
     builder = find_builder(options.what)
@@ -93,7 +93,7 @@ class DatasetBuild:
 
     def build(self) -> BuiltSet:
         options, inputs = self.options, self.inputs()
-        # The check of licenses comes first: no model is asked about a row that is left out anyway.
+        # The license check comes first: no model is asked about a row that is left out anyway.
         stages, reads = inputs.stages, inputs.reads
         if options.only_adaptable:
             stages, reads = with_license_check(inputs.dataset, self.stated_license, stages, reads)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from hfcomp.data.built_sets.builders import BuiltDataset
     from hfcomp.reporting.report import Table
 
-# Group of entry points under which other packages name their builders, by the kind that they make.
+# Entry point group under which other packages register their builders, by the kind that they make.
 ENTRY_POINTS = "hfcomp.builders"
-# Our own builders. A table and no entry points, which a checkout that is not installed would not have.
+# Our own builders. A table instead of entry points, which a checkout that is not installed would not have.
 KINDS = {
     "negatives": "hfcomp.factory.kinds:NEGATIVES",
     "concepts": "hfcomp.factory.kinds:CONCEPTS",
@@ -66,9 +66,9 @@ FLAGGED = Counts("flagged: ", "negatives flagged, not dropped", "reason")
 CAPTIONS = Counts("captions: ", "captions", "captions")
 IMAGES = Counts("images: ", "images", "images")
 DROPPED = Counts("dropped: ", "texts dropped", "reason")
-# Each question that is asked again counts again.
+# A question that is repeated counts each time.
 ANSWERS = Counts("answers refused: ", "answers of a language model refused, counted each time", "reason")
-# Counts that a builder names no table for.
+# Counts for which a builder names no table.
 OTHERS = Counts("", "other counts", "count")
 
 OTHER_COLUMNS = (

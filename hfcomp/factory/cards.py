@@ -27,7 +27,8 @@ from hfcomp.writing import write_text
 PER_ROW = "per-row"
 EXAMPLES = 8
 LONGEST_EXAMPLE = 200
-# What may begin markup or a link: names with a hyphen, a slash or an underscore inside, and numbers, stay as they are.
+# Characters that may begin markup or a link. Names with a hyphen, a slash or an underscore inside, and numbers, stay
+# as they are.
 _MARKUP = re.compile(
     r"[#$&*<>@\[-^`{-~]|(?<![^\W_])_|_(?![^\W_])|:(?=/)|(?<=www)\.|\.(?=[^\W\d_])", flags=re.IGNORECASE
 )
@@ -58,7 +59,7 @@ def count_tables(manifest: Mapping[str, Any], text: CardText) -> list[Table]:
     aside = [[name.replace("_", " "), f"{number:,}"] for name, number in manifest["set_aside"].items()]
     counts = manifest["counts"]
     parts = [(one.title, one.column, one.rows(counts)) for one in text.counts]
-    # Counts that the builder names no table for are shown too.
+    # Counts for which the builder names no table are shown too.
     others = {name: number for name, number in counts.items() if not any(one.has(name) for one in text.counts)}
     parts.append((OTHERS.title, OTHERS.column, OTHERS.rows(others)))
     parts.append((f"rows set aside, in {SET_ASIDE_FILE}", "reason", aside))
@@ -173,7 +174,7 @@ def _license_data(source: Source) -> dict[str, str]:
     if source.row_licenses:
         return {"license": "other", "license_name": PER_ROW}
     stated = source.license or UNKNOWN
-    # The Hub takes identifiers only. Any other wording stands in the text of the card.
+    # The Hub accepts only identifiers. Any other wording is in the text of the card.
     return {"license": stated if re.fullmatch(r"[a-z0-9.-]+", stated) else "other"}
 
 
@@ -211,7 +212,7 @@ def _examples(folder: Path, kind: CardText) -> list[str]:
 
 def _plain(text: str) -> str:
     """A text that Markdown shows literally, in one table cell: without links, pictures or HTML."""
-    # Texts of a set come from strangers: control characters go, and what may open markup becomes an entity.
+    # Texts of a set come from strangers: control characters are removed, and what may open markup becomes an entity.
     line = " ".join("".join(one for one in text if one.isspace() or unicodedata.category(one) != "Cc").split())
     short = line if len(line) <= LONGEST_EXAMPLE else f"{line[: LONGEST_EXAMPLE - 1]}…"
     return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", short)

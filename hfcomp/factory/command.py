@@ -55,6 +55,7 @@ def main(arguments: Sequence[str]) -> None:
     kind = find_builder(what).options
     push = make_options(PublishOptions, given).target(kind, given.get("until"))
     options = make_options(kind, given)
+    # Checked before the build, which may take days.
     check_push(push)
     push_set(build_and_report(options).folder, push)
 
@@ -76,7 +77,7 @@ def build_and_report(options: BuildOptions) -> BuiltSet:
         with quiet_logs():
             built = build_set(options, progress=sys.stderr.isatty())
     except StageError as error:
-        # of a server that is down or a disk that is full, and an error of the build's own, the message is enough
+        # If a server is down, a disk is full or the build itself raised the error, its message is enough.
         if not isinstance(error, DamagedSource) and not isinstance(error.__cause__, OSError | None):
             traceback.print_exception(error)
         raise SystemExit(f"error: {error}" if KEPT in str(error) else f"error: {error}\n{RESUME}") from None
@@ -127,6 +128,7 @@ def quiet_logs() -> Iterator[None]:
         return
     shown = not datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
+    # Processes that are started here read these variables when they import the libraries.
     added = {name: value for name, value in QUIET.items() if name not in os.environ}
     os.environ.update(added)
     try:

@@ -49,10 +49,10 @@ def _make_locally(job: Job, missing: Sequence[int], num_workers: int) -> Iterato
 def _make_in_workers(job: Job, missing: Sequence[int], num_workers: int) -> Iterator[tuple[int, Record]]:
     _check_picklable(job.stages)
     context = multiprocessing.get_context(START_METHOD)
-    # Workers watch one end of this pipe. It closes when this process ends, however it ends, and then they end too:
-    # none goes on writing into a folder whose lock is free.
+    # Workers watch one end of this pipe. It closes when this process ends, for any reason, and the workers then end
+    # too: none goes on writing into a folder whose lock is free.
     stop, alive = context.Pipe(duplex=False)
-    # Workers number themselves by this counter, and take the GPUs in turn by their numbers.
+    # Workers number themselves by this counter, and take the GPUs in turn by these numbers.
     started = context.Value("i", 0)
     pool = ProcessPoolExecutor(num_workers, context, initializer=_start_worker, initargs=(job, stop, started))
     try:

@@ -12,12 +12,12 @@ from hfcomp.factory.options import ConceptOptions, NegativeOptions, NeighbourOpt
 if TYPE_CHECKING:
     from hfcomp.reporting.report import Table
 
-# Proposals of a masked language model, which proposes them again for a larger number.
+# Proposals of a masked language model. A larger number makes it propose the earlier ones again.
 FILLS = Counts("fills refused: ", "fills of masks refused, counted each time", "reason")
 CONCEPT_COUNTS = Counts("concepts: ", "concepts", "concepts")
 LEFT_OUT = Counts("phrases left out: ", "phrases left out", "reason")
 NEGATIVE_STAGE = "negatives"
-# The reason for captions that are set aside, and the count of those that are kept.
+# Reason for captions that are set aside, and count of those that are kept.
 NO_NEGATIVE, WITHOUT = "no negative", CAPTIONS("without a negative")
 
 
@@ -44,7 +44,7 @@ def check_share(sums: Mapping[str, Any], *, most: float) -> None:
     share = Share.of(sums)
     if share.value <= most or not sums["rows"]:  # a set without rows is an error anyway
         return
-    # Rounded up, so that the advised share is one that passes.
+    # Rounded up, so the advised share passes.
     allowed = math.ceil(100 * share.value) / 100
     raise ValueError(
         f"{share.without:,} of {share.captions:,} captions ({share.value:.1%}) got no negative, more than "

@@ -59,7 +59,7 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
         raise
     if manifest is not None and (not isinstance(manifest, dict) or manifest.get("schema_version") != SCHEMA_VERSION):
         raise ValueError(f"{folder / MANIFEST} was not written by this version of hfcomp. Choose another folder.")
-    # A finished build has its plan in the manifest, an unfinished one beside its records.
+    # A finished build has its plan in the manifest, an unfinished one next to its records.
     before = manifest["plan"] if manifest else _read(folder / UNFINISHED / PLAN)
     if before is None:
         _check_free(folder)
@@ -75,8 +75,8 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
     (folder / DATA).mkdir(exist_ok=True)
     if manifest:
         _restore_records(folder, manifest)
-    # A record is written after its shard. A shard with another hash was changed since, or the disk lost a write: it
-    # is made again.
+    # A record is written after its shard. A shard with another hash was changed later, or the disk lost a write, so it
+    # is built again.
     whole = {}
     for index in range(shards):
         record = _read_record(record_file(folder, index))
@@ -188,8 +188,8 @@ def refuse_others(folder: Path, names: Sequence[str]) -> None:
 
 def _restore_records(folder: Path, manifest: Record) -> None:
     """Puts the records of a finished build back; a shard with missing rows set aside has none: it is built again."""
-    # A finished build that lost a shard becomes an unfinished one: its records are put back, and only what is missing
-    # is made. Rows set aside are in the order of shards, so each shard takes as many lines as it has counted.
+    # A finished build that lost a shard becomes an unfinished one: its records are put back, and only the missing part
+    # is built. Rows set aside are in the order of shards, so each shard takes the number of lines that it has counted.
     path = folder / SET_ASIDE_FILE
     whole = path.is_file() and file_hash(path) == manifest["set_aside_sha256"]
     with path.open(encoding="utf-8", newline="\n") if whole else nullcontext(()) as file:

@@ -42,6 +42,7 @@ class NegativeBuild(DatasetBuild):
     def inputs(self) -> BuildInputs:
         """Rows without earlier negatives, and the stages, which record models and versions and no local places."""
         options = self.options
+        # Checked before a source is downloaded.
         check_kinds(options.kinds, read_keyword_table(options.keyword_table) if options.keyword_table else PAPER_TABLE)
         settings = {name: getattr(options, name) for name in SETTINGS}
         if options.has_kind("llm"):
@@ -50,6 +51,7 @@ class NegativeBuild(DatasetBuild):
         stages = [Stage("captions", make_captions, {"which": options.captions})]
         needed: list[str] = []
         if options.false_negative_model:
+            # The filter looks at the images, so unreadable ones are set aside first.
             stages.append(Stage("images", make_image_check))
             needed = ["image"]
         stages.append(Stage(NEGATIVE_STAGE, make_checked_negatives, settings, facts))
@@ -109,7 +111,7 @@ class FalseNegatives:
 
     def __call__(self, batch: Batch, places: list[int], texts: list[str]) -> list[str | None]:
         """The reason for each text of a row that is dropped, or None."""
-        # The texts of a batch come in several calls; its images are embedded once.
+        # The texts of a batch come in several calls, but its images are embedded once.
         if batch is not self._batch:
             self._batch, self._images = batch, {}
         missing = [place for place in dict.fromkeys(places) if place not in self._images]

@@ -27,7 +27,7 @@ from hfcomp.store import size_text
 
 COLUMNS = ("image", "negative_image")
 ROWS_PER_CHUNK = 32
-# Unreadable images that a report names.
+# Number of unreadable images that a report names.
 SHOWN = 20
 
 
@@ -139,14 +139,14 @@ class _Chunks(torch.utils.data.Dataset):
                 keys.append((found, -1 if image is None else len(pixels), image is not None and image[1]))
                 if image is not None:
                     pixels.append(image[0])
-        # One tensor for the chunk: a worker hands it over in shared memory.
+        # One tensor per chunk: a worker hands it over in shared memory.
         stacked = torch.cat(pixels) if pixels else torch.empty((0, 3, *self.transform.size), dtype=torch.uint8)
         return _Chunk(keys, stacked, unreadable)
 
     def _image(self, value: Any, where: str) -> tuple[list[bytes], tuple[torch.Tensor, bool] | None]:
         """The keys of an image, and unless one of them is known its pixels `[1, 3, H, W]` and whether it is tiny."""
         keys = ImageKeys(value, urls=self.urls)
-        # The key of a place needs no reading of the file. Only an image that it does not find is read, and hashed by
+        # The key of a place needs no reading of the file. Only an image that is not found by it is read, and hashed by
         # its content.
         place = keys.of_place()
         if place is not None and self._is_known(place):
@@ -157,7 +157,7 @@ class _Chunks(torch.utils.data.Dataset):
         if content is None or not self._is_known(content):
             decoded = decode_image(keys.value, where=where, max_pixels=self.max_pixels, urls=self.urls)
             image = self.transform([decoded], where=[where]), is_tiny(decoded)
-        # Also what is not in the store yet: a set may have an image in many rows.
+        # Keys that are not in the store yet are remembered too: a set may have an image in many rows.
         self.seen.update(found)
         return found, image
 
@@ -166,7 +166,7 @@ class _Chunks(torch.utils.data.Dataset):
 
 
 def _read(chunks: _Chunks, num_workers: int) -> Iterator[_Chunk]:
-    # Without a batch size a chunk is passed on as it is: it is a batch already.
+    # Without a batch size a chunk is passed on unchanged, because it is a batch already.
     return iter(DataLoader(chunks, batch_size=None, num_workers=num_workers, collate_fn=_identity))
 
 

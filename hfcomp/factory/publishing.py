@@ -123,6 +123,7 @@ def build_and_push(arguments: Sequence[str], kind: type[BuildOptions], build: Bu
         if any_license and "only_adaptable" in given:
             raise ValueError("--any_license and --only_adaptable are given; expected one of them.")
         given["only_adaptable"] = not any_license
+    # Checked before the build, which may take days.
     check_push(push)
     push_set(build(given), push)
 

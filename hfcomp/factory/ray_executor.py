@@ -43,7 +43,7 @@ def make_on_ray(
     Uses the cluster that this process is connected to, else the one that Ray finds, by the environment variable
     RAY_ADDRESS or on this machine, else a new one on this machine that ends with the build.
     """
-    # Absolute, since an actor may start in another working folder.
+    # Absolute, because an actor may start in another working folder.
     job = replace(job, folder=job.folder.resolve())
     _forget_tries(job.folder)
     with _connect() as ray:
@@ -56,7 +56,7 @@ def make_on_ray(
                         failed = failed or row
                         (job.folder / UNFINISHED / _STOP).touch()  # actors finish what is under way
                     elif row["record"]:
-                        # This process writes the records, since it holds the lock. An actor that Ray believes lost
+                        # This process writes the records, because it holds the lock. An actor that Ray considers lost
                         # but that still runs can only write its shard again, with the same bytes.
                         yield row["index"], note_shard(job, row["index"], json.loads(row["record"]))
         except ray.exceptions.RayError as error:
@@ -137,7 +137,7 @@ def _count_try(job: Job, index: int) -> None:
             f"shard {index} of {job.shards}: {MAX_TRIES} workers in turn ended unexpectedly, for example out of "
             "memory. Finished shards are kept: repeat the call with smaller shards or fewer workers to resume."
         )
-    # The size of the file is the count. It is replaced atomically, so an actor lost at this line counts as no try.
+    # The size of the file is the count. It is replaced atomically, so an actor that is lost at this line adds no try.
     write_bytes(path, b"." * (tries + 1))
 
 
@@ -160,7 +160,7 @@ def _rows(ray: Any, job: Job, missing: Sequence[int], num_workers: int, gpus_per
             f"the build cannot be sent to Ray: {error}. A stage's `make` must be a top-level function of a module and "
             "its settings plain values; or use executor local."
         ) from error
-    # A copy, so that the caller's own settings of Ray Data stay as they are.
+    # A copy, so the caller's own Ray Data settings stay unchanged.
     context = ray.data.DataContext.get_current().copy()
     context.enable_progress_bars = context.print_on_execution_start = False
     context.execution_no_progress_timeout_s = -1  # a shard may take hours

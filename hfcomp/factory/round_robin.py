@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hfcomp.negatives.filters import is_same_sentence
 from hfcomp.negatives.negative import Negative
 
-# The most that is requested of a generator for one caption, however much of it filters drop.
+# Most proposals that are requested from a generator for one caption, however many of them filters drop.
 MOST_PROPOSALS = 64
 
 
@@ -34,8 +34,8 @@ class Proposals:
 
     def next_number(self, share: int) -> int:
         """How many to request now: at first a share of what is needed, then twice as many as before, or one more."""
-        # Questions to a language model cost time or money, so one more at a time. Other generators cost next to
-        # nothing, and doubling takes few rounds.
+        # Questions to a language model cost time or money, so one more is requested at a time. Other generators cost
+        # next to nothing, and doubling takes few rounds.
         if self.attempts is not None:
             return self.requested + 1 if self.requested else share
         return min(2 * self.requested, MOST_PROPOSALS) if self.requested else share
@@ -67,8 +67,8 @@ class Row:
         Returns:
             The generator that has to propose more before the choice is final, or None.
         """
-        # From the start each time: a verdict that came since may drop a chosen text, and what was passed over as its
-        # duplicate is then wanted.
+        # Starts over each time: a verdict that came in the meantime may drop a chosen text, and a text that was passed
+        # over as its duplicate is then needed.
         self.chosen, self.duplicates = [], 0
         queues = [iter(one.found) for one in self.proposals]
         left = list(range(len(queues)))

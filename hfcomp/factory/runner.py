@@ -95,7 +95,8 @@ def run_stages(
             of other settings, naming the difference, or that another process is building in.
         StageError: when a stage fails, or the disk is full; what is done is kept.
     """
-    # Workers import this module; torch, which comes with that one, would cost each of them seconds.
+    # Imported here because workers import this module. torch, which comes with that import, would cost each of them
+    # seconds.
     from hfcomp.data.loading import undecoded
     from hfcomp.data.urls import current_access
 
@@ -119,9 +120,9 @@ def run_stages(
                 rows += record["rows"]
                 bar.set_postfix_str(f"{rows:,} rows", refresh=False)
                 bar.update()
-        # Workers finish in any order, the manifest lists shards in theirs.
+        # Workers finish in any order, while the manifest lists shards in theirs.
         done = [records[index] for index in range(job.shards)]
-        # After a failed check all records stay on disk: the same command with another limit makes no shard again.
+        # After a failed check all records stay on disk, so the same command with another limit builds no shard again.
         if check is not None:
             check(sums(done))
         try:
@@ -165,7 +166,7 @@ def _image_facts(images: pa.ChunkedArray) -> list[Any]:
         _file_size(path) if buffer is None else hashlib.sha256(buffer).hexdigest()
         for buffer, path in zip(buffers, paths, strict=True)
     ]
-    # The folder of a file may be another after a move.
+    # The file's folder may have changed after a move.
     return [facts, [path and path.replace("\\", "/").rpartition("/")[2] for path in paths]]
 
 

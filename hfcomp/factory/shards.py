@@ -30,17 +30,17 @@ SET_ASIDE = "_set_aside"
 COUNTS = "_counts"
 THIS_RUN = "_this_run"
 RESERVED = (ROW, SET_ASIDE, COUNTS, THIS_RUN)
-# The query and fragment of a URL of the web, which may be a signature: they are not written into a set.
+# Query and fragment of a web URL. They may be a signature, so they are not written into a set.
 SECRETS_OF_URL = r"(?s)^((?:http|ftp)s?://[^?#]*)[?#].*$"
 NO_IMAGE, BAD_IMAGE = "image file cannot be read", "image cannot be decoded"
 DECODED = IMAGES("decoded")
 THREADS = 8
-# Readers fetch a group of rows at a time.
+# Readers fetch one group of rows at a time.
 ROWS_PER_GROUP = 1000
 ROWS_PER_GROUP_WITH_IMAGES = 100
 BYTES_PER_GROUP = 90_000_000
-# A column that a build writes where its features name it: the number of the row in the source. Of a source that has
-# it, as in a chain of builds, it stands beside each row that is set aside.
+# Column that a build writes if its features name it: the number of the row in the source. If the source has it, as in
+# a chain of builds, it is also recorded with each row that is set aside.
 SOURCE_ROW = "source_row"
 KEPT = "Finished shards are kept: once there is room, repeat the call to resume."
 
@@ -160,7 +160,7 @@ class ShardMaker:
 
     def write(self, index: int) -> Record:
         """Writes one shard and returns its record, which is on disk nowhere yet; errors as in `make`."""
-        # A shard depends on its index and the job only: where, when and in which order shards are made changes no
+        # A shard depends only on its index and the job: where, when and in which order shards are built changes no
         # byte.
         self.prepare()
         rows = self.job.rows(index)
@@ -198,7 +198,7 @@ class ShardMaker:
                 column, wrong = with_bytes(source.column(name), self.job.urls)
                 failed |= {place: f"{NO_IMAGE}: {name} {reason}" for place, reason in wrong.items()}
                 source = source.set_column(source.column_names.index(name), name, column)
-                # The first reason stays: a file that cannot be read is not decoded as well.
+                # The first reason is kept: a file that cannot be read is not decoded as well.
                 failed = self._find_damaged(column, name, rows, failed, tally) | failed
         for place, reason in failed.items():
             tally.leave_out(rows[place], reason)
@@ -238,7 +238,7 @@ class ShardMaker:
     def _apply(self, stage: Stage, function: StageFunction, batch: Batch, index: int, tally: _Tally) -> Batch:
         where = self._where(stage, index)
         try:
-            # A copy goes in, so that a stage that adds columns in place does not change what an error would show.
+            # A copy is passed, so a stage that adds columns in place does not change what an error would show.
             found = dict(function(dict(batch)))
         except Exception as error:
             raise StageError(f"{where}: {type(error).__name__}: {error}") from error
@@ -262,8 +262,8 @@ class ShardMaker:
 
     def _table(self, batch: Batch, source: pa.Table, numbers: list[int], index: int) -> pa.Table:
         """The columns that are written: those of the stages, and the source's own for the rows that are left."""
-        # Stages may drop, repeat or reorder rows. `_row` tells where each one comes from, so columns that no stage
-        # touched are taken from the source as they are and never become Python objects.
+        # Stages may drop, repeat or reorder rows. `_row` records where each one comes from, so columns that no stage
+        # touched are copied from the source and never become Python objects.
         place_of = {row: place for place, row in enumerate(numbers)}
         places = [place_of[row] for row in batch[ROW]]
         if places != list(range(len(numbers))):
@@ -272,7 +272,7 @@ class ShardMaker:
         columns = []
         for name in self.job.features:
             kind = schema.field(name).type
-            # The first build of a chain writes these numbers; later ones find the column in their source and pass it
+            # The first build of a chain writes these numbers. Later builds find the column in their source and pass it
             # on.
             if name == SOURCE_ROW and name not in batch and name not in source.column_names:
                 columns.append(pa.array(batch[ROW], type=kind))
@@ -283,7 +283,7 @@ class ShardMaker:
             if name not in batch:
                 columns.append(source.column(name).cast(kind))
                 continue
-            # Only images need the encoder of datasets: a stage may return them as pictures, paths or bytes.
+            # Only images need the `datasets` encoder: a stage may return them as pictures, paths or bytes.
             is_image = isinstance(self.job.features[name], ImageFeature)
             try:
                 values = self.job.features.encode_column(batch[name], name) if is_image else batch[name]
@@ -358,11 +358,12 @@ def with_bytes(images: pa.ChunkedArray, urls: UrlAccess | None = None) -> tuple[
                     if reason:
                         failed[start + place] = reason
             content = pa.array(found, type=content.type)
-        # A file name is left of the path: folders describe this machine, and the query of a URL may be a signature.
+        # Only the file name of the path is kept: folders describe this machine, and the query of a URL may be a
+        # signature.
         names = pc.replace_substring_regex(path, pattern=SECRETS_OF_URL, replacement=r"\1")
         names = pc.replace_substring_regex(names, pattern=r"^.*[/\\]", replacement="")
         missing, done = chunk.is_null(), 0
-        # More than 2 GiB come as several arrays.
+        # More than 2 GiB arrive as several arrays.
         for part in content.chunks if isinstance(content, pa.ChunkedArray) else [content]:
             rows = slice(done, done + len(part))
             chunks.append(pa.StructArray.from_arrays([part, names[rows]], ["bytes", "path"], mask=missing[rows]))
@@ -379,7 +380,7 @@ def _read_image(path: str, urls: UrlAccess | None) -> tuple[bytes | None, str]:
     try:
         with open_named(path, "image", urls) as file:
             content = file.read()
-        # This reads the header only, which is enough to refuse a text or a key that a hostile set names as its image.
+        # This reads only the header, which is enough to reject a text or a key that a hostile set names as its image.
         open_image(BytesIO(content)).close()
     except FileNotFoundError:
         return None, f"{name!r}, which does not exist"

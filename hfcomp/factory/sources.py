@@ -38,7 +38,7 @@ NO_IMAGE = "no image"
 FORBIDDEN, UNSTATED = "licence forbids adaptation", "licence unknown"
 _ROWS = 1000
 _SHOWN = 3
-# The path on this machine of a sample's archive, as `datasets` reads WebDataset shards.
+# Path on this machine of a sample's archive, in the column that `datasets` adds to WebDataset shards.
 SHARD_PATH = "__url__"
 
 
@@ -68,7 +68,7 @@ def read_source(options: BuildOptions, log: Log) -> Dataset:
         files = ("captions_file", "key_column", "captions_columns")
         source = replace(source, **{name: getattr(options, name) for name in files})
     dataset = read_rows(source, log)
-    # It is a path of this machine: two machines that build the same set would write different bytes.
+    # Removed because it is a path on this machine: two machines that build the same set would write different bytes.
     if SHARD_PATH in dataset.column_names:
         dataset = dataset.remove_columns(SHARD_PATH)
     kept = kept_columns(dataset, options.columns)
@@ -116,7 +116,7 @@ def read_captioned_rows(
         log(f"the source's own {', '.join(left)} are dropped: they describe other {options.what}")
     kept = [name for name in kept if name not in left]
     if options.captions == "all" and has_lists(dataset.features):
-        # a row becomes several, which must be known as those of one image
+        # A row becomes several rows, which must be recognizable as rows of one image.
         dataset = with_image_ids(dataset, photographs_or_rows(dataset))
         needed = [*needed, IMAGE_ID]
     elif "image" in (*needed, *kept) and IMAGE_ID not in joined_by:  # a build that joins by it finds it by itself
@@ -245,10 +245,10 @@ def check_local_files(
             `datasets`.
         allow_outside: whether files elsewhere are copied too.
     """
-    # A hostile set may name any picture that this user can read. Below its own folder it may; elsewhere the user has
-    # to allow it.
+    # A hostile set may name any picture that this user can read. Pictures below its own folder are allowed. Elsewhere
+    # the user must allow them.
     roots = _roots(source)
-    # A list of files in the home directory would make all of it the source's own folder.
+    # A file list in the home directory would make the whole directory the source's own folder.
     everything = [root for root in roots if _holds_everything(root)]
     roots = [root for root in roots if root not in everything]
     known: dict[str, Path] = {}
@@ -276,7 +276,7 @@ def check_local_files(
         )
     if urls:
         log(f"{urls:,} images that {source} references by URL are copied into the set if fetching is allowed")
-    # The source has no folder of its own here, so the advice is to move it into one.
+    # The source has no folder of its own here, so the error advises moving it into one.
     if outside and not allow_outside and everything:
         raise ValueError(
             f"{source} references {len(outside):,} image files, such as {', '.join(outside[:_SHOWN])}, and is in "
@@ -317,8 +317,8 @@ def _named_files(dataset: Dataset, columns: Sequence[str]) -> Iterator[tuple[str
             images: pa.ChunkedArray = table.column(column)
             without = pc.is_null(pc.struct_field(images, "bytes")).to_pylist()
             for place, name in enumerate(pc.struct_field(images, "path").to_pylist()):
-                # Of `zip://member::archive` the archive is the file that is read. A name with a zero byte is no file
-                # name.
+                # For `zip://member::archive` the archive is the file that is read. A name with a zero byte is not a
+                # file name.
                 if name is not None and without[place] and "\0" not in name:
                     yield column, start + place, name if is_url(name) else name.rpartition("::")[2]
         start += len(table)
@@ -330,6 +330,6 @@ def _resolve(name: str, known: dict[str, Path]) -> Path:
     if folder not in known:
         known[folder] = Path(folder).resolve()
     path = known[folder] / file
-    # Resolving costs a system call for each part of a path: once for a folder, and for a file only if it may lead
-    # elsewhere.
+    # Resolving costs a system call for each part of a path. It is done once per folder, and for a file only if it may
+    # lead elsewhere.
     return path.resolve() if file == ".." or path.is_symlink() else path

@@ -30,7 +30,7 @@ PASSED_OVER = CAPTIONS("passed over, ")
 FEWER = CAPTIONS("with fewer than requested")
 REORDERED = FLAGGED("the caption's words in another order")
 
-# Rows of a batch and a text for each; returns why a text is dropped, or None.
+# Takes the rows of a batch and a text for each. Returns the reason why a text is dropped, or None.
 Check = Callable[[Batch, Sequence[int], Sequence[str]], list[str | None]]
 
 
@@ -54,6 +54,7 @@ def make_captions(*, which: CaptionChoice) -> Callable[[Batch], Batch]:
                 places.append(place)
                 texts.append(text)
                 reasons.append(caption_problem(text) if text else NO_CAPTION)
+        # A row is repeated for each of its texts.
         columns = {name: [values[place] for place in places] for name, values in batch.items()}
         return columns | {"caption": texts, SET_ASIDE: reasons, COUNTS: counts}
 
@@ -144,7 +145,7 @@ class TextNegatives:
             kind: _filler(kind, fill_model, self._parser, device) for kind in kinds if kind.startswith("mask")
         }
         self._llm, self._attempts = _language_models(kinds, writer, device), attempts
-        # From cheap to expensive: a model sees only what passed the checks before it.
+        # From cheap to expensive: a model sees only texts that passed the checks before it.
         self._checks = [_check(is_same_sentence, SAME_SENTENCE)]
         if drop_same_words:
             self._checks.append(_check(has_same_words, SAME_WORDS))
@@ -156,8 +157,8 @@ class TextNegatives:
     def __call__(self, batch: Batch) -> Batch:
         """Returns the batch with the columns of `hfcomp.negatives.negative.as_columns` and its counts."""
         captions = batch["caption"]
-        # Rows with the same caption share proposals and questions. What they keep may differ, as a check may look at
-        # the image.
+        # Rows with the same caption share proposals and questions. They may keep different ones, because a check may
+        # look at the image.
         shared = {text: [Proposals() for _ in self._kinds] for text in captions}
         docs = self._parse(shared)
         before, answers = self._rejections(), self._answers()
@@ -165,7 +166,7 @@ class TextNegatives:
             self._request(kind, list(shared), shared, docs)
         rows = [Row(text, shared[text]) for text in captions]
         open_rows = list(range(len(rows)))
-        # All open rows advance together, so that parsers and models get batches and not single texts.
+        # All open rows advance together, so parsers and models get batches and not single texts.
         while open_rows:
             open_rows = self._advance(batch, rows, open_rows, shared, docs)
         counts = [self._counts(row) for row in rows]
@@ -187,7 +188,7 @@ class TextNegatives:
         docs: Mapping[str, Any],
     ) -> list[int]:
         """Requests and filters what is needed next; returns the rows that are not decided."""
-        # Dictionaries as ordered sets: questions are asked in the order of rows, in every process.
+        # Dictionaries serve as ordered sets: questions come in the order of rows, in every process.
         wanted: dict[int, dict[str, None]] = {}
         unseen: list[tuple[int, str]] = []
         undecided: dict[int, None] = {}
@@ -232,10 +233,11 @@ class TextNegatives:
         docs: Mapping[str, Any],
     ) -> None:
         """A longer answer begins with the shorter one, which it replaces or, of a language model, adds to."""
-        # Captions that are equally far go into one batch.
+        # Captions with the same progress go into one batch.
         by_number: dict[tuple[int, int], list[str]] = {}
         for caption in captions:
             before = shared[caption][kind]
+            # Rounded up, so the kinds together propose enough.
             number = before.next_number(-(-self._number // len(self._kinds)))
             by_number.setdefault((before.requested, number), []).append(caption)
         for (start, number), texts in by_number.items():

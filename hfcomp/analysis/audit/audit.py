@@ -87,7 +87,8 @@ def audit(name: str, options: AuditOptions, *, hashes: Path | None = None, progr
     with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
         data = read_audit_set(name, options)
         source = _caption_source(data, options)
-        # COCO's captions, found by default, count bigrams; only captions that were named also extend those of an image
+        # COCO's captions, found by default, only count bigrams. Captions that the user named also extend those of an
+        # image.
         further = None if source is None or options.captions is None else source.by_image()
         number, how = options.examples, {"folder": hashes, "progress": progress}
         found = [
@@ -118,8 +119,9 @@ def _pair_checks(data: AuditSet, options: AuditOptions, source: CaptionSource | 
         return [*checks, likelihood_check(data, scores["bigram"], f"the bigram model of {note}")]
     from hfcomp.negatives.filters import GrammarFilter
 
+    # Only the filter's language model is used, for the losses of texts.
     model = GrammarFilter(options.language_model, device=options.device)
-    # a loss is a negative log likelihood per token, so the higher number is the likelier text
+    # A loss is a negative log likelihood per token, so the higher number belongs to the likelier text.
     losses = np.split(-model.losses([*data.pairs["caption"], *data.pairs["negative"]]), 2)
     return [*checks, likelihood_check(data, (losses[0], losses[1]), without_local_paths(model.name))]
 
@@ -140,7 +142,7 @@ def _bigrams(data: AuditSet, options: AuditOptions, source: CaptionSource | None
     if source is None:
         return own_bigram_scores(data, options.seed), OWN_CAPTIONS
     texts = [*data.texts["text"], *data.pairs["negative"]]
-    # captions of the set's own images would make its texts likelier, negatives copied from them too
+    # Captions of the set's own images would make its texts likelier, and negatives copied from them too.
     model, counts = source.model_without(set(data.image_ids), texts)
     place = without_local_paths(source.place)
     if model is None:

@@ -59,7 +59,7 @@ class Check:
     reason: str = ""  # why it was not checked, or a note on the number
     low: float = float("nan")  # image-clustered 95% interval; NaN without one
     high: float = float("nan")
-    # what chance gives on average if pairs are decided and a tie counts half; NaN otherwise
+    # Average by chance if pairs are decided and a tie counts half; NaN otherwise.
     chance: float = float("nan")
     chance_high: float = float("nan")  # what chance exceeds in at most 5% of cases; a limit fails only above it
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -67,7 +67,9 @@ class Check:
     examples: Sequence[Example] = ()
 
     def to_json(self) -> dict[str, Any]:
-        examples = [{key: value for key, value in vars(one).items() if value} for one in self.examples]
+        examples = [
+            {key: value for key, value in vars(one).items() if value not in ("", (), None)} for one in self.examples
+        ]
         number = {"value": self.value, "low": self.low, "high": self.high, "of": self.of}
         number |= {"chance": self.chance, "chance_high": self.chance_high}
         return {"about": CHECKS[self.name], **number, "note": self.reason, **self.facts, "examples": examples}
@@ -145,9 +147,10 @@ def decided(
         either_way: whether the scorer's reverse counts where it decides more: always wrong gives the answer away too.
         reason: what a reader has to know of the number.
     """
-    # a rule that is mostly wrong gives the answer away too: whoever knows it says the opposite
+    # A rule that is mostly wrong gives the answer away too: its reverse is mostly right.
     is_reversed = either_way and bool(signs.sum() < 0)
     words = " ".join(filter(None, (REVERSED if is_reversed else "", reason)))
+    # Signs of -1, 0 and 1 become 0, a half and 1.
     found = share(name, (1 - signs if is_reversed else 1 + signs) / 2, images, bootstrap, reason=words, **more)
     if found.value is None:
         return found
@@ -172,7 +175,7 @@ def by_chance(
         seed: of the flips.
     """
     # One coin per image: its pairs are not independent, so their signs flip together. The coins are drawn in blocks,
-    # since all draws at once would not fit the memory for a large set.
+    # because all draws of a large set would not fit into memory.
     _, sums, _ = per_image(signs, images, "signs")
     generator, rows = np.random.default_rng(seed), max(1, CELLS // len(sums))
     totals = np.concatenate(
@@ -181,16 +184,17 @@ def by_chance(
             for start in range(0, DRAWS, rows)
         ]
     )
-    # a tie adds 0 to the sum of signs, so half a pair to the percentage
+    # A tie adds 0 to the sum of signs, and so half a pair to the percentage.
     values = 50 + 50 * (np.abs(totals) if either_way else totals) / len(signs)
     return _chance(values.max(axis=1)), [_chance(column) for column in values.T]
 
 
 def _chance(values: NDArray[np.float64]) -> Chance:
+    # A value of the draws themselves, so at least 95% of them do not exceed it.
     return Chance(float(values.mean()), float(np.quantile(values, LEVEL, method="higher")))
 
 
-# A check's number and its chance are computed in different ways: equal ones may differ by rounding.
+# A check's number and its chance are computed in different ways, so equal ones may differ by rounding.
 ROUNDING = 1e-9
 _RULE = re.compile(r"\s*(\w+)\s*>\s*(\d+(?:\.\d+)?)\s*%?\s*")
 
@@ -205,10 +209,10 @@ class Limit:
     def reason(self, checks: Mapping[str, Check]) -> str | None:
         """Why it fails, `None` where it passes; a check that was not made fails."""
         check = checks[self.name]
-        # a CI job must not pass because a package or the data is missing
+        # A CI job must not pass because a package or the data is missing.
         if check.value is None:
             return f"{self.name} was not checked: {check.reason}"
-        # a limit below what chance reaches on so few pairs would fail clean sets
+        # A limit below what chance reaches on so few pairs would fail clean sets.
         if check.value > self.most and not self.within_chance(checks):
             chance = (
                 "" if math.isnan(check.chance) else f" (by chance {check.chance:.1f}, at most {check.chance_high:.1f})"

@@ -31,7 +31,7 @@ def duplicate_images(
     data: AuditSet, examples: int = 0, *, folder: Path | None = None, progress: bool = False
 ) -> Check:
     """Images that are a copy of an image with another id: equal pixels, or alike as the overlap guard has it."""
-    # rows of one id should show one image anyway: one of them is compared with the other ids
+    # Rows of one id should show one image anyway, so only one of them is compared with the other ids.
     rows = data.first_rows
     if not rows:
         return unchecked("duplicate_images", NO_IMAGES)
@@ -68,7 +68,7 @@ def _copies(
     first: dict[int, int] = {}
     shown = []
     for place in np.flatnonzero(same):
-        # the first row of a group is the partner of all its others
+        # The first row of a group is the partner of all its others.
         row, known = rows[place], first.get(groups[place])
         if known is not None:
             words = f"rows {known} and {row} have equal pixels and different ids"
@@ -91,7 +91,7 @@ def overlap(
     own = data.loaded.benchmark.name if data.loaded is not None else ""
     folders = Folders(data_dir)
     chosen = find_benchmarks(names) if names else [one for one in benchmarks().values() if folders.of(one.name)]
-    # a benchmark that is audited would find its own images
+    # An audited benchmark would find its own images.
     chosen = [one for one in chosen if one.name != own]
     if not data.first_rows:
         return unchecked("overlap", NO_IMAGES)
@@ -106,7 +106,7 @@ def overlap(
             notes.append(f"{benchmark.name} is not compared: {error.reason}")
             continue
         one = find_overlap(compared, scored, columns=("image",), folder=folder, progress=progress)
-        # only the first row of an image was compared; all rows of that image count
+        # Only the first row of an image was compared, but all rows of that image count.
         ids = {data.image_ids[rows[place]] for place in one.rows.tolist()}
         own_rows = np.array([name in ids for name in data.image_ids], dtype=bool) & data.has_image
         found |= own_rows
@@ -114,7 +114,7 @@ def overlap(
         table.append([benchmark.title, f"{int(own_rows.sum()):,}", f"{one.shown:,} of {one.scored:,}", unsure])
         words += [Example(rows[int(one.rows[0])], note=one.examples[0], images=("image",))] if len(one.rows) else []
         notes += [f"{benchmark.name}: {said}" for said in (one.remark(), one.doubt()) if said]
-    # rows without an image can show none: the percentage is of the others
+    # Rows without an image can show none, so the percentage is of the other rows.
     return _overlap_check(found[data.has_image], table, [*_missing(data), *notes], words[:examples])
 
 
@@ -137,7 +137,7 @@ def _image_rows(data: AuditSet) -> tuple[list[int], Dataset]:
     cells = [_cell(cell) for _, cell in each_cell(_whole_images(data), rows)]
     sources = [None if data.sources is None else data.sources[row] for row in rows]
     if data.loaded is not None:
-        # a benchmark knows where its images come from, by which the guard recognizes other copies of them
+        # A benchmark records where its images come from, by which the guard recognizes other copies of them.
         (scored,) = [one for one in scored_images(data.loaded) if one.name == data.loaded.benchmark.title]
         by_id = dict(zip(map(str, scored.ids or ()), scored.sources or (), strict=False))
         sources = [by_id.get(data.image_ids[row]) for row in rows]

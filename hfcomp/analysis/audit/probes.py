@@ -36,7 +36,7 @@ def text_probe(data: AuditSet, seed: int = 0) -> Check:
         from sklearn.feature_extraction.text import CountVectorizer
     except ImportError:
         return unchecked("text_probe", NO_SKLEARN)
-    # punctuation counts: a generator that ends its sentences is known by it
+    # Punctuation counts: it gives away a generator that ends its sentences.
     counter = CountVectorizer(ngram_range=(1, 2), token_pattern=r"\w+|[^\w\s]", binary=True, min_df=2)
     try:
         features = counter.fit_transform([*data.pairs["caption"], *data.pairs["negative"]])
@@ -57,7 +57,7 @@ def probe(name: str, features: Any, images: Sequence[str], data: AuditSet, seed:
         return unchecked(name, f"{len(set(images))} images are too few for {FOLDS} folds: it takes {FEWEST}")
     fold_of = folds(images, seed)
     of_pair = np.array([fold_of[one] for one in images])
-    # a caption and its negative share most words: in different folds, the probe would learn the pair and not the rule
+    # A caption and its negative share most words: in different folds, the probe would learn the pair and not the rule.
     of_row = np.concatenate([of_pair, of_pair])
     labels = np.repeat([1, 0], number)
     scores = np.zeros(2 * number)
@@ -67,7 +67,7 @@ def probe(name: str, features: Any, images: Sequence[str], data: AuditSet, seed:
         model.fit(features[np.flatnonzero(~out)], labels[~out])
         scores[out] = model.decision_function(features[np.flatnonzero(out)])
     signs = signs_of(scores[:number], scores[number:])
-    # rows without a pair can be probed by their images, but the bootstrap draws images of pairs only
+    # Rows without a pair can be probed by their images, but the bootstrap draws images of pairs only.
     bootstrap = data.bootstrap if set(images) <= set(data.pairs["image_id"]) else None
     return decided(name, signs, images, bootstrap, either_way=True, facts={"folds": FOLDS}, reason=note)
 
@@ -98,7 +98,7 @@ def model_checks(data: AuditSet, options: AuditOptions, *, progress: bool = Fals
     embedder = open_embedder(options.model, cache=cache, batch_size=options.batch_size, device=options.device)
     shown = without_damaged(data, progress=progress) if options.skip_damaged else data
     try:
-        # texts are never damaged: their probe takes the whole set
+        # Texts are never damaged, so their probe uses the whole set.
         found = [
             embedding_probe(data, embedder, options.seed, progress=progress),
             image_probe(shown, embedder, options.seed, progress=progress),
@@ -130,7 +130,7 @@ def embedding_probe(data: AuditSet, embedder: Embedder, seed: int = 0, *, progre
         return unchecked("embedding_probe", NO_PAIRS)
     if not _has_sklearn():
         return unchecked("embedding_probe", NO_SKLEARN)
-    # both sides in one call: equal texts are encoded once
+    # Both sides are indexed in one call, so equal texts are encoded once.
     found = embedder.index_texts([*data.pairs["caption"], *data.pairs["negative"]], progress=progress)
     features = embedding_features(found.take(slice(None)))
     return probe("embedding_probe", features, data.pairs["image_id"].tolist(), data, seed)
@@ -172,10 +172,10 @@ def true_negatives(
         indexed_cosines(images.vectors, images.index[rows], texts.vectors, part)
         for part in (texts.index[: len(rows)], texts.index[len(rows) :])
     )
-    # the cosine with a missing image is NaN
+    # The cosine with a missing image is NaN.
     there = np.flatnonzero(np.isfinite(own))
     change = (other - own)[there]
-    # strongest preferences first, equal ones in the set's order
+    # Strongest preferences come first, equal ones in the set's order.
     worst = there[np.argsort(-change, kind="stable")][: min(examples, int((change > margin).sum()))]
     shown = [_example(data, place, float(other[place] - own[place])) for place in worst.tolist()]
     facts: dict[str, Any] = {

@@ -49,6 +49,7 @@ def unread_columns(rows: Dataset) -> list[str]:
         else:
             others.append(repr(name))
     if others:
+        # If a likely name was found, its note already gives the advice.
         hint = "" if meant or notes or "negative_captions" not in missing else _WITHOUT_NEGATIVES
         notes.append(f"not read: column{'s' * (len(others) > 1)} {', '.join(others)}{hint}")
     return notes
@@ -94,7 +95,7 @@ MOST_KINDS = 12
 @dataclass(frozen=True, eq=False)
 class AuditSet:
     name: str  # benchmark, path or id
-    # a row per negative caption: `row`, `place` in its list, `image_id`, `kind`, `caption`, `negative`
+    # One row per negative caption: `row`, `place` in its list, `image_id`, `kind`, `caption`, `negative`.
     pairs: pd.DataFrame
     texts: pd.DataFrame  # a row per true caption: `row`, `image_id`, `text`
     images: Mapping[str, Sequence[Any]]  # cells of image columns, by row
@@ -134,18 +135,19 @@ def read_audit_set(name: str, options: AuditOptions) -> AuditSet:
         name: of a benchmark (`hfcomp evaluate --list`, or `package.module:NAME`), a file, a folder, a Hub id, or
             `sandbox`.
     """
-    # a file or folder goes before a benchmark of the same name
+    # A file or folder takes precedence over a benchmark of the same name.
     if not Path(name).exists() and name != SANDBOX and (name in benchmarks() or ":" in name or _is_group(name)):
         found = find_benchmarks([name])
         if len(found) > 1:
             raise ValueError(f"{name} stands for {', '.join(one.name for one in found)}. Audit one of them.")
         try:
-            # texts are worth an audit without the images, which may be gigabytes
+            # Texts are worth an audit even without the images, which may be gigabytes.
             loaded = load_benchmark(found[0], Folders(options.data_dir, texts_suffice=True))
         except Unavailable as error:
             how = error.how_to_fix or found[0].obtain
             raise ValueError(f"{name}: {error.reason} {how} --data_dir names a folder with {name}/.") from error
         return _of_benchmark(loaded)
+    # A Hub id has a slash, so other names are not looked up on the Hub.
     if not Path(name).exists() and name != SANDBOX and "/" not in name and not is_table(name):
         raise ValueError(
             f"{name}: no benchmark, file or folder of this name.{nearest(name, benchmarks())} `hfcomp evaluate "
@@ -180,6 +182,7 @@ def audit_set(
     """Rows under the contract's names as tables of pairs and texts."""
     if not len(rows):
         raise ValueError(f"{name} has no rows.")
+    # Reading a column of images would decode all of them.
     column = {key: rows[key][:] for key in rows.column_names if key not in IMAGES and key != "mask"}
     there = {name: _there(cells) for name, cells in images.items()}
     given = column.get("image_id")

@@ -80,6 +80,7 @@ def audit_page(audit: Audit, name: str, limits: Sequence[Limit]) -> str:
     checks = [
         (check, _number(check), CHECKS[check.name], [(one, list(_pictures(audit, one))) for one in check.examples])
         for check in audit.checks.values()
+        # A check that has only its number is complete in the summary.
         if check.reason or check.tables or check.examples
     ]
     body = fill(
@@ -104,7 +105,7 @@ def _pictures(audit: Audit, example: Example) -> Iterator[tuple[str, Thumbnail |
         for column in example.images:
             where, cell = f"column '{column}', row {row}", audit.data.images[column][row]
             try:
-                # a benchmark may score a part of an image: the page shows what was scored
+                # A benchmark may score a part of an image. The page shows what was scored.
                 image = decode_image(getattr(cell, "cell", cell), where=where)
                 yield where, thumbnail(image.crop(cell.box) if hasattr(cell, "box") else image, SIDE)
             except (ValueError, OSError) as error:

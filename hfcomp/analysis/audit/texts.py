@@ -25,7 +25,7 @@ Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 def rule_scores(pairs: pd.DataFrame, bigrams: Mapping[str, Scores]) -> dict[str, Scores]:
     """The scores of every blind rule, by the name of its check."""
-    # other rules of `hfcomp evaluate --blind` are not checks of an audit
+    # Other rules of `hfcomp evaluate --blind` are not checks of an audit.
     names = {"shorter": "shorter", "full stop": "full_stop"}
     own = {
         names[rule]: (score(pairs["caption"].tolist()), score(pairs["negative"].tolist()))
@@ -47,7 +47,7 @@ def rule_checks(data: AuditSet, scores: Mapping[str, Scores], note: str) -> list
         decided(name, own, images, data.bootstrap, chance=chance, either_way=True, reason=notes[name])
         for (name, own), chance in zip(signs.items(), of_each, strict=True)
     ]
-    # the best of several rules is above 50 % on clean data as well: its chance is that of the best, `of_best`
+    # The best of several rules is above 50% on clean data as well, so its chance is that of the best, `of_best`.
     best = max(checks, key=lambda check: check.value or 0.0)
     tables = [_of_rules(checks), *_by_kind(data, checks, signs)]
     about = (
@@ -80,7 +80,7 @@ def _by_kind(data: AuditSet, checks: Sequence[Check], signs: Mapping[str, NDArra
         own = (data.pairs["kind"] == kind).to_numpy()
         cells = []
         for check in checks:
-            # the way round of the whole set: the better way of each kind would flatter small kinds
+            # The direction of the whole set is used: the better direction of each kind would flatter small kinds.
             better = signs[check.name][own] * (-1 if check.facts["reversed"] else 1)
             cells.append(f"{50 + 50 * float(better.mean()):.1f}")
         rows.append([kind, f"{int(own.sum()):,}", *cells])
@@ -98,7 +98,7 @@ def bigram_scores(pairs: pd.DataFrame, model: BigramModel) -> dict[str, Scores]:
 def own_bigram_scores(data: AuditSet, seed: int) -> dict[str, Scores]:
     """The scores of pairs under a model of the set's own captions of other images."""
     counted, texts = CountedCaptions(data.texts["text"]), data.texts["image_id"].to_numpy()
-    # a caption of the same image would make its own pair likelier, so counts come from the folds of other images
+    # A caption of the same image would make its own pair likelier, so counts come from the folds of other images.
     fold_of = folds(data.image_ids, seed)
     of_text = np.array([fold_of[name] for name in texts])
     of_pair = np.array([fold_of[name] for name in data.pairs["image_id"]])
@@ -113,7 +113,7 @@ def own_bigram_scores(data: AuditSet, seed: int) -> dict[str, Scores]:
 
 def folds(images: Sequence[str], seed: int) -> dict[str, int]:
     """The fold of each image: all texts of one are in one fold."""
-    # sorted before they are shuffled, so folds depend on the seed and not on the order of rows
+    # Sorted before they are shuffled, so folds depend on the seed and not on the order of rows.
     names = sorted(set(images))
     order = np.random.default_rng(seed).permutation(len(names))
     return {names[place]: number % FOLDS for number, place in enumerate(order.tolist())}
@@ -122,7 +122,7 @@ def folds(images: Sequence[str], seed: int) -> dict[str, int]:
 def likelihood_check(data: AuditSet, scores: Scores, model: str) -> Check:
     """Whether captions are likelier than their negatives; a tie counts half."""
     change = scores[0] - scores[1]
-    # a text without tokens has no likelihood: its pair decides nothing, and the note counts it
+    # A text without tokens has no likelihood. Its pair decides nothing, and the note counts it.
     known = np.isfinite(change)
     signs = signs_of(scores[0][known], scores[1][known])
     rows = data.pairs[known]
@@ -134,6 +134,7 @@ def likelihood_check(data: AuditSet, scores: Scores, model: str) -> Check:
 def same_words(data: AuditSet, examples: int = 0) -> Check:
     """Pairs whose texts have the same words in another order: a bag of words cannot tell them apart."""
     bags = [(words_of_text(one), words_of_text(two)) for one, two in _both(data)]
+    # Pairs with the same order of words are the subject of equal_negatives and equal_words.
     same = np.array([one != two and sorted(one) == sorted(two) for one, two in bags], dtype=bool)
     return share("same_words", same, data.pairs["image_id"], **_found(data, same, examples))
 
@@ -146,6 +147,7 @@ def equal_negatives(data: AuditSet, examples: int = 0) -> Check:
 
 def equal_words(data: AuditSet, examples: int = 0) -> Check:
     """Pairs whose negative has the caption's words in the same order: only case and punctuation tell them apart."""
+    # Identical texts are the subject of equal_negatives.
     same = [one != two and words_of_text(one) == words_of_text(two) for one, two in _both(data)]
     found = np.array(same, dtype=bool)
     return share("equal_words", found, data.pairs["image_id"], **_found(data, found, examples))
@@ -164,7 +166,7 @@ def known_true(data: AuditSet, examples: int = 0, captions: Mapping[str, Sequenc
     }
     for name, text in zip(data.texts["image_id"], data.texts["text"], strict=True):
         true[name].add(tuple(words_of_text(text)))
-    # negatives with the caption's own words are the subject of equal_negatives and equal_words
+    # Negatives with the caption's own words are the subject of equal_negatives and equal_words.
     flags = [
         words_of_text(one) != words_of_text(two) and tuple(words_of_text(two)) in true[name]
         for (one, two), name in zip(_both(data), data.pairs["image_id"], strict=True)
@@ -212,11 +214,11 @@ def near_duplicate_texts(texts: pd.DataFrame, examples: int = 0) -> Check:
     cut: dict[tuple[Words, int], list[int]] = defaultdict(list)
     for place, words in enumerate(_words(texts)):
         whole[words].append(place)
-        # the place of the gap belongs to the key: "a b c" without b and "a c b" without b are different neighbors
+        # The place of the gap belongs to the key: "a b c" without b and "a c b" without b are different neighbors.
         for at in range(len(words)):
             cut[words[:at] + words[at + 1 :], at].append(place)
     by_cut: dict[Words, list[int]] = defaultdict(list)
-    # a text that another one becomes by leaving out a word: the shorter text is whole, the longer one cut
+    # If a text becomes another one by leaving out a word, the shorter text is whole and the longer one cut.
     for (words, _), places in cut.items():
         if words in whole:
             by_cut[words] += places
@@ -232,7 +234,8 @@ def near_duplicate_texts(texts: pd.DataFrame, examples: int = 0) -> Check:
 
 def _mark(group: list[int], ids: list[str], words: list[Words], found: np.ndarray, example: dict[int, int]) -> None:
     """Marks the texts of a group that has another text of another image."""
-    # of each text two places of different images: one of them is of another image than whatever it is compared with
+    # Two places of different images are kept for each text: one of them belongs to another image than any text it is
+    # compared with.
     places: dict[Words, list[int]] = {}
     for place in group:
         known = places.setdefault(words[place], [])
@@ -252,6 +255,7 @@ def _check(name: str, texts: pd.DataFrame, groups: Iterable[list[int]], examples
     ids = texts["image_id"].tolist()
     found, example = np.zeros(len(texts), dtype=bool), {}
     for group in groups:
+        # Equal captions of one image are legitimate.
         if len({ids[place] for place in group}) < 2:
             continue
         for place in group:
@@ -265,6 +269,7 @@ def _of(found: np.ndarray, example: dict[int, int], name: str, texts: pd.DataFra
     shown = [
         Example(rows[place], text[place], text[other], note=f"rows {rows[place]} and {rows[other]}")
         for place, other in list(example.items())
+        # A pair is usually found from both sides, but shown once.
         if place < other
     ][:examples]
     return share(name, found, facts={"captions": int(found.sum())}, examples=shown)

@@ -46,6 +46,7 @@ def main(arguments: Sequence[str]) -> None:
     given = vars(parser().parse_args(arguments))
     sets, options = make_options(SetOptions, given).sets, make_options(AnalyzeOptions, given)
     check_datasets(sets)
+    # Imported late, so --help and errors in options do not wait for the libraries.
     from hfcomp.analysis.pairs.analyze import analyze
     from hfcomp.analysis.pairs.pictures import PICTURES
     from hfcomp.analysis.pairs.report import PAIRS_FILE

@@ -49,6 +49,7 @@ def main(arguments: Sequence[str]) -> None:
     from hfcomp.statistics.results import for_json
     from hfcomp.writing import check_free_folder, locked, write_json, write_text
 
+    # Both are checked before an audit, which may take long.
     limits, folder = parse_limits(audited.fail_if), options.output_dir
     check_free_folder(folder, options.overwrite, written=[FILE, PAGE])
     if ":" in name:

@@ -57,6 +57,7 @@ def _apply(places: PlaceOptions, given: dict[str, Any]) -> None:
 
     if places.output is None:
         raise ValueError("--apply writes a new data set: pass --output DIR, its folder.")
+    # Only options that decide how the set is read apply here.
     if others := [name for name in given if name not in declared(DataOptions)]:
         raise ValueError(f"--{others[0]} only applies to the page, not to --apply. Remove it.")
     how = {"allow_outside_files": places.allow_outside_files, "progress": sys.stderr.isatty()}

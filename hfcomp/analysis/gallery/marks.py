@@ -75,6 +75,7 @@ class Applied:
 def read_marks(path: Path) -> MarksFile:
     """Reads a file of marks."""
     found = parse(MarksFile, read_json(path), str(path))
+    # Two marks could contradict each other.
     row, number = max(Counter(one.row for one in found.marks).items(), key=lambda one: one[1], default=(0, 1))
     if number > 1:
         raise ValueError(f"{path}: row {row} has {number} marks, expected one. Remove the others.")
@@ -102,22 +103,24 @@ def apply_marks(
     """
     marks = read_marks(path)
     own = {"split": marks.split, "config": marks.config, "column_names": json.dumps(marks.column_names)}
-    # the set is read as for the page, except for what the command line says
+    # The set is read as for the page, except for the values of the command line.
     options = DataOptions(**own | dict(given))
     set_url_access(UrlAccess.asked(options.allow_urls, options.url_timeout))
     dataset = read_set(name, options)
     _check(dataset, marks, name, path)
+    # The new set holds copies of all image files, so a hostile set could publish private ones.
     check_local_files(dataset, dataset.column_names, name, allow_outside=allow_outside_files, log=log)
     dropped = sorted(one.row for one in marks.marks if one.mark == DROP)
+    # A slice such as train[:100] is not part of the split's name.
     split = options.split.partition("[")[0]
     build = run_stages(
         dataset,
-        # other marks are other settings of the stage, so they never resume this build
+        # Other marks are other settings of the stage, so they never resume this build.
         [Stage(WHAT, _without_rows, {"dropped": dropped})],
         output,
         features=output_features(dataset, {}),
         reads=(),
-        # several splits that were read as one, as train+test, become one
+        # Several splits that were read as one, such as train+test, become one.
         split=TRAIN if "+" in options.split else split,
         progress=progress,
     )
@@ -130,6 +133,7 @@ def apply_marks(
 
 
 def _check(dataset: Dataset, marks: MarksFile, name: str, path: Path) -> None:
+    # Marks name rows by number, so they fit a single dataset.
     found = set_fingerprint(dataset)
     if found != marks.fingerprint:
         raise ValueError(
@@ -140,7 +144,7 @@ def _check(dataset: Dataset, marks: MarksFile, name: str, path: Path) -> None:
     outside = [one.row for one in marks.marks if one.row >= len(dataset)]
     if outside:
         raise ValueError(f"{path}: there is no row {outside[0]}, expected 0 to {len(dataset) - 1}.")
-    # the fingerprint covers texts and numbers; images only count in the ids of rows
+    # The fingerprint covers texts and numbers. Images count only in the ids of rows.
     changed = [one.row for one in marks.marks if row_id(dataset[one.row]) != one.id]
     if changed:
         rows = ", ".join(map(str, changed[:_SHOWN]))

@@ -37,10 +37,10 @@ from hfcomp.writing import check_free_file, write_text
 @dataclass
 class Pictures:
     distinct: list[Thumbnail] = field(default_factory=list)  # each picture once
-    # per row and column: number of the picture in `distinct`, why it cannot be read, or None
+    # Per row and column: number of the picture in `distinct`, reason why it cannot be read, or None.
     rows: list[dict[str, int | str | None]] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
-    # by column the places, among the rows that are shown, of images that cannot be read
+    # Places of unreadable images by column, counted among the rows that are shown.
     unreadable: dict[str, set[int]] = field(default_factory=dict)
 
     def notes(self) -> list[str]:
@@ -64,6 +64,7 @@ def make_pictures(shown: ShownRows, side: int, *, progress: bool = False) -> Pic
         for column, cell in cells.items():
             if isinstance(cell, str):
                 found.unreadable[column].add(place)
+    # A single unreadable image is a note. If all are, the column or folder is probably wrong.
     bad = found.unreadable["image"]
     if bad and len(bad) == sum(row["image"] is not None for row in found.rows):
         raise ValueError(f"none of the {len(bad):,} images can be read; the first: {found.rows[min(bad)]['image']}")
@@ -71,13 +72,14 @@ def make_pictures(shown: ShownRows, side: int, *, progress: bool = False) -> Pic
 
 
 def _made(shown: ShownRows, columns: list[str], side: int, progress: bool) -> Iterable[tuple[str, dict[str, Cell]]]:
+    # Ids are computed from the rows as they are read, because --apply computes them in the same way.
     whole = shown.whole.select(shown.numbers)
 
     def make(place: int) -> tuple[str, dict[str, Cell]]:
         row = shown.dataset[place]
         return row_id(whole[place]), _row_pictures(row, columns, side, shown.numbers[place])
 
-    # threads and no processes: Pillow releases the GIL while it decodes
+    # Threads instead of processes: Pillow releases the GIL while it decodes.
     with ThreadPoolExecutor(THREADS) as pool:
         made = pool.map(make, range(len(shown.numbers)))
         yield from tqdm(made, total=len(shown.numbers), desc="pictures", disable=not progress, leave=False)
@@ -130,6 +132,7 @@ def write_gallery(name: str, path: Path, options: GalleryOptions, *, progress: b
         path: of the page; a folder receives `gallery.html`.
     """
     path = page_path(path)
+    # Checked before rows are read and scored, which may take minutes.
     if path.parent.exists() and not path.parent.is_dir():
         raise ValueError(f"{path.parent} exists and is not a page of hfcomp. Pass another --output.")
     check_free_file(path, options.overwrite, option="output")
@@ -158,7 +161,7 @@ def gallery_page(
     notes: Sequence[str],
 ) -> str:
     """The text of the page, the same for the same rows, scores and options."""
-    # pages are passed on: they name no folders of this machine
+    # Pages are passed on, so they name no folders of this machine.
     place = without_local_paths(name)
     rows = [
         {**record, "id": own_id, **images, "scores": [one.rows[place] for one in models] or None}

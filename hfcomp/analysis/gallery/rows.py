@@ -67,11 +67,12 @@ def read_set(name: str, options: DataOptions, sandbox_rows: int | None = None) -
     if is_sandbox(name):
         return undecoded(rename_columns(training_set(sandbox_rows or SANDBOX_ROWS, 0), names))
     dataset = load_training_set(name, split=options.split, config=options.config, column_names=names)
+    # The path of an archive differs between machines, and ids of rows must not.
     return undecoded(dataset.remove_columns(SHARD_PATH) if SHARD_PATH in dataset.column_names else dataset)
 
 
 def is_sandbox(name: str) -> bool:
-    # a file or folder of this name goes first
+    # A file or folder of this name takes precedence.
     return name == SANDBOX and not os.path.exists(name)
 
 
@@ -87,7 +88,9 @@ def row_id(row: Mapping[str, Any]) -> str:
     Args:
         row: as it is read, images undecoded. Of an image that is a file its name and size count.
     """
+    # Values that JSON lacks, such as dates, count as their text.
     text = json.dumps({name: _identity(value) for name, value in row.items()}, sort_keys=True, default=str)
+    # A text may hold a lone surrogate, which strict UTF-8 rejects.
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_BYTES_OF_ID]
 
 
@@ -96,7 +99,7 @@ def _identity(value: Any) -> Any:
         return value
     if value["bytes"] is not None:
         return hashlib.sha256(value["bytes"]).hexdigest()
-    # a file's name and size: reading every image of a large set for its hash would take minutes
+    # A file's name and size: reading every image of a large set for its hash would take minutes.
     path = value["path"]
     return [path and Path(path).name, os.path.getsize(path) if path and os.path.isfile(path) else None]
 
@@ -117,9 +120,10 @@ def choose_rows(whole: Dataset, name: str, options: GalleryOptions) -> ShownRows
         numbers = list(range(number))
     else:
         drawn = np.random.default_rng(options.seed).choice(len(named), size=number, replace=False)
-        # drawn at random, shown in the set's order
+        # Drawn at random, but shown in the set's order.
         numbers = sorted(drawn.tolist())
     notes: list[str] = []
+    # Only the shown rows need ids, which may have to be computed from the images.
     rows = with_image_ids(named.select(numbers))
     rows = choose_captions(rows, options.caption_choice, notes.append, keep_others=True, allow_missing=True)
     return ShownRows(whole, set_fingerprint(whole), rows, numbers, notes)

@@ -72,12 +72,13 @@ def _score(
         """`[n]`: of each text and the image of its row; NaN where there is none."""
         if column not in shown.images:
             return np.full(len(owners), np.nan)
+        # Images that the page could not decode would raise here.
         cells = CellsWithout(shown.dataset[column], unreadable[column])
         images = embedder.index_images(cells, column=column, progress=progress)
         return indexed_cosines(images.vectors, images.index[owners], encoded.vectors, encoded.index)
 
     backbone = embedder.backbone
-    # SigLIP has one, CLIP has none
+    # SigLIP has a bias, CLIP has none.
     bias = getattr(backbone, "logit_bias", None)
     return ModelScores(
         name,
@@ -100,7 +101,7 @@ def _all_texts(records: Sequence[Mapping[str, Any]]) -> tuple[list[str], NDArray
 
 
 def _rows(records: Sequence[Mapping[str, Any]], owners: NDArray[np.int64], own: Numbers, other: Numbers) -> list[Row]:
-    # texts of one row lie next to each other, so a row's own are a slice
+    # Texts of one row lie next to each other, so a row's own texts are a slice.
     starts = np.searchsorted(owners, np.arange(len(records) + 1))
     found = []
     for place, record in enumerate(records):
@@ -140,6 +141,7 @@ def score_tables(models: Sequence[ModelScores]) -> list[Table]:
     if not models:
         return []
     verdicts = {name: place for place, name in ((4, "by captions"), (5, "by images"))}
+    # All models score the same rows, so the first one shows which verdicts exist.
     there = {name: place for name, place in verdicts.items() if any(row[place] is not None for row in models[0].rows)}
     rows = [[one.name, *(_count(one.rows, place) for place in there.values())] for one in models]
     if len(models) == 2:

@@ -64,7 +64,7 @@ def read_members(folder: Path, *, thumbnails: int, progress: bool = False) -> Se
             own.rows[split] += 1
             if len(own.captions) < CAPTIONS and caption not in own.captions:
                 own.captions.append(caption)
-            # no more images are decoded than shown
+            # Only as many images are decoded as are shown.
             if len(own.pictures) < thumbnails:
                 try:
                     own.pictures.append(thumbnail(decode_image(rows[row]["image"]), SIDE).uri)
@@ -101,9 +101,10 @@ class _Tree:
         self._concepts = {one.name: one for one in hierarchy.concepts}
         self._below: _Nodes = defaultdict(list)
         self._links: _Nodes = defaultdict(list)
-        # concepts are level 1, below the nodes of levels 2 to 4
+        # Concepts are level 1, below the nodes of levels 2 to 4.
         parents = {(1, name): found for name, found in hierarchy.parents.items()}
         parents |= {(one.level, one.name): one.parents for one in hierarchy.nodes}
+        # Sorted, so names of one node are in alphabetical order.
         for (level, name), (first, *others) in ((key, found) for key, found in sorted(parents.items()) if found):
             self._below[level + 1, first].append(name)
             for other in others:

@@ -67,12 +67,13 @@ def _score(
             one.scores[model] = dual_encoder_scores(one.pairs, images[name], embedder, progress=progress)
         embedder.release()
     paired = [name for name, one in images.items() if len(one.columns) == 2]
+    # DINOScore compares the two images of a pair.
     if paired and options.image_model != NONE:
         encoder = ImageEmbedder(options.image_model, cache=cache, **settings)
         facts["DINOScore"] = {"use": "image model", "path": options.image_model, "weights": encoder.weights}
         for name in paired:
             found[name].scores[""].values["DINOScore"] = image_similarity(found[name].pairs, images[name], encoder)
-        # frees the memory for the text model
+        # Frees the memory for the text model.
         del encoder
     if options.text_model != NONE:
         facts["BERTScore"] = _text_scores(found, options, settings, progress=progress)

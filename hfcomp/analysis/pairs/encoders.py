@@ -91,6 +91,7 @@ class ImageEmbedder(EvaluatedModel):
             "weights": identity(place),
             "device": self.device.type,
             "pixels": {"class": type(processor).__name__, **json.loads(processor.to_json_string())},
+            # Part of the cache's key: another version may compute other pixels or vectors.
             "versions": [torch.__version__, transformers.__version__, PIL.__version__],
         }
         self._fingerprints = {"images": facts}
@@ -110,6 +111,7 @@ class ImageEmbedder(EvaluatedModel):
 
     def _encode(self, pixels: torch.Tensor) -> NDArray[np.float32]:
         tokens = self.backbone(pixel_values=pixels).last_hidden_state
+        # A convolutional network returns a map of features instead of tokens.
         if tokens.ndim != 3:
             raise ValueError(
                 f"{IMAGE_MODEL}: {self.place} is not a vision transformer with a class token, such as DINOv2."
@@ -149,13 +151,13 @@ class BertScore:
         self.layer = next(one for one in (layer, own_layer, layers) if one is not None)
         if self.layer > layers:
             raise ValueError(f"text_layer: found {self.layer}, but {place} has the layers 0 to {layers}.")
-        # a baseline belongs to one layer
+        # A baseline belongs to a single layer.
         self.baseline = own_baseline if self.layer == own_layer else None
         if baseline is not None:
             self.baseline = read_baseline(baseline, self.layer)
         self.truncated = 0
         self._limit = position_limit(self.model, self.tokenizer)
-        # as the published scores have it: a text begins with a blank, so that its first word is as any other
+        # The published scores begin a text with a blank, so its first word is tokenized like any other.
         self._prefix = " " if isinstance(self.tokenizer, RobertaTokenizer | GPT2Tokenizer) else ""
 
     def __call__(self, first: Sequence[str], second: Sequence[str], *, progress: bool = False) -> NDArray[np.float64]:
@@ -163,7 +165,7 @@ class BertScore:
         ids = [self._ids(text) for text in (*first, *second)]
         number = len(first)
         scores = np.full(number, np.nan)
-        # batches by length: padding to the longest text would cost most of the time
+        # Batches by length: padding to the longest text would cost most of the time.
         longest = [max(len(ids[row]), len(ids[number + row])) for row in range(number)]
         with tqdm(total=number, desc=TEXT_MODEL, disable=not progress, leave=False) as bar:
             for rows in length_sorted_batches(longest, self.batch_size):
@@ -175,7 +177,7 @@ class BertScore:
     def _ids(self, text: str) -> list[int]:
         text = text.strip()
         text = self._prefix * bool(text) + text
-        # in full first, to see whether anything is cut
+        # Tokenized in full first, to see whether anything is cut.
         found = self.tokenizer(text, verbose=False)["input_ids"]
         if len(found) > self._limit:
             self.truncated += 1
@@ -211,7 +213,7 @@ def greedy_f1(first: Tokens, second: Tokens) -> torch.Tensor:
         0 for a pair of which one side has no words.
     """
     cosines = first.vectors @ second.vectors.transpose(1, 2)
-    # padding must never be the nearest token
+    # Padding must never be the nearest token.
     cosines = cosines.masked_fill(~(first.there[:, :, None] & second.there[:, None, :]), -torch.inf)
     means = [
         torch.where(side.words, cosines.amax(axis), 0.0).sum(1) / side.words.sum(1).clamp(min=1)
@@ -219,6 +221,7 @@ def greedy_f1(first: Tokens, second: Tokens) -> torch.Tensor:
     ]
     total = means[0] + means[1]
     empty = ~(first.words.any(1) & second.words.any(1)) | (total == 0)
+    # `torch.where` evaluates both branches, so the divisor of an empty pair must not be 0.
     return torch.where(empty, 0.0, 2 * means[0] * means[1] / torch.where(empty, 1.0, total))
 
 
@@ -236,7 +239,7 @@ def read_baseline(path: str | Path, layer: int) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    # NaN is not below 1 either, and a baseline of 1 would divide by 0
+    # NaN is not below 1 either, and a baseline of 1 would divide by 0.
     if not value < 1:
         raise ValueError(f"{path}, LAYER {layer}: found the F {text!r}, expected a number below 1.")
     return value

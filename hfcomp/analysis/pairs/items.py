@@ -62,9 +62,9 @@ class PairSet:
     source: str  # path or id
     config: str | None  # the paper's configuration that the name means, if any
     dataset: Dataset  # images undecoded
-    # a row per negative: `row` of the dataset, `place` in its list, `image_id` that intervals resample,
-    # `caption`, `negative_caption`, `kind`, `keyword`, `category`, `rated_word` (None if the set does not say)
-    # and `concreteness` (NaN without a rating)
+    # A row per negative: `row` of the dataset, `place` in its list, `image_id` that intervals resample, `caption`,
+    # `negative_caption`, `kind`, `keyword`, `category`, `rated_word` (None if the set lacks them) and `concreteness`
+    # (NaN without a rating).
     items: pd.DataFrame
     notes: list[str] = field(default_factory=list)
 
@@ -84,7 +84,6 @@ def named_sets(given: Sequence[str] | Mapping[str, str], config: str | None = No
     found: dict[str, str] = {}
     for name, place in given.items() if isinstance(given, Mapping) else map(_name_of, given):
         path, _, own = place.partition("::")
-        # a place with a configuration is one set; otherwise each of its configurations is one
         known = [] if own or config else _configurations(path)
         several = {f"{name} {one}".strip(): f"{path}::{one}" for one in known}
         for called, where in (several or {name or own or Path(path).absolute().name: place}).items():
@@ -96,19 +95,20 @@ def named_sets(given: Sequence[str] | Mapping[str, str], config: str | None = No
 
 def _name_of(given: str) -> tuple[str, str]:
     name, sign, place = given.partition("=")
-    # the name of a file may hold an equals sign
+    # The name of a file may hold an equals sign.
     return (name, place) if sign and not Path(given).exists() else ("", given)
 
 
 def _configurations(path: str) -> list[str]:
     """The configurations of a built set, and of a folder with a card or a set of the Hub where they are several."""
     folder = Path(path)
+    # A set that is still being built would be read only in part.
     check_finished(folder)
     if configurations(folder) != [folder]:
         return [one.name for one in configurations(folder)]
     if is_sandbox(path):
         return []
-    # asking takes seconds: only for what may be a Hub id, or for a folder with a card
+    # The query takes seconds, so it is made only for a possible Hub id, or for a folder with a card.
     if not (folder / "README.md").is_file() and (folder.exists() or not may_be_hub_id(path)):
         return []
     try:
@@ -206,7 +206,7 @@ def _rate(pairs: PairSet, ratings: ConcretenessRatings | None) -> None:
     else:
         source = "negative_rated_words" if pairs.has("negative_rated_words") else "negative_keywords"
         words = items[NEGATIVE_FACTS[source]].fillna("")
-        # each word is looked up once
+        # Each distinct word is looked up once.
         found = {word: ratings.lookup(word) if word else None for word in words.unique()}
         items["concreteness"] = words.map(found).astype("float64")
         missing = Counter(words[items["concreteness"].isna()])
@@ -232,7 +232,7 @@ def image_features(pairs: PairSet) -> list[str]:
             continue
         if not isinstance(pairs.dataset.features[column], Image):
             kind = pairs.dataset.features[column]
-            # a column without any value has no type
+            # A column without any value has no type.
             if str(getattr(kind, "dtype", "")) == "null":
                 continue
             raise ValueError(f"{pairs.source}, column {column!r}: found {kind}, expected images.")

@@ -103,13 +103,14 @@ def loess(
         raise ImportError("the LOESS curve needs statsmodels: pip install 'hfcomp[plots]'") from error
     if len(across) < FEWEST_PAIRS or len(np.unique(across)) < FEWEST_VALUES:
         return np.zeros(0), np.zeros(0)
-    # ratings repeat: fits within one step of each other are interpolated, which keeps the time linear in the pairs
+    # Ratings repeat: fits within one step of each other are interpolated, which keeps the time linear in the pairs.
     width = float(np.ptp(across))
     with np.errstate(invalid="ignore", divide="ignore"):  # a fit of equal values is NaN, and left out
         fitted = lowess(up, across, frac=share, delta=STEP * width, return_sorted=True)
     fitted = fitted[np.isfinite(fitted).all(axis=1)]
     if not len(fitted):
         return np.zeros(0), np.zeros(0)
+    # `np.interp` needs increasing places.
     places, first = np.unique(fitted[:, 0], return_index=True)
     grid = np.linspace(places[0], places[-1], POINTS)
     return grid, np.interp(grid, places, fitted[first, 1])
@@ -148,6 +149,7 @@ def _keywords(found: Mapping[str, Any]) -> list[Plot]:
 def _correlations(sets: Mapping[str, ScoredSet], found: Mapping[str, Any], model: str) -> list[Plot]:
     """Points of pairs, with Pearson's correlation of each set above them."""
     panels = []
+    # The paper draws only the first two.
     for axes in CORRELATED[:2]:
         dots = {name: tuple(own) for name, one in sets.items() if (own := one.find_all(model, *axes))}
         known = {
@@ -185,6 +187,7 @@ def gallery_png(sets: Mapping[str, ScoredSet], number: int, seed: int = 0, headi
         return b""
     rows = [_shown(sets[name], row) for name, row in pairs]
     labels = [_label(name, row, shown["image_id"]) for (name, row), shown in zip(pairs, rows, strict=True)]
+    # `draw_gallery` writes a file, but the report needs its bytes.
     with tempfile.TemporaryDirectory() as folder:
         drawn = draw_gallery(
             Dataset.from_list(rows, features=ROW_FEATURES),
@@ -206,12 +209,12 @@ def _choose(sets: Mapping[str, ScoredSet], number: int, seed: int) -> dict[str, 
     tables = {
         name: one.pairs.items.drop_duplicates("image_id").set_index("image_id")["row"] for name, one in sets.items()
     }
-    # sorted, so the choice depends on the seed and not on the order of a set's rows
+    # Sorted, so the choice depends on the seed and not on the order of a set's rows.
     shared = sorted(set.intersection(*(set(table.index) for table in tables.values())))
     generator, wanted = np.random.default_rng(seed), max(1, number // len(sets))
     shows = {name: _looks(one) for name, one in sets.items()}
     if shared:
-        # more than wanted, as the images of some may be unreadable
+        # More than wanted are tried, because some images may be unreadable.
         ids = [shared[place] for place in generator.permutation(len(shared))[: TRIES * wanted]]
         whole = (one for one in ids if all(shows[name](int(table[one])) for name, table in tables.items()))
         kept = list(islice(whole, wanted))
@@ -220,6 +223,7 @@ def _choose(sets: Mapping[str, ScoredSet], number: int, seed: int) -> dict[str, 
     for name, table in tables.items():
         rows = (int(row) for row in generator.permutation(table.to_numpy())[: TRIES * wanted])
         found[name] = list(islice(filter(shows[name], rows), wanted))
+    # Sets stand side by side, so each shows the same number of pairs.
     least = min(map(len, found.values()))
     return {name: rows[:least] for name, rows in found.items()}
 

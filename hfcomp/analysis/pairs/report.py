@@ -76,6 +76,7 @@ class PairResults:
 def contents(results: PairResults) -> dict[str, Any]:
     summary, notes = results.summary, list(results.notes)
     lines = [{**line, "unit": asdict(line["unit"])} for line in summary.lines()]
+    # `overwrite` changes no result.
     options = {name: value for name, value in asdict(results.options).items() if name != "overwrite"}
     return {
         "models": results.models,
@@ -106,6 +107,7 @@ def _facts(one: ScoredSet) -> dict[str, Any]:
 def pair_report(results: PairResults, found: Mapping[str, Any], folder: Path) -> Callable[..., Report]:
     """The report, in brief for the terminal or whole; figures are drawn once, and missing libraries noted."""
     notes = list(found["notes"])
+    # Drawn before anything is rendered, because drawing adds notes.
     pictures = {part.name: part for part in _pictures(results, found, notes)}
     names = list(results.sets)
 

@@ -37,7 +37,7 @@ class Scores:
             comparisons: the cosines that have to be higher, and those that have to be lower.
         """
         outcome = all_higher(*comparisons)
-        # a comparison with NaN is false, which would count a missing image as a wrong answer
+        # A comparison with NaN is false, which would count a missing image as a wrong answer.
         known = np.logical_and.reduce([np.isfinite(high + low) for high, low in comparisons])
         self.values[name] = np.where(known, outcome.correct.astype(float), np.nan)
         self.ties[name] = outcome.tie
@@ -46,6 +46,7 @@ class Scores:
         """The number of ties and their share of the pairs, where the number is a comparison."""
         if name not in self.ties:
             return {}
+        # A pair with a missing image was not compared.
         ties = self.ties[name][np.isfinite(self.values[name])]
         return {"ties": int(ties.sum()), "tie_rate": float(ties.mean())}
 
@@ -60,7 +61,7 @@ def words_of(text: str) -> list[str]:
 
 def word_edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
     """The fewest insertions, deletions and replacements of words from one text to the other (Levenshtein)."""
-    # most negatives differ in one place: equal words at both ends are skipped, which leaves a tiny table
+    # Most negatives differ in one place: equal words at both ends are skipped, which leaves a tiny table.
     start, ends = 0, [len(first), len(second)]
     while start < min(ends) and first[start] == second[start]:
         start += 1
@@ -92,7 +93,7 @@ class PairImages:
         used = set(pairs.items["row"])
         unused = set(range(len(pairs.dataset))) - used
         self.columns = image_features(pairs)
-        # rows without a pair are not encoded
+        # Rows without a pair are not encoded.
         self._without = {column: set(unused) for column in self.columns}
         self._scanned: set[str] = set()
 
@@ -101,7 +102,7 @@ class PairImages:
         try:
             return self._encode(encoder, column)
         except Unreadable:
-            # trying each image takes as long as encoding them, so it waits for the first failure
+            # Trying each image takes as long as encoding them, so it waits for the first failure.
             if column in self._scanned or not self._scan(column):
                 raise
         return self._encode(encoder, column)
@@ -141,6 +142,7 @@ def word_scores(items: pd.DataFrame) -> Scores:
     found = Scores({"word edit distance": distance, "concreteness": items["concreteness"].to_numpy(float)})
     keywords = items["keyword"].fillna("")
     if keywords.any():
+        # A pair without a keyword counts in neither share.
         lengths = keywords.map(lambda text: len(text.split()) or np.nan).to_numpy(float)
         found.values["words of the keyword"] = lengths
         for name, holds in (("bi-gram keywords", lengths == 2), ("longer keywords", lengths > 2)):
@@ -184,7 +186,7 @@ def _compare(found: Scores, own: Numbers, other: Numbers, elsewhere: Numbers, wr
     found.judge("both images", *images)
     found.judge("both captions", *captions)
     found.judge("group", *images, *captions)
-    # the four comparisons of a pair; NaN, not wrong, if an image is missing
+    # The four comparisons of a pair. If an image is missing, the result is NaN and not wrong.
     four = [np.where(np.isnan(high + low), np.nan, high > low) for high, low in (*images, *captions)]
     found.values["pair accuracy"] = np.mean(four, axis=0)
 

@@ -31,6 +31,7 @@ CORRELATED = (
     ("BERTScore", "words of the keyword"),
     ("word edit distance", "words of the keyword"),
 )
+# The end of `np.arange` is excluded, so it lies above 5.
 BINS = {"concreteness": np.arange(1, 5.01, 0.5), "DINOScore": np.linspace(-1, 1, 21)}
 """Edges of the classes that means are shown of in figures."""
 FEWEST = 3
@@ -142,7 +143,7 @@ class Summary:
                 if (name, column) in means
             }
             found.append(self._line(quantity, model, sets, differences.get(column, []), quantity in PAPER_ROWS))
-            # in Table 1 the median stands below the mean
+            # In Table 1 the median is below the mean.
             if quantity is PAPER_ROWS[0]:
                 found += self._median_line()
         return [*found, *self._unique_line()]
@@ -185,6 +186,7 @@ class Summary:
         """The number of different keywords, which is no mean and depends on the size of a set."""
         sets = {}
         for name, one in self.sets.items():
+            # Keywords that differ only in case or blanks are one.
             keywords = one.pairs.items["keyword"].dropna().map(lambda text: " ".join(text.lower().split()))
             different = int(keywords[keywords != ""].nunique())
             if different:
@@ -199,7 +201,6 @@ class Summary:
         for name, model, first, second in self._correlated():
             one = self.sets[name]
             pair = [one.find(model, first), one.find(model, second)]
-            # pairs that have both numbers
             there = np.isfinite(pair[0]) & np.isfinite(pair[1])
             if there.sum() < FEWEST:
                 continue
@@ -261,7 +262,7 @@ class Summary:
             return
         there = np.isfinite(values) & np.isfinite(others)
         for low, high in zip(BINS[by][:-1], BINS[by][1:], strict=True):
-            # the last class includes its upper edge, which is a possible rating
+            # The last class includes its upper edge, which is a possible rating.
             last = high == BINS[by][-1]
             chosen = there & (others >= low) & ((others <= high) if last else (others < high))
             if chosen.any():

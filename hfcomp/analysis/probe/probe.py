@@ -57,7 +57,7 @@ def probe(model: str, dataset: str, options: ProbeOptions) -> ProbeResults:
     shares = [one for size in sizes for one in gradient_shares(pairs, size)]
     if not shares:
         raise ValueError(f"{dataset}: every negative caption equals its caption, so no pair has a hard negative.")
-    # a margin of m weighs the hard negative exp(m) times more, about as a batch exp(m) times smaller does
+    # A margin of m weighs the hard negative exp(m) times more, about as a batch exp(m) times smaller does.
     smaller = {size: round(size / math.exp(options.margins[-1])) for size in sizes if options.margins[-1] > 0}
     adaptive = pairs.margins.get(ADAPTIVE)
     return ProbeResults(
@@ -70,6 +70,7 @@ def probe(model: str, dataset: str, options: ProbeOptions) -> ProbeResults:
             "adaptive_margin": None if adaptive is None else float(torch.as_tensor(adaptive).mean()),
         },
         shares,
+        # A batch of a single pair has no easy negative.
         {size: gradient_shares(pairs, less, [0.0])[0] for size, less in smaller.items() if less > 1},
         replace(options, caveat=options.caveat or (SYNTHETIC if is_sandbox(dataset) else "")),
         found.notes,
@@ -91,7 +92,7 @@ def _load_pairs(dataset: str, options: ProbeOptions) -> PairSet:
 def _draw(pairs: PairSet, options: ProbeOptions) -> PairSet:
     """Pairs with the first negative of their row, one of each photograph, in random order."""
     first = pairs.items[pairs.items["place"] == 0]
-    # drawn before rows of one photograph are dropped, so each of its pairs is equally likely to stay
+    # Drawn before rows of one photograph are dropped, so each of its pairs is equally likely to stay.
     order = np.random.default_rng(options.seed).permutation(len(first))
     drawn = first.iloc[order].drop_duplicates("image_id")
     if len(drawn) < len(first):
@@ -120,7 +121,7 @@ def _encode(pairs: PairSet, embedder: Embedder, options: ProbeOptions) -> Encode
     if "image" not in found or items.empty:
         raise ValueError(f"{pairs.source}: no row with a negative caption has an image.")
     image = found["image"].take(items["row"])
-    # rows without a negative image keep zeros, which the mask leaves out of the loss
+    # Rows without a negative image keep zeros, which the mask leaves out of the loss.
     negative_image, there = np.zeros_like(image), np.zeros(len(items), dtype=bool)
     if "negative_image" in found:
         index = found["negative_image"].index[items["row"]]

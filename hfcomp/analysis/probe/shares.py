@@ -51,7 +51,7 @@ def gradient_shares(pairs: EncodedPairs, batch_size: int, margins: Sequence[floa
     Returns:
         An entry for each margin and direction with anchors; bounds are NaN with a single batch.
     """
-    # logits are computed once per batch; a margin only shifts those of the hard negative, in O(N)
+    # Logits are computed once per batch: a margin only shifts those of the hard negative, in O(N).
     margins = list(pairs.margins) if margins is None else margins
     number = len(pairs) // batch_size
     sums, anchors = [], np.zeros(2)
@@ -59,6 +59,7 @@ def gradient_shares(pairs: EncodedPairs, batch_size: int, margins: Sequence[floa
         rows = slice(start, start + batch_size)
         logits = negative_logits(logit_scale=pairs.scale, **{name: one[rows] for name, one in pairs.tensors.items()})
         anchors += logits.counted.sum(1).cpu().numpy()
+        # An adaptive margin has a value for each pair, of which a batch takes its own.
         own = [one[rows] if isinstance(one, Tensor) else one for one in (pairs.margins[name] for name in margins)]
         sums.append(torch.stack([logits.magnitudes(margin).sum(2).cpu().double() for margin in own]).numpy())
     facts = {"batch_size": batch_size, "batches": number}
@@ -83,7 +84,8 @@ def _ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> dict[str, f
     share, number = part.sum() / whole.sum(), len(part)
     half = math.nan
     if number > 1:
-        # the delta method: a ratio of two sums varies as their residuals `part - share * whole` do
+        # The delta method: a ratio of two sums varies as their residuals `part - share * whole` do.
         deviation = ((part - share * whole) / whole.mean()).std(ddof=1)
         half = two_sided_quantile(lambda t: students_tail(t, number - 1)) * deviation / math.sqrt(number)
+    # Limited to the range of a share. Unlike `max`, `np.maximum` keeps the NaN of a single batch.
     return {"value": share, "low": np.maximum(share - half, 0), "high": np.minimum(share + half, 1)}

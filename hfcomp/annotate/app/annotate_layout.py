@@ -32,9 +32,8 @@ def _stroke_files(self: gr.ImageEditor, payload: Any) -> dict[str, list[str]] | 
     return {"layers": layers, "files": [*layers, *others]}
 
 
-# Gradio decodes whatever was sent. It builds new components for each session, so only a class can change that.
-# Its own metaclass would write a .pyi file next to this one.
-# A `gradio.ImageEditor` that decodes nothing.
+# A `gradio.ImageEditor` that decodes nothing. Gradio itself decodes whatever was sent, and builds new components for
+# each session, so only a class can change that. Its own metaclass would write a .pyi file next to this one.
 StrokeEditor = ABCMeta.__new__(
     type(gr.ImageEditor),
     "StrokeEditor",

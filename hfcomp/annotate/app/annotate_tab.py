@@ -197,7 +197,7 @@ class AnnotateTab(Tab):
             return {self.at.session: session}
         # The choice belongs to the old candidates.
         changes = {"painting": painting, "chosen": None, "quality": None, "next_seed": draft.next_seed + CANDIDATES}
-        # what was typed while the model worked is kept
+        # What was typed while the model worked is kept.
         draft = self.service.update(person, item, lambda newer: replace(newer, **changes))
         return self._texts(session, item, draft) | self._candidates(draft)
 
@@ -228,7 +228,7 @@ class AnnotateTab(Tab):
         try:
             drawn = strokes(value, self.service.image(item.image).size)
         finally:
-            # The strokes were read, or were none: their files are of no more use.
+            # Read or rejected, the strokes no longer need their files.
             self.uploads.remove(value)
         return self._change_mask(
             session, request, name, lambda made: self.service.brush(item, made, drawn, erases=erases)

@@ -26,20 +26,20 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-# Key of a request's scope: the person who signed in.
+# Key for the signed-in person in a request's scope.
 PERSON = "hfcomp.person"
 API, UPLOAD, SIGN_IN = "/gradio_api", "/gradio_api/upload", "/sign-in"
 _READ = re.compile(
     rf"/|/(assets|static|svelte)/.+|/(config|theme\.css|favicon\.ico|manifest\.json)/?"
     rf"|{API}/(queue/data|app_id|heartbeat/\w+|file=(?!\w+:).+)"
 )
-# Routes of Gradio that its page uses. Others, such as the proxy, calls by name and URLs as files, are not served.
+# Gradio routes that its page uses. Others, such as the proxy, calls by name and URLs as files, are not served.
 _SENT = re.compile(rf"{UPLOAD}|{API}/(queue/join|cancel|reset)")
 # Bytes of a request other than an upload: the values of all fields.
 MOST_BYTES_OF_A_CALL = 2**20
 # Seconds in which a request arrives as a whole.
 BODY_SECONDS = 60.0
-# Requests under way in all and for one session. An open page keeps two or three.
+# Concurrent requests, in total and per session. An open page keeps two or three.
 MOST_AT_A_TIME, MOST_OF_A_SESSION = 512, 96
 # Content-Security-Policy. Gradio's page needs inline scripts, but no browser asks another machine for anything.
 POLICY = (
@@ -48,7 +48,7 @@ POLICY = (
     "worker-src 'self' blob:; connect-src 'self' data: blob:; frame-src 'none'; frame-ancestors 'none'; "
     "form-action 'self'; base-uri 'self'"
 )
-# Headers of every answer.
+# Headers of every response.
 ANSWERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -64,7 +64,7 @@ class Refused(Exception):
 
     def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(text)
-        # the rest of its body is not read
+        # The rest of the request's body is not read.
         self.answer = PlainTextResponse(text + "\n", status, {"connection": "close", **(headers or {})})
 
 
@@ -151,7 +151,7 @@ class Guard:
             await response(scope, receive, answer)
 
     def _check_sender(self, scope: Scope, headers: Headers) -> None:
-        # Of two Host headers a proxy might read one and Gradio the other.
+        # If there were two Host headers, a proxy might read one and Gradio the other.
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or not self._names.has_host(hosts[0]):
             raise Refused(
@@ -161,7 +161,7 @@ class Guard:
             )
         if any(not self._names.has_origin(origin, hosts[0]) for origin in origins):
             raise Refused(403, "A page of another origin asked for this, which is refused.")
-        # browsers state where a request comes from; a link from another site may open the page, and nothing else
+        # Browsers state where a request comes from. A link on another site may open the page, and nothing else.
         site, mode = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-mode")
         is_link = scope["method"] == "GET" and mode == "navigate" and headers.get("sec-fetch-dest") == "document"
         if site not in ("same-origin", "none") and not (is_link and scope["path"] in ("/", SIGN_IN)):
@@ -172,7 +172,7 @@ class Guard:
         signed_in = None if self._door is None else self._door.session(headers.get("cookie", ""))
         if signed_in is None:
             return _client(scope)
-        # Handlers take the person from here, and from no field that a page sends.
+        # Handlers take the person from here, and never from a field that a page sends.
         scope[PERSON] = signed_in.person
         return signed_in.token
 
@@ -188,7 +188,7 @@ class Guard:
                 *((303, "Sign in first.", {"location": SIGN_IN}) if path == "/" else (401, "Sign in first."))
             )
         allowed = _READ if method in ("GET", "HEAD") else _SENT if method == "POST" else None
-        # an allow list: a route that a later Gradio adds stays closed until somebody has looked at it
+        # An allow list: a route that a later Gradio adds stays closed until somebody has looked at it.
         if allowed is None or allowed.fullmatch(path) is None:
             raise Refused(404, "This page has no such address.")
         if path == UPLOAD:
@@ -202,7 +202,7 @@ class Guard:
         return None
 
     async def _receive(self, headers: Headers, receive: Receive, session: str) -> Response:
-        # A few uploads are in memory at once; others wait here, with their bodies unread.
+        # A few uploads are in memory at once. Others wait here, with their bodies unread.
         async with self._uploads.slots:
             with self._uploads.receiving(session, _length(headers)) as upload:
                 if upload.refusal:
@@ -254,7 +254,8 @@ class _Ended:
         self._next: asyncio.Future[MutableMapping[str, Any]] | None = None
 
     async def __call__(self) -> MutableMapping[str, Any]:
-        # Starlette asks whether there is a message by a call that it cancels: what is on its way stays for the next
+        # Starlette polls for a message with a call that it cancels. A message that is on its way is kept for the next
+        # call.
         if self._next is None:
             self._next = asyncio.ensure_future(self._receive())
         if not self._next.done() and not self._end.done():

@@ -20,7 +20,7 @@ from hfcomp.data.annotations.entries import person_name
 
 FOLDER = Path(__file__).parent
 CSS, SCRIPT = FOLDER / "page.css", FOLDER / "shortcuts.js"
-# Key under which a browser keeps the name. It is no secret: the name only says who goes on after a reload.
+# Key under which a browser keeps the name. It is not secret: the name only says who goes on after a reload.
 STORAGE = "hfcomp-annotate"
 # Longest time between two renewals of a lease.
 TICK_SECONDS = 60.0
@@ -89,7 +89,7 @@ class Page:
         return self.sign_in(session, request, name)
 
     def sign_in(self, session: Session, request: gr.Request, name: str) -> Updates:
-        # Whoever had the page before loses it first: a name that is refused signs nobody in.
+        # Whoever had the page before is signed out first: a rejected name signs nobody in.
         session.person, session.item, session.review = "", None, None
         try:
             session.person = person_name(name or "")
@@ -130,7 +130,7 @@ class Page:
         at, tab = self.annotating, self.annotate
         outputs, last = _components(at), {"trigger_mode": "always_last", **_quiet()}
         with_status, here = [*outputs, self.status], [at.session, at.item]
-        # an input event is lost where the server has just changed the text; a change is not
+        # An input event is lost if the server has just changed the text. A change event is not.
         at.caption.change(tab.keep_caption, [*here, at.caption], outputs, **last)
         at.prompt.change(tab.keep_prompt, [*here, at.prompt], outputs, **last)
         for choice in (at.chosen, at.quality):

@@ -91,6 +91,7 @@ class ReviewTab(Tab):
             self.at.item: item.id,
             self.at.captions: markup.two_captions(edit.original, edit.caption),
             self.at.outline: False,
+            # No rating is preset: the reviewer must not follow the annotator's.
             self.at.quality: None,
             self.at.reason: None,
             **self._images(item, edit, outlined=False),

@@ -30,7 +30,7 @@ from hfcomp.annotate.service import AnnotationService
 from hfcomp.data.annotations.project import IMAGES
 from hfcomp.writing import LOCK_FILE, try_lock
 
-# The environment variable that names Gradio's folder, which is read with every file.
+# Environment variable that names Gradio's folder. Gradio reads it for every file.
 VARIABLE = "GRADIO_TEMP_DIR"
 PREFIX = "hfcomp-annotate-"
 
@@ -41,7 +41,7 @@ def own_cache() -> Iterator[Path]:
     before = os.environ.get(VARIABLE)
     parent = Path(before or tempfile.gettempdir())
     parent.mkdir(parents=True, exist_ok=True)
-    # a server that was killed could not remove its own folder
+    # A server that was killed could not remove its own folder.
     remove_left(parent)
     folder = parent.resolve() / f"{PREFIX}{secrets.token_hex(8)}"
     folder.mkdir(mode=0o700)
@@ -74,9 +74,9 @@ def remove_left(parent: Path) -> None:
             lock.release()
 
 
-# Requests at a time. Most wait for a model or the disk.
+# Number of concurrent requests. Most wait for a model or the disk.
 THREADS = 128
-# Open connections, and events that wait for a thread.
+# Number of open connections, and of events that wait for a thread.
 MOST_CONNECTIONS, MOST_EVENTS = 1024, 512
 FIRST_PORT, PORTS = 7860, 100
 SECONDS_TO_START, SECONDS_TO_END = 30.0, 3
@@ -156,7 +156,7 @@ def serving(
         The address of the page.
     """
     check_access(host, passwords, public_names)
-    # Before anything slow: a port that is taken is found at once.
+    # Comes before anything slow, so a port that is taken is reported at once.
     bound = bind(host, port)
     load_caption_parser()
     with bound, own_cache() as cache:
@@ -203,7 +203,7 @@ def _gradio(page: Page, images: Path) -> FastAPI:
         css_paths=[CSS],
         js=SCRIPT.read_text(encoding="utf-8"),
     )
-    # Gradio checks the paths that a browser names only once it has launched, which mounting leaves out
+    # Gradio checks the paths that a browser requests only after it has launched, and mounting skips the launch.
     blocks.has_launched = True
     return app
 

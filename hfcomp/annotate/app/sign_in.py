@@ -20,10 +20,10 @@ from hfcomp.annotate.people_file import Passwords
 from hfcomp.reporting.pages.page import fill
 
 PAGE = Path(__file__).parent / "templates" / "sign_in.html"
-# Failures of a client that cost nothing; each further one doubles the wait, up to so many seconds, so that nobody who
-# mistyped is locked out for long. A client that makes no attempt for `FORGOTTEN` seconds starts over.
+# Number of failures of a client that cost nothing. Each further one doubles the wait, up to `LONGEST_WAIT` seconds, so
+# nobody who mistyped is locked out for long. A client that makes no attempt for `FORGOTTEN` seconds starts over.
 FREE_FAILURES, LONGEST_WAIT, FORGOTTEN = 4, 30.0, 900.0
-# Passwords that are checked, of all clients together: on average, and after a quiet time.
+# Password checks of all clients together: on average, and in a burst after a quiet time.
 CHECKS_A_SECOND, CHECKS_AT_ONCE = 2.0, 10.0
 MOST_SESSIONS, SESSION_SECONDS = 1000, 24 * 3600.0
 
@@ -54,11 +54,11 @@ class Throttle:
         now = self._clock()
         number, last = self._failures.get(_group(client), (0, now))
         if number > FREE_FAILURES and now - last < FORGOTTEN:
-            # doubles with each failure, counted from the last one
+            # The wait doubles with each failure and counts from the last one.
             left = last + min(2.0 ** (number - FREE_FAILURES - 1), LONGEST_WAIT) - now
             if left > 0:
                 return left
-        # a token bucket shared by all clients: guesses from many addresses are slowed down as well
+        # A token bucket shared by all clients: guesses from many addresses are slowed down as well.
         self._checks = min(CHECKS_AT_ONCE, self._checks + CHECKS_A_SECOND * (now - self._filled))
         self._filled = now
         if self._checks < 1:
@@ -109,7 +109,7 @@ class Door:
             return self._page("", 405)
         given = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=8)
         name, password = (given.get(key, [""])[0] for key in ("name", "password"))
-        # Before the password is looked at: a guess that is too early costs us nothing and tells nothing.
+        # Comes before the password check: a guess that is too early costs us nothing and reveals nothing.
         wait = self._throttle.wait(client)
         if wait > 0:
             if client not in self._waiting:  # one line, however many requests
@@ -122,7 +122,7 @@ class Door:
             person = await asyncio.to_thread(self._passwords.person, name, password)
         if person is None:
             number = self._throttle.fail(client)
-            # `ascii`: a name cannot forge lines or colors of the log.
+            # `ascii`: a name cannot forge lines or colors in the log.
             self._log(f"sign-in refused: {ascii(name[:60])} from {client}, failure {number}")
             return self._page("The name or the password is wrong.", 401)
         self._throttle.succeed(client)
@@ -130,13 +130,13 @@ class Door:
         return self._begin(person, is_secure=headers.get("origin", "").startswith("https:"))
 
     def _begin(self, person: str, *, is_secure: bool) -> Response:
-        # The oldest session ends: signing in again and again must not fill the memory.
+        # The oldest session ends, because repeated sign-ins must not fill the memory.
         while len(self._sessions) >= MOST_SESSIONS:
             self._sessions.popitem(last=False)
         made = SignedIn(person, secrets.token_urlsafe(32), self._clock() + SESSION_SECONDS)
         self._sessions[made.token] = made
         response = RedirectResponse("/", 303)
-        # "lax": a link from elsewhere opens the page signed in, a form from elsewhere is sent without the cookie.
+        # "lax": a link from another site opens the page signed in, while its forms are sent without the cookie.
         response.set_cookie(self._cookie, made.token, httponly=True, samesite="lax", secure=is_secure, path="/")
         return response
 

@@ -21,7 +21,7 @@ from hfcomp.data.annotations.entries import is_same_person, person_name
 from hfcomp.writing import write_bytes
 
 Updates = dict[Any, Any]
-# Errors that a page shows; any other is a mistake of ours.
+# Errors that a page shows. Any other error is a bug in hfcomp.
 ERRORS = (ValueError, OSError, ModelError)
 
 
@@ -50,7 +50,7 @@ def acting_person(session: Session, request: gr.Request) -> str:
     Raises:
         ValueError: for a page that has not signed in, or that began as somebody else.
     """
-    # Gradio's user name is the one that our own server put into the request.
+    # Gradio's user name is what our own server put into the request.
     signed_in = person_name(request.username) if request.username else session.person
     if not signed_in:
         raise ValueError("Enter your name to begin.")

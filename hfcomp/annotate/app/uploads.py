@@ -25,17 +25,17 @@ from hfcomp.data.annotations.masks import Mask
 from hfcomp.data.images import open_image
 from hfcomp.writing import write_bytes
 
-# Bytes of an upload: a PNG of flat strokes is far smaller.
+# Most bytes of an upload. A PNG of flat strokes is far smaller.
 MOST_BYTES = 32 * 2**20
-# Pixels of an uploaded image, by its header: as many as large cameras make, and 200 MB once decoded.
+# Most pixels of an uploaded image, by its header: what large cameras make, and 200 MB once decoded.
 MOST_PIXELS = 50_000_000
 # Formats of uploads: strokes, and the image that they were drawn on, which an editor sends back.
 FORMATS = ("PNG", "JPEG")
-# Bytes that are kept of a session's uploads and of all. A file is removed once its strokes are read.
+# Most bytes of uploads that are kept, per session and in total. A file is removed once its strokes are read.
 MOST_OF_A_SESSION, MOST_IN_ALL = 4 * MOST_BYTES, 16 * MOST_BYTES
-# Uploads under way, each in memory as a whole; others wait.
+# Concurrent uploads, each in memory as a whole. Others wait.
 MOST_AT_A_TIME = 6
-# Seconds until an upload is removed whose strokes nobody read.
+# Seconds until an upload whose strokes nobody read is removed.
 KEPT_SECONDS = 120.0
 _MINUTES = KEPT_SECONDS / 60
 
@@ -84,7 +84,8 @@ class Uploads:
 
     def keep(self, session: str, content: bytes) -> Path:
         """Writes a file that a session sent, once: an editor sends the same ones with each event."""
-        # named by session and content: nobody can guess the file of another session, and a repeated upload is one file
+        # Named by session and content: nobody can guess the file of another session, and a repeated upload is one
+        # file.
         name = hmac.new(self._secret, session.encode() + b"\0" + content, hashlib.sha256).hexdigest()
         path = self.folder / f"{name}.image"
         if not path.exists():
@@ -111,7 +112,7 @@ class Uploads:
 
     def _forget(self) -> None:
         now = self._clock()
-        # Strokes that nobody reads, as of a page that was closed, must not fill the disk.
+        # Strokes that nobody reads, such as those of a closed page, must not fill the disk.
         for path in [path for path, one in self._kept.items() if now - one.time > KEPT_SECONDS or not path.exists()]:
             path.unlink(missing_ok=True)
             del self._kept[path]

@@ -17,7 +17,7 @@ from typing import Any
 
 from hfcomp.data.annotations.entries import Action, Edit, Entry, Item, Standing, decode, decode_mapping, standing
 
-# Of each table with a chain: what names a row, and all columns.
+# Key column and hashed columns of each table that has a chain.
 _TABLES = {
     "items": ("position", "position, id, concept, content"),
     "log": ("number", "number, time, person, item, action, content, taken, undoes"),
@@ -26,7 +26,7 @@ _DERIVED = ("states", "tallies", "work")
 
 
 def extend_chain(connection: sqlite3.Connection, table: str, number: int) -> None:
-    # The row is read back: the hash is of what the file holds, after SQLite's own conversions of types.
+    # The row is read back, so the hash covers what the file holds after SQLite's own type conversions.
     key, columns = _TABLES[table]
     last = connection.execute("SELECT hash FROM chains WHERE source = ? ORDER BY number DESC LIMIT 1", (table,))
     row = connection.execute(f"SELECT {columns} FROM {table} WHERE {key} = ?", (number,)).fetchone()
@@ -51,7 +51,7 @@ def check_chain(connection: sqlite3.Connection, path: Path) -> None:
     for table in _TABLES:
         stored = connection.execute("SELECT number, hash FROM chains WHERE source = ? ORDER BY number", (table,))
         previous = ""
-        # to the end of the longer one: a row without a hash and a hash without its row are damage too
+        # Goes on to the end of the longer one: a row without a hash and a hash without its row are damage too.
         for row, link in zip_longest(_rows(connection, table), stored):
             previous = _hash(previous, row) if row else ""
             if not row or link != (row[0], previous):
@@ -104,7 +104,7 @@ def _derived(connection: sqlite3.Connection) -> dict[str, set[tuple[Any, ...]]]:
 
 
 def _stored(connection: sqlite3.Connection, name: str) -> set[tuple[Any, ...]]:
-    # a count of 0, which a trigger leaves after an undo, is as good as none
+    # A count of 0, which a trigger leaves after an undo, means the same as no row.
     counted = "" if name == "states" else " WHERE number <> 0"
     return set(connection.execute(f"SELECT * FROM {name}{counted}"))
 

@@ -17,9 +17,9 @@ from hfcomp.data.annotations.entries import is_same_person
 logger = logging.getLogger(__name__)
 FORMAT, VERSION, WITHOUT_CHAINS = "hfcomp annotations", 2, 1
 _APPEND_ONLY = ("log", "items", "chains")
-# `chains` has the hashes of `items` and `log`, see `hfcomp.data.annotations.chain`. `states` follows from these two,
-# and counts from all three: `tallies` of items, `work` of decisions that stand. `leases` and `drafts` are of work
-# under way.
+# `chains` has the hashes of `items` and `log`, see `hfcomp.data.annotations.chain`. `states` follows from `items` and
+# `log`. Two tables of counts follow from all three: `tallies` counts items, `work` the decisions that stand. `leases`
+# and `drafts` hold work in progress.
 SCHEMA = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
     """CREATE TABLE items (
@@ -73,7 +73,7 @@ SCHEMA = (
         for table in _APPEND_ONLY
         for action in ("UPDATE", "DELETE")
     ),
-    # INSERT OR REPLACE would delete a row without its trigger
+    # INSERT OR REPLACE would delete a row without running its trigger.
     """CREATE TRIGGER log_keeps_rows BEFORE INSERT ON log WHEN EXISTS (SELECT 1 FROM log WHERE number = NEW.number)
         BEGIN SELECT RAISE(ABORT, 'log is append-only'); END""",
     """CREATE TRIGGER items_keep_rows BEFORE INSERT ON items
@@ -102,8 +102,8 @@ class Database:
         OSError: for a file that cannot be read or written, or is locked.
     """
 
-    # A connection is used by one thread at a time and kept for the next one: a web server's threads come and go, and
-    # would leave theirs open.
+    # One thread at a time uses a connection, which is then kept for the next thread: a web server's threads come and
+    # go, and would leave theirs open.
 
     def __init__(self, path: Path, *, wait_seconds: float = 10.0) -> None:
         self.path = path
@@ -111,7 +111,7 @@ class Database:
         self._idle: list[sqlite3.Connection] = []
         self._is_closed = False
         self._lock = threading.Lock()
-        # threads of this process queue here, where waiting costs nothing; SQLite would poll
+        # Threads of this process queue here, where waiting costs nothing. SQLite would poll.
         self._writer = threading.Lock()
         if not path.parent.is_dir():
             raise FileNotFoundError(errno.ENOENT, "No such folder for the database", str(path.parent))
@@ -144,8 +144,8 @@ class Database:
         try:
             with self._connection() as connection:
                 connection.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
-                # The lock for writing is taken at once. A transaction that reads first and then writes would fail, as
-                # SQLite can't wait for a lock on behalf of one that holds an older view of the file.
+                # The write lock is taken at once. A transaction that reads first and then writes would fail, because
+                # SQLite can't wait for a lock on behalf of a transaction that holds an older view of the file.
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 connection.execute("COMMIT")
@@ -301,6 +301,6 @@ class Database:
 
 
 def _code(error: Exception) -> int | None:
-    # the primary code is the low byte of the extended one
+    # The primary code is the low byte of the extended one.
     code = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF

@@ -175,8 +175,8 @@ class Decisions:
 
     def save_draft(self, person: str, item: str, draft: Mapping[str, Any]) -> None:
         """Keeps what a person has made of an item so far, in place of an earlier draft; lost with a decision."""
-        # Not forced to disk, as it is called at every stroke of the brush: a power failure may lose the last drafts, a
-        # killed process none.
+        # Not forced to disk, because this runs at every stroke of the brush. A power failure may lose the last drafts,
+        # a killed process loses none.
         content = encode(draft, f"draft of {item}")
         with self._database.writing(is_durable=False) as connection:
             rows = Rows(connection, self.path)
@@ -301,7 +301,7 @@ class Decisions:
             return rows.item(position)
 
     def _decide(self, person: str, item: str, action: Action, content: str, state: State) -> None:
-        # In one transaction with its checks: between a check and its decision somebody else could decide.
+        # The checks and the decision are one transaction: between them somebody else could decide.
         with self._database.writing() as connection:
             rows, leases = self._rows_and_leases(connection, person)
             person, position, last = leases.person, rows.position(item), rows.last(item)
@@ -327,8 +327,8 @@ class Decisions:
         return rows, Leases(connection, rows.spelling(person), self._clock())
 
     def _pages(self, query: str, values: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-        # A query that is limited and goes on after the first column of its last row. So no transaction is open while
-        # the caller works: it would keep the write-ahead log growing.
+        # Each query is limited and goes on after the first column of its last row. No transaction is open while the
+        # caller works: it would keep the write-ahead log growing.
         after = 0
         while True:
             with self._database.reading() as connection:

@@ -105,7 +105,7 @@ _INVISIBLE = re.compile(
 )
 _ALPHABETS = ("LATIN", "CYRILLIC", "GREEK", "COPTIC", "ARMENIAN", "CHEROKEE", "LISU", "GEORGIAN", "DESERET")
 """Scripts with letters that look like those of another one: a word of a name has letters of one of them only."""
-# Letters that look like a Latin one, as a capital or small, after Unicode's confusables.txt (UTS 39).
+# Letters that look like a Latin capital or small letter, after Unicode's confusables.txt (UTS 39).
 _LOOK_ALIKES = str.maketrans(
     "авекмнорстухіјѕԛԝһүӏԁѵԍαβεζηικμνορτυχϳϲօսհոցքɑıɡ",  # noqa: RUF001
     "abekmhopctyxijsqwhyldvgabezhikmnoptyxjcouhngqaig",
@@ -119,8 +119,8 @@ def person_name(text: str) -> str:
         ValueError: for an empty or long name, one with line breaks or other invisible characters, one with a word of
             letters of several alphabets that look alike, or `AUTOMATIC`.
     """
-    # Nobody may review an edit of their own. Without these rules "Anna" with a Cyrillic A, or with an invisible
-    # letter, would be somebody else.
+    # Nobody may review their own edit. Without these rules "Anna" with a Cyrillic A, or with an invisible letter,
+    # would be somebody else.
     name = re.sub(" +", " ", unicodedata.normalize("NFKC", text.strip())).strip()
     if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable() or _INVISIBLE.search(name):
         shown = f"{len(name)} characters" if len(name) > LONGEST_NAME else ascii(name)
@@ -236,7 +236,7 @@ def standing(rows: Iterable[tuple[int, float, str, Action, int | None]]) -> Stan
 
 
 def _model(record: type[Item] | type[Edit]) -> type[Strict]:
-    # JSON has no tuples: lists stand for them, and everything else is strict
+    # JSON has no tuples. Lists stand for them, and everything else is strict.
     declared: dict[str, Any] = {}
     for name, hint in get_type_hints(record).items():
         declared[name] = (Annotated[hint, Field(strict=False)] if get_origin(hint) is tuple else hint, ...)
@@ -266,7 +266,7 @@ def decode(record: type[Record], text: str, where: str) -> Record:
     """An item or edit of JSON."""
     content: Strict = parse(_MODELS[record], decode_mapping(text, where), where)
     found = record(**{name: getattr(content, name) for name in _MODELS[record].model_fields})
-    # A database of a stranger must not make the server send files outside the project.
+    # A stranger's database must not make the server send files outside the project.
     for name in _FILES:
         file = getattr(found, name, None)
         if file is not None and (not file or "\\" in file or ".." in (path := PurePosixPath(file)).parts or path.root):

@@ -60,7 +60,7 @@ class Leases:
         First an item that was sent back to the person, then those that were never sent back, in their order, then
         those that wait for somebody else for longer than `RESERVED_SECONDS` or that were annotated automatically.
         """
-        # The automatic mode is given no item that was sent back: it would repeat its edit.
+        # The automatic mode gets no item that was sent back, because it would repeat its edit.
         kinds = (_NEW,) if self.person == AUTOMATIC else (_OWN, _NEW, _LEFT)
         for kind in kinds:
             found = self._first(kind, "position", concept)
@@ -73,7 +73,7 @@ class Leases:
         return self._first(_TO_REVIEW, "submission", concept)
 
     def take(self, position: int, *, is_review: bool, seconds: float) -> None:
-        # REPLACE: an expired lease of somebody else may stand there
+        # REPLACE: an expired lease of somebody else may be there.
         self._connection.execute(
             "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?)",
             (position, self.person, is_review, self.now, self.now + seconds),

@@ -69,8 +69,7 @@ def outline(image: Image.Image, mask: Mask) -> Image.Image:
 
 
 def _widened(mask: Mask, x: int) -> Mask:
-    # By running sums, for which the time does not depend on `x`: a pixel is true if the sum over its 2x + 1 neighbors
-    # is above 0.
+    # Running sums take the same time for any `x`: a pixel is true if the sum over its 2x + 1 neighbors is above 0.
     x = min(x, mask.shape[1])
     sums = np.cumsum(np.pad(mask, ((0, 0), (x + 1, x))), axis=1, dtype=np.int32)
     found: Mask = sums[:, 2 * x + 1 :] > sums[:, : -2 * x - 1]

@@ -36,8 +36,8 @@ class BuiltConfig(BuilderConfig):
     concreteness_ratings: str | None = None
 
     def create_config_id(self, config_kwargs: dict[str, Any], custom_features: Features | None = None) -> str:
-        # `datasets` names its cache by the arguments alone. A set that was built again in the same folder would then
-        # be read from the old cache, so the content of the set and of the ratings becomes part of the name.
+        # `datasets` names its cache by the arguments only. A set that was built again in the same folder would be read
+        # from the old cache, so the content of the set and of the ratings becomes part of the name.
         folder, ratings = self.folder(), Path(self.concreteness_ratings or "")
         views = read_views(folder)
         hashes = {"content_0": file_hash(folder / MANIFEST) if views is None else content_hash(folder, views)}

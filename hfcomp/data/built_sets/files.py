@@ -34,10 +34,10 @@ UNFINISHED = ".build"
 """In the folder of a build that is not finished; `hfcomp.factory` writes it."""
 CARD = "README.md"
 ONE_LICENSE = "Their one card would state the licence of one source."
-# Hashing takes about a second a gigabyte; less needs no bar.
+# Hashing takes about a second per gigabyte. Less than this needs no bar.
 BYTES_WITHOUT_A_BAR = 2**30
 THREADS = 4
-# Of a damaged manifest enough are left to know it from a file of another program.
+# Keys of a manifest. A damaged one keeps enough of them to tell it from another program's file.
 _MARKS = (b'"checksum"', b'"plan"', b'"rows"', b'"schema_version"', b'"set_aside"', b'"shards"')
 
 
@@ -56,8 +56,8 @@ def _command(folder: Path) -> str:
 
 
 def card_above(folder: Path) -> Path | None:
-    # A build may be a configuration, a part or a step of a set. The set's card, with the command, then stands above
-    # it, and `steps/CONFIG/STEP` is three folders down.
+    # A build may be a configuration, a part or a step of a set. The set's card, with the command, is then in a folder
+    # above it; `steps/CONFIG/STEP` is three folders down.
     cards = (place / CARD for place in (folder, *folder.absolute().parents[:4]))
     return next((path for path in cards if path.is_file() and b"hfcomp build" in path.read_bytes()), None)
 
@@ -81,8 +81,8 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     try:
         content = read_checked(path, build_anew(folder))
     except ValueError:
-        # Other programs write files of this name too, so a file that is no JSON may be none of ours. If it holds
-        # several of our keys, it is a damaged one of ours, and the set must not be read without its check.
+        # Other programs write files of this name too, so a file that is not JSON may not be ours. If it holds several
+        # of our keys, it is a damaged manifest, and the set must not be read without its check.
         if ours or sum(mark in path.read_bytes() for mark in _MARKS) > 1:
             raise
         return None
@@ -154,15 +154,15 @@ def _begun_configurations(folder: Path, names: StepNames) -> list[str]:
 
 
 def step_builds(folder: Path) -> list[Path]:
-    # By either of two files: a step that lost its manifest must show up as damaged, not disappear.
+    # Either of two files marks a step: a step that lost its manifest must show up as damaged, not disappear.
     marked = {path.parent for name in (MANIFEST, SET_ASIDE_FILE) for path in (folder / STEPS_FOLDER).rglob(name)}
     return sorted(marked)
 
 
 def check_finished(folder: Path) -> None:
     """Checks that no configuration of a set that is built in steps waits for one of them; any other folder passes."""
-    # The last file of a set is written last. A killed build leaves whole, valid Parquet files of some configurations,
-    # which would load without a word and be fewer rows than the card says.
+    # `VIEWS` is written last. A killed build leaves whole, valid Parquet files of some configurations, which would
+    # load silently and have fewer rows than the card says.
     names = step_names(folder)
     if is_build(folder / STEPS_FOLDER / names.steps[0]) and not (folder / VIEWS).is_file():
         raise ValueError(
@@ -269,8 +269,8 @@ def checked_shards(path: Path) -> list[Path] | None:
     shards = [one for one in manifest["shards"] if path.is_dir() or folder / one["file"] == path]
     if path.is_dir():
         check_no_others(folder, manifest)
-    # The processes of a machine read the same disk: that each hashes the whole set would take their number of times
-    # as long and find nothing more. Each machine checks, as its disk may differ.
+    # The processes of a machine read the same disk. If each of them hashed the whole set, it would take many times as
+    # long and find nothing more. Each machine checks, because its disk may differ.
     if int(os.environ.get("LOCAL_RANK", "0")) == 0:
         _check_all(folder, shards)
     return [folder / one["file"] for one in shards]
@@ -282,7 +282,7 @@ def check_no_others(folder: Path, manifest: dict[str, Any]) -> None:
     for path in sorted(known):
         if not path.is_file():
             raise ValueError(f"{path} is missing: {make_anew(folder)}")
-    # `load_dataset` of the folder takes every file that fits the card's pattern, so a stray one would add rows.
+    # `load_dataset` reads every file of the folder that fits the card's pattern, so a stray one would add rows.
     for path in sorted({*(folder / DATA).glob("*.parquet")} - known):
         raise ValueError(f"{path} is not part of this build: {MANIFEST} does not list it. Remove it.")
 

@@ -61,7 +61,7 @@ def draw_negatives(
 
     The draw is made once: a row keeps its negatives, as in HierarCaps' own data. `images` are equal for one image.
     """
-    # Dictionaries in place of sets: their order, from which one is drawn, is the same in every process.
+    # Dictionaries serve as ordered sets: the order from which a text is drawn is the same in every process.
     of_level: dict[int, dict[str, str]] = {}
     of_parent: dict[tuple[int, str], dict[str, str]] = {}
     for chain in chains:
@@ -113,6 +113,7 @@ def _with_parents(chain: Sequence[Link]) -> Iterable[tuple[Link, str]]:
 
 
 def _one_of(candidates: list[tuple[str, str]], own: set[str], draw: random.Random) -> str:
-    # Of one more than the row's own texts, one at least is not its own: no need to go through all candidates.
+    # Among one more text than the row has of its own, at least one is not its own, so there is no need to go through
+    # all candidates.
     some = draw.sample(candidates, min(len(candidates), len(own) + 1))
     return next((text for key, text in some if key not in own), "")

@@ -17,7 +17,7 @@ from hfcomp.parsing.captions import caption_problem
 from hfcomp.parsing.noun_phrases import REPEATED, NounPhrase, sift_noun_phrases
 from hfcomp.parsing.words import EXCLUDED_WORDS, ExcludedWords
 
-# Captions of a stream whose phrases are found at a time.
+# Number of streamed captions whose phrases are extracted at a time.
 ROWS_AT_A_TIME = 64
 
 
@@ -33,7 +33,7 @@ class Extracted(NamedTuple):
     left_out: Counter[str]
 
 
-# Captions to their phrases, in order: by a parser, or by a language model.
+# Maps captions to their phrases, in order. Either a parser or a language model does it.
 Extractor = Callable[[Sequence[str]], Iterable[Extracted]]
 
 
@@ -130,7 +130,7 @@ def concept_columns(
             counts.unusable += 1
             continue
         _check(caption, one.phrases, row)
-        # reversed twice: of equal phrases the first stays, in the place of the last
+        # Reversed twice: of equal phrases the first one is kept, in the place of the last.
         distinct = {phrase.text.casefold(): phrase for phrase in reversed(one.phrases)}
         phrases = list(reversed(distinct.values()))
         kept = phrases[:max_concepts]
@@ -209,7 +209,7 @@ def _streamed(dataset: IterableDataset, parser: str) -> IterableDataset:
 
 def _of_batch(batch: dict[str, list[Any]], parser: str) -> dict[str, list[Any]]:
     texts = [caption or "" for caption in batch["caption"]]
-    # loaded here: the workers that read a stream have a parser each
+    # Loaded here, because each worker that reads a stream has a parser of its own.
     columns, counts = concept_columns(texts, noun_phrase_extractor(cached_parser(parser)), max_concepts=None)
     if counts.unusable:
         problem = next(found for found in map(caption_problem, texts) if found)

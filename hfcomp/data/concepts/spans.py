@@ -47,13 +47,13 @@ def canonical_spans(caption: str, spans: Sequence[Sequence[int]], canonical: str
 
 def _places(caption: str, canonical: str) -> tuple[list[int], list[int]]:
     """For each character of a caption, start and end in the canonical text; both one place where it was taken out."""
-    # A tokenizer tells what it made of a text, not where. Both texts are read side by side: what fits at the present
-    # place of the canonical one moves it on, and what does not fit was taken out.
+    # A tokenizer returns what it made of a text, but no positions. Both texts are read side by side: what fits at the
+    # present place of the canonical text moves that place on, and what does not fit was taken out.
     starts, ends = [], []
     place = 0
     for unit in _units(caption):
         length = _length(unit, canonical, place)
-        # the letter under an accent may be gone, and the accent not
+        # The letter under an accent may be gone while the accent is kept.
         for piece in [unit] if length else unit:
             length = length or _length(piece, canonical, place)
             starts += [place] * len(piece)
@@ -94,7 +94,7 @@ def _length(unit: str, canonical: str, place: int) -> int:
                 other = unicodedata.normalize(written, form)
                 if other and canonical.startswith(other, place):
                     return len(other)
-        # the sigma at the end of a word has a letter of its own
+        # The sigma at the end of a word is a letter of its own.
         if canonical[place : place + 1].casefold() == unit.casefold():
             return 1
     return 0
@@ -202,8 +202,8 @@ def word_places(tokenizer: Any, text: str, max_length: int) -> TokenPlaces:
             "tokenizer, or set concept_source='phrase'."
         )
     text = text.replace(_SPACE, " ")
-    # No token crosses a space in the canonical text. So each word is cut as it is cut alone, and all tokens of a word
-    # take the word's place.
+    # No token crosses a space in the canonical text. So each word is cut in isolation, and all its tokens take the
+    # word's place.
     canonical = tokenizer.canonicalize_text(text)
     pieces: list[str] = []
     tokens: list[Span] = []
@@ -215,14 +215,14 @@ def word_places(tokenizer: Any, text: str, max_length: int) -> TokenPlaces:
     if pieces != found:
         tokens = [(0, 0)] * len(found)
     kept, cut = tokens[: max_length - 1], tokens[max_length - 1 :]
-    # of a word that loses a token the others are left
+    # If a word loses a token, its other tokens are kept.
     reach = min((start for start, _ in cut), default=len(canonical))
     return TokenPlaces(text, canonical, [*kept, (0, 0)], reach)
 
 
 @lru_cache(maxsize=1 << 16)
 def _pieces(tokenizer: Any, word: str) -> tuple[str, ...]:
-    # cached: the slow tokenizer takes a quarter of a millisecond for a word
+    # Cached: the slow tokenizer takes a quarter of a millisecond per word.
     return tuple(tokenizer.tokenize(word))
 
 

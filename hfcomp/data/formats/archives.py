@@ -73,7 +73,7 @@ def check_tail(path: Path) -> None:
 
 def check_end(file: BinaryIO, end: int) -> None:
     """Checks that an archive ends where `tarfile` stopped reading it."""
-    # Two blocks of zeros have to stand there, and nothing but zeros behind them: tar pads to the size of its records.
+    # Two blocks of zeros must be there, and nothing but zeros behind them: tar pads to the size of its records.
     file.seek(end)
     marker = file.read(MARKER)
     if any(marker):
@@ -208,7 +208,7 @@ class _Samples:
 
 
 def samples(names: Iterable[str], by_last_dot: bool) -> Iterator[tuple[str, list[str]]]:
-    # members of a sample are neighbors in the archive, so one sample at a time is in memory
+    # The members of a sample are neighbors in the archive, so one sample at a time is in memory.
     current: str | None = None
     endings: list[str] = []
     for name in names:
@@ -238,7 +238,7 @@ def survey(archives: Iterable[tuple[str, Sequence[str]]]) -> Layout:
     number: Counter[str] = Counter(ending for signature in first.signatures.elements() for ending in signature)
     dotted = [ending for ending in number if "." in ending]
     once = sum(number[ending] == 1 for ending in dotted)
-    # samples of one kind stay as they are, and names with dots have to make them no less alike
+    # Samples of one kind stay as they are. Names with dots must not make them less alike.
     is_even = first.evenness == 1 and first.signatures.total() > 1
     is_mixed = 2 * once > len(dotted) or first.evenness < 0.5
     chosen = last if dotted and not is_even and is_mixed and last.evenness >= first.evenness else first

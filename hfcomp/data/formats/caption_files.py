@@ -47,7 +47,7 @@ def _parquet_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
 
 
 def _csv_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
-    # keys stay strings: 000012 is not a number
+    # Keys stay strings: 000012 is not a number.
     table = open_table(path)
     rows = table.rows()  # which finds out how the names are written
     _check_names(table.columns, (key, caption), path)
@@ -122,7 +122,7 @@ def _lines(path: Path) -> Iterator[str]:
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
-                # a file may begin with a byte order mark
+                # A file may begin with a byte order mark.
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
                 raise ValueError(
@@ -143,7 +143,7 @@ def _check_names(there: Iterable[str], wanted: Iterable[str], path: Path, place:
 KEY_COLUMN = "__key__"
 """What `datasets` calls the name of a WebDataset's sample."""
 FILE_COLUMNS = ("key", "caption")
-# Rows of a stream that are joined at a time, and those after which a key that no row has is reported.
+# Number of streamed rows that are joined at a time, and number of rows after which a key that no row has is reported.
 ROWS_AT_A_TIME = 64
 TRIED_ROWS = 1000
 
@@ -308,7 +308,7 @@ def read_captions(path: str | Path, columns: str | None = None) -> FileCaptions:
 
 def _keys(dataset: Dataset, place: tuple[str, str]) -> list[str | None]:
     column, entry = place
-    # columns of entries: as objects of Python, those of millions of rows would take gigabytes
+    # Columns of entries: as Python objects, the entries of millions of rows would take gigabytes.
     columns = dataset.select_columns([column])
     name = f"{column}.{entry}" if entry else column
     if entry and name not in (columns := columns.flatten()).column_names:

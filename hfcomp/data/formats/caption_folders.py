@@ -62,7 +62,7 @@ def read_coco_folder(folder: Path, names: Iterable[str], config: str | None = No
 
 
 def coco_splits(folder: Path) -> list[str]:
-    # for errors: Karpathy's file, of 140 MB, is not read for its names
+    # Karpathy's file of 140 MB is not read for its names: this list is only for error messages.
     splits = [f"{name}{year}" for name, year in sorted(_caption_files(folder))]
     return [*splits, *(("train", "restval", "val", "test") if _karpathy_file(folder) else ())]
 
@@ -131,7 +131,7 @@ def _karpathy_place(folder: Path) -> Callable[[str, str, int], Path]:
     """Where an image of Karpathy's is: under its name of 2014, or its number among those of 2017."""
     tops = [top for top in (folder, folder / "images") if top.is_dir()]
     later = [top / name for top in tops for name in ("train2017", "val2017") if (top / name).is_dir()]
-    # One listing in place of a look-up for each of 120,000 images, which takes minutes on a network disk.
+    # One listing replaces a look-up for each of 120,000 images, which takes minutes on a network disk.
     there = {path.parent.name + "/" + path.name for top in tops for path in top.glob("*2014/COCO_*")}
 
     def place(part: str, file: str, number: int) -> Path:
@@ -145,7 +145,7 @@ def _karpathy_place(folder: Path) -> Callable[[str, str, int], Path]:
 
 
 def _stated_licenses(folder: Path) -> dict[int, str]:
-    # from COCO's own files if they are there: Karpathy's states none
+    # Read from COCO's own files, if any: Karpathy's file states no license.
     found: dict[int, str] = {}
     for path in sorted(_caption_files(folder).values()):
         content = read_json(path)
@@ -216,7 +216,7 @@ _KINDS = {int: "a whole number", str: "a text", list: "a list"}
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif")
 SPLITS = ("train", "validation", "val", "test")
 _FOLDER_FEATURES = Features({"image": Image(), "caption": List(Value("string")), "image_id": Value("string")})
-# What `datasets` takes for the captions of an image folder, or reads instead of its images.
+# Files that `datasets` takes for the captions of an image folder, or reads instead of its images.
 _OTHERS = (".parquet", ".jsonl", ".csv", ".tar", ".arrow", ".zip")
 
 
@@ -263,7 +263,7 @@ def _read(folder: Path) -> Dataset:
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    # Sorted: the order of a folder differs between file systems, and the order of rows would with it.
+    # Sorted: file systems list a folder in different orders, and the order of rows would follow.
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield Path(place), sorted(name for name in names if not name.startswith("."))

@@ -97,7 +97,7 @@ def _is_relative(name: str | None) -> bool:
 
 
 def _narrowed(folders: Folders, names: Sequence[str | None]) -> Folders:
-    # Decided once by some names, so that not every row of millions is looked up on the disk.
+    # Decided once by a few names, so not every one of millions of rows is looked up on the disk.
     if len(folders.tables) != 1 or folders.root in (None, folders.tables[0]):
         return folders
     tried = list(islice(filter(_is_relative, names), _TRIED_NAMES))
@@ -153,8 +153,8 @@ def check_image_files(dataset: Any, columns: Sequence[str], *, one_is_enough: bo
     """
     if not isinstance(dataset, Dataset) or not len(dataset):
         return
-    # A sample, evenly spaced: to look up millions of files on a network disk would delay the start by an hour. What is
-    # usually wrong, the folder or the ending, shows in any of them.
+    # An evenly spaced sample: to look up millions of files on a network disk would delay the start by an hour. The
+    # usual mistakes, a wrong folder or a wrong ending, show in every row.
     rows = np.unique(np.linspace(0, len(dataset) - 1, min(len(dataset), CHECKED_ROWS)).astype(np.int64))
     for column in columns:
         if column not in IMAGE_COLUMNS or column not in dataset.column_names:
@@ -172,7 +172,7 @@ def _named_files(dataset: Dataset, column: str, rows: np.ndarray) -> list[tuple[
     places = pa.array(rows)
     if dataset._indices is not None:
         places = dataset._indices.column(0).take(places)
-    # a field at a time: rows that are taken whole would be read with their bytes
+    # One field at a time: whole rows would be read with their bytes.
     inside = pc.is_valid(pc.struct_field(images, "bytes")).take(places).to_pylist()
     paths = pc.struct_field(images, "path").take(places).to_pylist()
     found = zip(rows.tolist(), paths, inside, strict=True)

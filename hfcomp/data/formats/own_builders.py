@@ -39,7 +39,7 @@ _LINES = 10_000  # of a stream, for what a table is like
 
 
 def table_of_texts(columns: list[str], rows: list[list[str]]) -> pa.Table:
-    # an empty cell is missing
+    # An empty cell is a missing value.
     cells = zip(*rows, strict=True) if rows else [()] * len(columns)
     texts = [pa.array([cell or None for cell in column], pa.string()) for column in cells]
     return pa.Table.from_arrays(texts, columns)
@@ -149,8 +149,8 @@ class Archives(WebDataset):
 
     def _features(self, samples: Iterator[dict[str, Any]]) -> datasets.Features:
         """The types of columns, from the first samples and the first of each column."""
-        # `datasets` takes the columns of the first samples for those of all: a member that only later samples have
-        # would then be lost.
+        # `datasets` takes the columns of the first samples for all columns, so a member that only later samples have
+        # would be lost.
         missing, shown = set(self.layout.columns.values()), []
         for number, sample in enumerate(samples):
             if number < _SAMPLES or missing & sample.keys():
@@ -216,7 +216,8 @@ class Archives(WebDataset):
         sample[column] = {"path": name, "bytes": value} if self._media_type(column) else value
 
     def _decoded(self, path: str, name: str, ending: str, file: Any) -> Any:
-        # As `datasets` decodes it by its ending, except for JSON: `parse_json` raises for half a character in a text.
+        # Decoded as `datasets` does it by the ending, except for JSON: `parse_json` raises for half a character in a
+        # text.
         last = ending.rpartition(".")[2]
         if f".{last}" in EXTENSION_TO_COMPRESSION_FS_FILE_CLS:
             with EXTENSION_TO_COMPRESSION_FS_FILE_CLS[f".{last}"](file, mode="rb") as extracted:
@@ -259,12 +260,12 @@ def load_dataset(
     """`datasets.load_dataset`, but hfcomp reads tables of texts and archives; notes about them are logged."""
     late = {key: kwargs.pop(key) for key in ("verification_mode", "keep_in_memory") if key in kwargs}
     kwargs = {**folder_cache(path, *args, **kwargs), **kwargs}
-    # `datasets` finds the files, and which of its builders reads them; then ours takes the place of three of these.
+    # `datasets` finds the files and the builder that reads them. Our builders then replace three of its builders.
     theirs = load_dataset_builder(path, *args, **kwargs)
     features = theirs.info.features
     is_replaced = isinstance(theirs, tuple(_REPLACED))
-    # Features may be stated by a card, or be what `datasets` itself guessed when it read the files before. Ours must
-    # not take over guesses: a builder with an empty cache has only what is stated.
+    # Features may be stated by a card, or be a guess that `datasets` made when it read the files before. Our builder
+    # must not take over guesses. A builder with an empty cache has only the stated features.
     if features is not None and is_replaced and os.path.isdir(theirs.cache_dir):
         with TemporaryDirectory() as place:
             features = load_dataset_builder(path, *args, **{**kwargs, "cache_dir": place}).info.features
@@ -272,7 +273,8 @@ def load_dataset(
     builder = theirs if ours is None else ours
     if streaming:
         return builder.as_streaming_dataset(split=split)
-    # Arrow's JSON reader makes other text of half a character without a word. So it is looked for before it is read.
+    # Arrow's JSON reader silently turns half a character into other text. So files are searched for one before they
+    # are read.
     if isinstance(builder, Json) and not os.path.isdir(builder.cache_dir):
         for file in chain.from_iterable(builder.config.data_files.values()):
             if os.path.isfile(file) and not file.endswith(".gz"):

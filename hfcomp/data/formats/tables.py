@@ -56,8 +56,8 @@ def tables_of_images(folder: Path) -> dict[str, list[Path]]:
     Tables of a split begin with its name, or are in a folder of its name; a single table is `train`. A folder whose
     card or whose metadata file says what it holds is left to `datasets`, and so are several tables that name no split.
     """
-    # `datasets` would read such a folder as images alone, or refuse a metadata file that does not call the column of
-    # file names `file_name`.
+    # `datasets` would read such a folder as images only, or reject a metadata file whose column of file names is not
+    # called `file_name`.
     if not folder.is_dir() or _has_configs(folder / "README.md") or not has_images(folder):
         return {}
     found = {"train": own} if (own := _tables(folder)) else {}
@@ -87,7 +87,7 @@ def _has_configs(card: Path) -> bool:
 
 
 def _names_images(path: Path) -> bool:
-    # as `datasets` expects: file_name, image_file_name, or a list of them, file_names
+    # The names that `datasets` expects: file_name, image_file_name, or file_names for a list.
     return any(name.removesuffix("s").rpartition("file_name")[1:] == ("file_name", "") for name in columns_of(path))
 
 
@@ -113,8 +113,8 @@ def columns_of(path: Path) -> Sequence[str]:
 
 def literal_files(paths: Iterable[str | Path]) -> DataFilesList:
     """What `load_dataset` takes as `data_files` for these very files."""
-    # A path in a plain list is a pattern to `datasets`: `set[1].csv` would then be looked for as `set1.csv`. Size and
-    # time stand in for the states by which its cache knows that a file changed.
+    # `datasets` takes a path in a plain list for a pattern: it would search `set1.csv` for `set[1].csv`. Size and time
+    # stand in for the states by which its cache notices that a file changed.
     places = [os.path.abspath(path) for path in paths]
     states = [os.stat(place) for place in places]
     return DataFilesList(places, [(str(state.st_mtime_ns), str(state.st_size)) for state in states])

@@ -179,18 +179,19 @@ def find_overlap(
         raise TypeError("the training set is streamed, and this reads all of it. Use without_known_images.")
     own = [training_column(dataset, name) for name in columns if name in dataset.column_names]
     theirs = scored_columns(scored)
-    # rows that a sure name decides are not hashed
+    # Rows that a sure name decides are not hashed.
     matches = _by_name(own, theirs)
     hashed = _Hashing(folder or cache_folder("image_hashes"), looks, progress)
-    # An image of COCO and one without a sure name may be the same. Two of COCO are not if their numbers differ, which
-    # was decided by name; nor is a scene of the sandbox ever a photograph.
+    # A COCO image and one without a sure name may be the same. Two COCO images with different numbers are not, which
+    # was decided by name. A scene of the sandbox is never a photograph.
     for ours, others in COMPARED:
         here = hashed.of(own, ours, without=matches) if _has(theirs, others) else None
         if here is not None and len(here.records):
             _add(matches, _by_content(here, hashed.of(theirs, others, scored=True), looks))
     rows = sorted(matches)
     by_look = [row for row in rows if matches[row].way == "look"]
-    # images that are all alike, such as X-rays, match by look without being copies: such rows are not dropped silently
+    # Images that are all alike, such as X-rays, match by look without being copies. Such rows are not dropped
+    # silently.
     unsure = by_look if len(by_look) > max(MOST_BY_LOOK[0], MOST_BY_LOOK[1] * len(dataset)) else []
     rows = sorted(set(rows) - set(unsure))
     return Overlap(
@@ -217,7 +218,7 @@ class _Match:
 
 
 def _add(matches: dict[int, _Match], more: Iterable[_Match]) -> None:
-    # if a row matched twice, the more reliable match stays
+    # If a row matched twice, the more reliable match is kept.
     for match in more:
         if match.row not in matches or WAYS.index(match.way) < WAYS.index(matches[match.row].way):
             matches[match.row] = match
@@ -260,7 +261,7 @@ class _Hashing:
     def of(
         self, columns: list[ImageColumn], kind: str, *, without: Container[int] = (), scored: bool = False
     ) -> _Hashes:
-        # images of one kind are needed in two of the three comparisons
+        # Images of one kind are needed in two of the three comparisons.
         if (id(columns), kind) not in self._known:
             found = self._hash(columns, kind, without)
             if scored and self.looks:
@@ -292,7 +293,7 @@ class _Hashing:
 
 
 def _mark_alike(hashes: _Hashes) -> None:
-    # not across columns: two benchmarks may well have copies of one photograph
+    # Not across columns: two benchmarks may well have copies of one photograph.
     of_column: dict[int, list[int]] = {}
     for number, places in enumerate(hashes.places):
         for column in {id(column) for column, _ in places}:

@@ -16,7 +16,7 @@ Name = tuple[str, str]
 COCO, SANDBOX = "COCO", "hfcomp-sandbox"
 _COCO_SOURCE = re.compile(r"(?:ms[ _-]?)?coco(?:[ _/-]?(?:captions|karpathy|train|val|test|201[457]))*", re.IGNORECASE)
 _COCO_FILE = re.compile(r"(?:^|[/\\:])COCO_(?:train|val|test)201[457]_0{6}(\d{6})(?:\.\w+)?(?:$|::)")
-# a file has twelve digits, as an id made from the name of any file would else be taken for COCO's
+# A file must have twelve digits. Otherwise an id made from the name of any file would be taken for COCO's.
 _COCO_NUMBER = re.compile(r"(?:COCO_[a-z]+201[457]_)?(\d{12}|\d{1,12}(?=$))(?:\.\w+)?")
 _COCO_WORDS = re.compile(r"COCO (\d{1,12})")  # as VALSE's reader has it
 _NUMBERED_FILE = re.compile(r"(?:^|[/\\:])0{6}(\d{6})(?:\.\w+)?(?:$|::)")
@@ -112,7 +112,7 @@ def _image_column(
 
 
 def each_cell(cells: Sequence[Any], rows: Sequence[int]) -> Iterator[tuple[int, Any]]:
-    # those of a few hundred images are in memory at a time
+    # Only the cells of a few hundred images are in memory at a time.
     for start in range(0, len(rows), AT_A_TIME):
         part = rows[start : start + AT_A_TIME]
         yield from zip(part, cells_of(cells, part), strict=True)

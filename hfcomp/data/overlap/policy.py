@@ -24,7 +24,7 @@ UNSURE_FIX = (
     "hfcomp.data.overlap.find_overlap gives as unsure; where they are not, --overlap allow compares by name and file "
     "alone, and trains on those too."
 )
-# Assumed rows of a split of unknown size; slices by per cent do not depend on it.
+# Assumed number of rows for a split of unknown size. Percentage slices do not depend on it.
 ANY_SIZE = 10**9
 
 
@@ -65,7 +65,7 @@ def _place(name: str) -> str:
 
 
 def _share_rows(split: str, other: str, one_split: bool) -> bool:
-    # Slices are compared as ranges of rows of a set of assumed size, for which no row has to be loaded.
+    # Slices are compared as ranges of rows of a set with an assumed size, so no row must be loaded.
     parts = []
     for text in (split, other):
         if text.partition("[")[0].strip() == "all":
@@ -195,8 +195,8 @@ class OverlapRecord:
 
     def check_and_write(self, folder: Path) -> None:
         """Refuses to resume a run on other rows than it began with, and writes `overlap.json`."""
-        # An evaluation that has changed may score other images, and so leave out other rows. A resumed run skips the
-        # batches that it has done by number: of other rows these would be other batches.
+        # An evaluation that has changed may score other images, and so leave out other rows. A resumed run skips
+        # finished batches by number, and with other rows these would be other batches.
         path = folder / FILE
 
         def check() -> None:

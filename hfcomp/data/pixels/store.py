@@ -112,7 +112,7 @@ class PixelStore:
         return len(self._pixels)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Without the files: a worker maps them again, instead of receiving gigabytes through a pipe.
+        # Without the files: a worker maps them again instead of receiving gigabytes through a pipe.
         return {"folder": self.folder, "_expected": self._expected}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -123,7 +123,8 @@ class PixelStore:
         """The place of a key, or -1 where the store does not have it."""
         if key is None:
             return -1
-        # sorted by the first half alone: 64 bits of a hash hardly ever meet, and where they do the second half decides
+        # Sorted by the first half only: two images hardly ever share these 64 bits, and if they do the second half
+        # decides.
         high, low = np.frombuffer(key, dtype="<u8")
         place = int(np.searchsorted(self._high, high))
         while place < len(self._high) and self._high[place] == high:
@@ -143,7 +144,7 @@ class PixelStore:
     def read(self, place: int, pixels: NDArray[np.uint8]) -> None:
         """Copies the image at a place that `find` returned to `pixels`, `[3, H, W]` uint8 and contiguous."""
         # Compared at every read and not once: the file may be damaged, or half-copied by a user, at any time. XXH3
-        # takes microseconds for an image.
+        # takes microseconds per image.
         number, _, expected = self.record(place)
         pixels[:] = self._pixels[number]
         if checksum(pixels) != expected:
@@ -179,7 +180,7 @@ def is_store(folder: Path) -> bool:
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a store, whose files are there and long enough."""
-    # They may be longer: what lies behind the finished part is of a build that is under way, or was killed.
+    # The files may be longer: what lies behind the finished part belongs to a build that is running or was killed.
     path = folder / MANIFEST
     if not path.is_file():
         raise ValueError(f"pixel_cache: {folder} has no {MANIFEST}. Build the store first, with `{BUILD}`.")
@@ -269,7 +270,7 @@ class ImageReader:
         tiny, missing = [False] * len(values), {}
         for index, (value, name) in enumerate(zip(values, where, strict=True)):
             keys = ImageKeys(value, urls=self.urls)
-            # by place first, for which no file is opened
+            # The place is tried first, because it opens no file.
             place = self.store.find(keys.of_place())
             if place < 0:
                 place = self.store.find(keys.of_content())

@@ -89,7 +89,7 @@ class StoreWriter:
         known = [self._record(key) for key in keys]
         record = next((one for one in known if one is not None), None)
         is_new = record is None
-        # an image that several files hold is stored once, under the keys of all
+        # An image that several files hold is stored once, under the keys of all of them.
         if record is None:
             record = (self.images, int(tiny), checksum(pixels))
             self.images += 1
@@ -114,7 +114,8 @@ class StoreWriter:
         self._keys += len(self._records)
         self._written = self.images
         self._pending, self._records = [], []
-        # last: until the manifest counts them, readers and the next build take what was appended for unfinished
+        # Written last: until the manifest counts them, readers and the next build treat the appended images as
+        # unfinished.
         self._write_manifest()
 
     def _is_of_something_else(self) -> bool:

@@ -30,11 +30,11 @@ def crop_and_scale(pixels: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
     Returns:
         `[M, 3, H, W]` of the type of `pixels`; uint8 is rounded.
     """
-    # Nothing is scaled down, so that no low-pass filter is needed.
+    # Nothing is scaled down, so no low-pass filter is needed.
     height, width = pixels.shape[2:]
     left, top, right, bottom = boxes.float().unbind(1)
-    # not by affine_grid: its matrix product is rounded to bfloat16 under autocast, and to TF32 where that is allowed,
-    # which moves points by parts of a pixel
+    # Not with affine_grid: its matrix product is rounded to bfloat16 under autocast, and to TF32 if that is allowed,
+    # which moves points by parts of a pixel.
     across, down = _positions(left, right, width), _positions(top, bottom, height)
     grid = torch.stack(torch.broadcast_tensors(across[:, None, :], down[:, :, None]), dim=-1)
     part = functional.grid_sample(pixels.float(), grid, mode="bilinear", padding_mode="border", align_corners=False)
@@ -42,7 +42,7 @@ def crop_and_scale(pixels: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
 
 
 def _positions(start: torch.Tensor, stop: torch.Tensor, number: int) -> torch.Tensor:
-    # the centres of equal pixels between both, `[M, number]`; -1 to 1 is the whole image
+    # Centers of equal pixels between both, `[M, number]`; -1 to 1 is the whole image.
     centres = (torch.arange(number, device=start.device, dtype=torch.float32) + 0.5) / number
     return 2 * torch.lerp(start[:, None], stop[:, None], centres) - 1
 
@@ -77,7 +77,7 @@ class PixelBatch:
         return self.pixels.shape[0]
 
     def __repr__(self) -> str:
-        # shape and type, not the pixels: batches end up in logs and tracebacks
+        # Shape and type, not the pixels: batches end up in logs and tracebacks.
         crops = "" if self.boxes is None else ", crops"
         return f"PixelBatch({list(self.pixels.shape)}, {self.pixels.dtype}, {self.pixels.device}{crops})"
 
@@ -96,7 +96,7 @@ def _copy(part: torch.Tensor, device: torch.device | str) -> torch.Tensor:
     return part.to(device, non_blocking=part.is_pinned())
 
 
-# Settings of a processor that leave 8-bit pixels as they are; the last two say where it was saved.
+# Settings that leave a processor's 8-bit pixels as they are. The last two record its classes.
 _AFTER_PIXELS = (
     *("do_rescale", "rescale_factor", "do_normalize", "image_mean", "image_std"),
     *("image_processor_type", "processor_class"),
@@ -222,13 +222,14 @@ class PixelTransform:
         }
 
     def _check_resized(self, image: Image.Image, place: str) -> None:
-        # Resizing the short edge and cropping afterwards turns 1 x 100,000 into 224 x 22,400,000 on the way.
+        # Resizing the short edge first and cropping afterwards turns 1 x 100,000 into 224 x 22,400,000 in between.
         size = getattr(self.image_processor, "size", None)
         short = size.get("shortest_edge") if hasattr(size, "get") else None
         if not short or size.get("longest_edge") or not self.image_processor.do_resize:
             return
         width, height = image.size
-        # A limit below what every image is resized to would refuse them all; it is about what grows beyond that.
+        # A limit below the size that every image is resized to would reject all images. The limit is about what grows
+        # beyond that size.
         limit = max(self.max_pixels, 16 * short * short)
         if short * short * max(image.size) / min(image.size) > limit:
             raise ValueError(
@@ -268,12 +269,13 @@ def _three(values: float | Sequence[float]) -> tuple[float, ...]:
 
 
 def _probes() -> list[Image.Image]:
-    # Wide, high and square noise: the smallest set whose outputs differ in size unless the processor fixes it.
+    # Wide, high and square noise: the smallest set whose outputs differ in size unless the processor fixes the size.
     return [_noise(size) for size in ((40, 64), (64, 40), (48, 48))]
 
 
 def _uneven_probes() -> list[Image.Image]:
-    # Enlarged and reduced, with margins of odd width, where the rounding of a size or of a crop would show.
+    # Noise that is enlarged or reduced, with margins of odd width, in which the rounding of a size or a crop would
+    # show.
     return [_noise(size) for size in ((251, 163), (97, 301), (31, 17))]
 
 
@@ -282,14 +284,14 @@ def _noise(size: tuple[int, int]) -> Image.Image:
 
 
 def _raw_pixels(image_processor: Any, images: Sequence[Image.Image]) -> Sequence[Any]:
-    # Without tensors asked for, a processor returns a list, so that sizes that differ can be reported in our words.
+    # If no tensors are requested, a processor returns a list, so we can report differing sizes in our own words.
     outputs = image_processor(images=list(images), do_rescale=False, do_normalize=False, return_tensors=None)
     return outputs["pixel_values"]
 
 
 def _stack(pixels: Sequence[Any]) -> torch.Tensor:
     arrays = [np.asarray(image) for image in pixels]
-    # The processor's arrays are transposed views of [H, W, 3]; stacking alone would keep that order in memory.
+    # The processor's arrays are transposed views of [H, W, 3]. Plain stacking would keep that order in memory.
     stacked = np.empty((len(arrays), *arrays[0].shape), dtype=arrays[0].dtype)
     return torch.from_numpy(np.stack(arrays, out=stacked))
 
@@ -352,15 +354,15 @@ class DirectResize:
         return pixels
 
     def write(self, image: Image.Image, pixels: NDArray[np.uint8]) -> None:
-        # The crop is not folded into the resize (`box` of `Image.resize`): Pillow rounds the weights anew for a box,
-        # and single pixels of photographs then differ by 2 of 255.
+        # The crop is not folded into the resize (`box` of `Image.resize`): Pillow computes other rounded weights for a
+        # box, and single pixels of photographs then differ by 2 of 255.
         resized = np.asarray(image.resize(self._resized_size(*image.size), self.resample))
         (height, width), (rows, columns) = resized.shape[:2], self.crop
         top, left = (height - rows) // 2, (width - columns) // 2
         pixels[:] = resized[top : top + rows, left : left + columns].transpose(2, 0, 1)
 
     def _resized_size(self, width: int, height: int) -> tuple[int, int]:
-        # rounded as transformers rounds them
+        # Rounded as in transformers.
         if self.short_edge is None:
             return self.resized[1], self.resized[0]
         long = int(self.short_edge * max(width, height) / min(width, height))

@@ -31,8 +31,8 @@ class EpochSampler(torch.utils.data.Sampler[Any]):
 class EpochOrder(EpochSampler):
     """An order of rows with the epoch in each index."""
 
-    # Persistent workers of a `DataLoader` hold copies of the dataset, which no `set_epoch` of the main process
-    # reaches. The index is the one thing that is sent to them for each row, so the epoch travels in it.
+    # The persistent workers of a `DataLoader` hold copies of the dataset, which no `set_epoch` in the main process
+    # reaches. Only the index is sent to them for each row, so the epoch travels in it.
     def __init__(self, order: torch.utils.data.Sampler[int]) -> None:
         self.order = order
 
@@ -59,7 +59,7 @@ class DrawnRows(TrainingRows):
         self.dataset = rows.dataset
         self.seed = seed
 
-    # columns and counts are those of the rows before anything is drawn
+    # Columns and counts are those of the rows before anything is drawn.
 
     @property
     def features(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class DrawnRows(TrainingRows):
         """Rows by `(index, epoch)`; an index alone is of epoch 0."""
         wanted = [index if isinstance(index, tuple) else (index, 0) for index in indices]
         read = self.rows.__getitems__(wanted if isinstance(self.rows, DrawnRows) else [row for row, _ in wanted])
-        # a generator for each row: a draw must not depend on what the worker read before
+        # Each row has a generator of its own: a draw must not depend on what the worker read before.
         return [
             self.draw(row, random.Random(f"{self.what} {self.seed} {epoch} {index}"))
             for row, (index, epoch) in zip(read, wanted, strict=True)
@@ -227,7 +227,7 @@ def with_drawn_order(row: dict[str, Any], draw: random.Random) -> dict[str, Any]
     texts = columns.get("negative_captions")
     if texts is None or any(not isinstance(values, list) or len(values) != len(texts) for values in columns.values()):
         return row
-    # Masked ones go last, so that whoever reads the first K gets as many texts as there are.
+    # Masked entries go last, so a reader of the first K gets all texts that there are.
     valid = [index for index, text in enumerate(texts) if text is not None and str(text).strip()]
     empty = [index for index in range(len(texts)) if index not in valid]
     order = [*draw.sample(valid, len(valid)), *empty]

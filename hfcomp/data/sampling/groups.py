@@ -182,7 +182,7 @@ def _read(group: Sequence[Any], hard_negative_groups: Sequence[Any]) -> tuple[di
             continue
         members.setdefault(name, []).append(row)
         known = named.setdefault(name, {})
-        # mostly the rows of a group hold one and the same list, which need not be read for each
+        # The rows of a group mostly hold one and the same list, which need not be read again for each row.
         if others != last.get(name):
             known.update(dict.fromkeys(_names(others, row)))
             last[name] = others
@@ -260,7 +260,8 @@ class GroupOrder(EpochSampler):
         return sum(self.turns) * self.groups_per_batch * self.pairs_per_group
 
     def __iter__(self) -> Iterator[int]:
-        # The anchor's rows are cut from one shuffle, so that its turns show each row once; a rival's are drawn anew.
+        # The anchor's rows are cut from one shuffle, so its turns show each row once. The rows of a rival are drawn
+        # again each time.
         draw = random.Random(f"groups {self.seed} {self.epoch}")
         shuffled = [draw.sample(rows, len(rows)) for rows in self.groups.rows]
         batches = [(anchor, turn) for anchor, turns in enumerate(self.turns) for turn in range(turns)]
@@ -277,7 +278,7 @@ class GroupOrder(EpochSampler):
     def _others(self, anchor: int, draw: random.Random) -> list[int]:
         rivals, wanted = self.groups.rivals[anchor], self.groups_per_batch - 1
         others = draw.sample(rivals, min(len(rivals), wanted))
-        # drawn again if taken: a batch holds few of many groups, so hardly a draw is repeated
+        # Drawn again if taken: a batch holds few of many groups, so draws are rarely repeated.
         while len(others) < wanted:
             other = draw.randrange(len(self.groups.names))
             if other != anchor and other not in others:
@@ -330,7 +331,7 @@ def group_mask(row: torch.Tensor, *, pairs_per_group: int) -> torch.Tensor:
     if len(row) % pairs_per_group:
         raise ValueError(f"a batch of {len(row)} rows does not consist of groups of {pairs_per_group} pairs.")
     groups = row.reshape(-1, pairs_per_group)
-    # A group looks at itself alone, so that each process finds the mask of its own groups without communication.
+    # Each group is compared only with itself, so a process finds the mask of its own groups without communication.
     same = groups.unsqueeze(2) == groups.unsqueeze(1)
     return ~same.tril(-1).any(-1)
 
@@ -344,7 +345,7 @@ class BatchGroups:
         self.number, self.rows, self.size = len(lengths), int(lengths.sum()), size
         start = lengths.cumsum(0) - lengths
         inside = torch.arange(size) < lengths.unsqueeze(1)
-        # positions that a group of one pair lacks are masked, whatever they show
+        # Positions that a group of one pair lacks are masked, so their values do not matter.
         self.places = start.unsqueeze(1) + torch.where(inside, torch.arange(size), 0)
         self._inside = inside
 
@@ -363,7 +364,7 @@ class BatchGroups:
             return group_mask(row, pairs_per_group=self.size)
         share = self.number // processes
         own = slice(rank * share, (rank + 1) * share)
-        # `places` count in the global batch; each process has an equal and contiguous part of it
+        # `places` count in the global batch, of which each process has an equal and contiguous part.
         places, inside = self.places[own] - rank * len(row), self._inside[own].to(row.device)
         found = inside.clone()
         whole = ~self.is_replay[own]

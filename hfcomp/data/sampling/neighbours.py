@@ -131,7 +131,8 @@ class NeighbourOrder(EpochSampler):
         captions = set(self.neighbours.caption[batch].tolist())
         for row in batch:
             yield row
-            # A generator for each row: its draws do not depend on how many the rows before it took.
+            # Each row has a generator of its own, so its draws do not depend on how many draws the rows before it
+            # took.
             draw = random.Random(f"neighbours {self.seed} {epoch} {row}")
             near = [image for image in self.neighbours.near[row].tolist() if image >= 0]
             near = draw.sample(near, len(near))
@@ -155,7 +156,7 @@ class NeighbourOrder(EpochSampler):
         return None
 
     def _any(self, draw: random.Random, images: set[int]) -> int:
-        # Ends: the constructor made sure that there are more images than a batch shows.
+        # This ends, because the constructor made sure that there are more images than a batch shows.
         while int(self.neighbours.image[row := draw.randrange(len(self._rows))]) in images:
             pass
         return row

@@ -36,7 +36,8 @@ class RowKeys(NamedTuple):
             for row, value in enumerate(image_ids):
                 true[row].add(("image", image_key(value, row)))
         false = [_text_keys(texts) for texts in negative_captions or [None] * len(true)]
-        # a key for each row that has it; negatives may share theirs
+        # A key is counted once for each row that has it. Only keys of several rows matter, but negatives may share
+        # theirs.
         number = Counter(key for keys in true for key in keys)
         number.update(set().union(*false))
         nothing = cls((), ())  # most rows share nothing
@@ -91,11 +92,11 @@ class NoDuplicatesOrder(EpochSampler):
         while len(planned) < len(self):
             size = min(self.batch_size, len(self) - len(planned))
             batch = _Batch(self.keys, size)
-            # first those that wait: a frequent caption would otherwise be put off to the end of the epoch
+            # Waiting rows come first: a frequent caption would otherwise be put off to the end of the epoch.
             batch.take_waiting(waiting)
             while not batch.is_full and (row := next(rows, None)) is not None:
                 blocked = batch.add(row)
-                # a queue for each key, of which only the head is tried: a batch looks at few of the rows that wait
+                # Each key has a queue, of which only the head is tried: a batch looks at few of the waiting rows.
                 if blocked is not None:
                     waiting.setdefault(blocked, deque()).append(row)
             if not batch.is_full:
@@ -119,7 +120,8 @@ class NoDuplicatesOrder(EpochSampler):
         )
 
     def _any_order(self, draw: random.Random) -> Iterator[int]:
-        # Almost always a few random rows do. A shuffle of all of them in each batch would take long in a large set.
+        # A few random rows are almost always enough. A shuffle of all rows for each batch would take long in a large
+        # set.
         yield from (draw.randrange(len(self.keys)) for _ in range(20 * self.batch_size))
         yield from draw.sample(range(len(self.keys)), len(self.keys))
 
@@ -184,7 +186,7 @@ class LengthGroupedOrder(EpochSampler):
     def __iter__(self) -> Iterator[int]:
         generator = torch.Generator().manual_seed(self.seed + self.epoch)
         rows = torch.randperm(len(self), generator=generator)
-        # sorted inside a window of batches: sorting all rows would give every epoch the same batches
+        # Sorted inside a window of batches: sorting all rows would give every epoch the same batches.
         whole = len(rows) - len(rows) % self.batch_size
         parts = rows[:whole].split(GROUPED_BATCHES * self.batch_size)
         batches = [

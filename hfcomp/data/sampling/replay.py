@@ -55,8 +55,8 @@ def count_replay_rows(fraction: float, batch_size: int, processes: int = 1) -> i
 
 def replay_places(items: int, number: int) -> list[bool]:
     """Which items of a global batch are replay rows: evenly spread, the first belongs to the task."""
-    # Bresenham's line: of any equal shares that divide both numbers, each holds equally many of either kind. So the
-    # batch is the same, in order as well as in content, on any number of processes.
+    # Bresenham's line: any equal shares that divide both numbers hold equally many rows of either kind. So the batch
+    # is the same, in order and in content, on any number of processes.
     total = items + number
     return [(place + 1) * number // total > place * number // total for place in range(total)]
 
@@ -68,7 +68,7 @@ def with_shared_image_ids(task: Dataset, replay: Dataset) -> tuple[Dataset, Data
 
 
 def _pictures(dataset: Dataset) -> Dataset:
-    # Both sets are concatenated, for which the types of their columns have to agree.
+    # Both sets are concatenated, so the types of their columns must agree.
     rows = dataset.with_format(None).select_columns([c for c in ("image", IMAGE_ID) if c in dataset.column_names])
     for name, feature in {"image": Image(decode=False), IMAGE_ID: Value("string")}.items():
         if name in rows.column_names and rows.features[name] != feature:
@@ -151,7 +151,7 @@ class ReplayDraws:
     def __init__(
         self, rows: int, ids: Sequence[str | None] | None, *, number: int, seed: int, group_size: int = 1
     ) -> None:
-        # rows without an id count as images of their own
+        # Rows without an id count as images of their own.
         images = rows if ids is None else len({*ids} - {None}) + list(ids).count(None)
         if images < number:
             raise ValueError(
@@ -163,7 +163,7 @@ class ReplayDraws:
         self._passes = NoDuplicatesOrder(_Shuffled(rows, seed), keys, batch_size=number, seed=seed)
 
     def rows_of(self, batch: int) -> list[tuple[int, int]]:
-        # By the number of the batch alone: a resumed run needs no state to go on with the next rows.
+        # Depends only on the number of the batch, so a resumed run needs no state to go on with the next rows.
         epoch, place = divmod(batch, self.per_pass)
         rows = self._passes.plan(epoch)[place * self.number : (place + 1) * self.number]
         return [(row, epoch) for row in rows]

@@ -69,7 +69,7 @@ class StreamedRows(torch.utils.data.IterableDataset):
         random_crop: float = 1.0,
     ) -> None:
         kept = [name for name in (*columns, LEFT_OUT) if name in dataset.column_names]
-        # Columns are chosen first: the buffer below holds thousands of rows, and what is not read must not be in them.
+        # Columns are selected first: the buffer below holds thousands of rows, which should not carry unread columns.
         self.dataset = undecoded(dataset.select_columns(kept))
         if buffer > 1:
             self.dataset = self.dataset.shuffle(seed=seed, buffer_size=buffer)
@@ -92,9 +92,10 @@ class StreamedRows(torch.utils.data.IterableDataset):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Rows, each with a number under `row`, counted as they are read."""
-        # here and not when loaded: rows are decoded in the process that reads them, which may be a worker
+        # Registered here and not on loading: rows are decoded in the process that reads them, which may be a worker.
         add_repositories(self.dataset._token_per_repo_id)
-        # a data set of its own: workers share the number of the pass, and two that count it up at once do so twice
+        # Selecting makes a dataset of its own: workers share the number of the pass, and two that increase it at the
+        # same time would do so twice.
         dataset = self.dataset.select_columns(self.dataset.column_names)
         worker = get_worker_info()
         first, step = (worker.id, worker.num_workers) if worker else (0, 1)
@@ -102,13 +103,13 @@ class StreamedRows(torch.utils.data.IterableDataset):
         skip = self._batches_to_skip(worker)
         for epoch in count():
             dataset.set_epoch(epoch)
-            # What was in `batch` at the end of a pass is dropped: filled up with rows of the next pass it could hold a
-            # row twice, which would be its own negative.
+            # What was in `batch` at the end of a pass is dropped. Filled up with rows of the next pass, it could hold
+            # a row twice, and the row would be its own negative.
             rows = batches = 0
             batch: list[dict[str, Any]] = []
             for row in dataset:
-                # Worker w of W numbers its rows w, w + W, ...: distinct without a word between workers. The draws for
-                # a row depend on this number.
+                # Worker w of W numbers its rows w, w + W, ..., so the numbers are distinct without communication. The
+                # draws for a row depend on this number.
                 number = first + step * (read + rows)
                 batch.append({"row": number, SKIPPED: True} if skip else self._drawn({"row": number, **row}))
                 rows += 1
@@ -127,8 +128,9 @@ class StreamedRows(torch.utils.data.IterableDataset):
     def _batches_to_skip(self, worker: Any) -> int:
         if worker is None:
             return self.skip_batches
-        # A `DataLoader` takes a batch from each worker in turns, so worker w made the batches w, w + W, ... But one
-        # that has no shard drops out at the first turn, after which the turns are not known: then nothing is skipped.
+        # A `DataLoader` takes a batch from each worker in turn, so worker w made the batches w, w + W, ... But a
+        # worker without a shard drops out at the first turn, and after that the turns are not known, so nothing is
+        # skipped.
         if worker.num_workers > self.dataset.num_shards:
             return 0
         return max(0, -(-(self.skip_batches - worker.id) // worker.num_workers))
@@ -156,7 +158,7 @@ class SkippingCollator:
         self.collator = collator
 
     def __call__(self, rows: list[dict[str, Any]]) -> Any:
-        # Not one image of a skipped batch is decoded: passing over them is what makes a resume fast.
+        # No image of a skipped batch is decoded, which is what makes a resume fast.
         if rows[0].get(SKIPPED):
             return {"row": torch.tensor([row["row"] for row in rows])}
         return self.collator(rows)

@@ -23,7 +23,7 @@ ENTRY_POINTS = "hfcomp.benchmarks"
 def benchmarks() -> dict[str, Benchmark]:
     """All benchmarks by name, compositional ones first, then in the order of their names."""
     found: dict[str, Benchmark] = {}
-    # found and not listed, so that a new benchmark is one file
+    # Benchmarks are discovered and not listed, so a new benchmark is a single file.
     for module in pkgutil.walk_packages(__path__, f"{__name__}."):
         for value in vars(import_module(module.name)).values():
             for benchmark in value if isinstance(value, tuple) else (value,):
@@ -85,7 +85,7 @@ def _resolve(name: str, column_names: Mapping[str, str] | None, split: str | Non
     if name in known:
         return [known[name]]
     group = [one for one in known.values() if one.name.startswith(f"{name}_")]
-    # the beginning of a single name is rather a misspelling
+    # A prefix that fits a single name is more likely a misspelling.
     if len(group) > 1:
         return group
     if ":" in name and not Path(name).exists():

@@ -47,7 +47,8 @@ MEANS = {
     "Im et al. 2026, Table 2": (
         Average("compositional mean", (_parts(SUGARCREPE, CHOICE), _parts(SUGARCREPE_PP, ITT, TOT), OF_WINOGROUND)),
     ),
-    # Its recalls of Flickr30k are too low for the 1,000 test images of the first; the second is our reading of them.
+    # Its recalls of Flickr30k are too low for the 1,000 test images, which the first mean uses. The second mean is our
+    # reading of them.
     "Im et al. 2026, Table 3": (
         Average("general mean", (*OF_PROBES, _parts(FLICKR30K, *RECALLS), _parts(VTAB[0], "accuracy"))),
         Average(
@@ -55,7 +56,7 @@ MEANS = {
             (*OF_PROBES, _parts(FLICKR30K_ALL, *RECALLS), _parts(VTAB[0], "accuracy")),
         ),
     ),
-    # arXiv:2603.25722 defines no mean either; each is the plain mean of its table's columns, which all rows confirm
+    # arXiv:2603.25722 defines no mean either. Each is the plain mean of its table's columns, which all rows confirm.
     "Pham et al. 2026, Table 2": (
         Average(
             "mean of 12 columns", (*OF_SUGARCREPE, *OF_SUGARCREPE_PP, _parts(ZERO_SHOT[0], "accuracy"), *RETRIEVAL)
@@ -80,7 +81,7 @@ MEANS = {
     ),
     "Pham et al. 2026, Table A6": (Average("mean of 11 sets", tuple(_parts(one, "accuracy") for one in ZERO_SHOT)),),
     "Huang et al. 2025, Table 1": (Average("ARO mean", ARO),),
-    # its own row has the mean of nine columns in VALSE's place, other papers that of eleven instruments
+    # Its own row has the mean of nine columns in VALSE's place. Other papers have the mean of eleven instruments.
     "Huang et al. 2025, Table 3": (
         Average(
             "mean of 4 columns",

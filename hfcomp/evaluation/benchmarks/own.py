@@ -110,12 +110,12 @@ class OwnData(Data):
             rows = choose_captions(rows, self.caption_choice, notes.append)
         except ValueError as error:
             raise ValueError(f"{place}, {error}") from error
-        # messages name places in the user's own files, whose other columns are dropped next
+        # Messages name places in the user's own files, whose other columns are dropped next.
         every = rows
-        # images are read when they are encoded, not for the checks of texts and names
+        # Images are read when they are encoded, not for the checks of texts and names.
         rows = undecoded(rows.select_columns([column for column in COLUMNS if column in rows.column_names]))
         _check_rows(rows, place, partial(place_of_row, every))
-        # the metric of your own sets is the choice between two texts
+        # The metric of a user's own set is the choice between two texts, so only the first negative is used.
         negatives = [texts_of(texts)[:1] for texts in column_of(rows, NEGATIVES)]
         count = sum(map(len, negatives))
         notes.append(f"{len(rows):,} rows of {place}, {count:,} with a negative")
@@ -130,7 +130,7 @@ class OwnData(Data):
         try:
             return load_source(self.source, split=split, config=self.config)
         except Exception as error:
-            # of something that exists, the loader's own message says more
+            # If the source exists, the loader's own message says more.
             if Path(self.source).exists():
                 raise
             raise ValueError(
@@ -144,7 +144,7 @@ class OwnData(Data):
         from hfcomp.data.formats.tables import literal_options, tables_of_images
 
         path = Path(self.source)
-        # a single file has one split, which `datasets` calls train
+        # A single file has one split, which `datasets` calls train.
         if path.is_file():
             return "train"
         if tables := tables_of_images(path):

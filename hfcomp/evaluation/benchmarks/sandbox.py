@@ -78,9 +78,10 @@ class SandboxData(Data):
     def remote(self, folders: Folders) -> BenchmarkData:
         from hfcomp import sandbox
 
+        # Options are passed as a tuple because the cache needs hashable arguments.
         rows = _rows(self.function, self.rows, self.seed, tuple(self.options.items()))
         options = [f"{name}={value}" for name, value in self.options.items()]
-        # results name the call that draws the same rows again
+        # Results name the call that draws the same rows again.
         place = f"the sandbox: {self.function}({', '.join(map(str, (self.rows, self.seed, *options)))})"
         prompts = sandbox.zero_shot_prompts() if self.function == "zero_shot_set" else {}
         return BenchmarkData(self.reshape(rows) if self.reshape else rows, Origin(place), prompts=prompts)
@@ -92,6 +93,7 @@ def _rows(function: str, number: int, seed: int, options: tuple[tuple[str, Any],
     from hfcomp import sandbox
     from hfcomp.data.loading import undecoded
 
+    # Images stay encoded, because the cache holds up to 16 sets.
     rows = undecoded(getattr(sandbox, function)(number, seed, **dict(options)))
     return rows.add_column("item", column_values(rows, "image_id"))
 
@@ -104,7 +106,7 @@ def sandbox_benchmarks(items: int = ITEMS, seed: int = 0) -> tuple[Benchmark, ..
             among `retrieval_rows(items)`.
         seed: of the scenes and of the rivals on levels.
     """
-    # benchmarks of one set give `_rows` equal arguments, so its scenes are drawn once
+    # Benchmarks of one set pass equal arguments to `_rows`, so its scenes are drawn once.
     kinds = SandboxData("choice_set", items, seed, reshape=_by_kind)
     novel = replace(kinds, options={"kinds": NOVEL_KINDS, "novel": True})
     pairs = SandboxData("retrieval_set", retrieval_rows(items), seed)
@@ -191,7 +193,7 @@ def _as_pairs(rows: Dataset, *, concept: str | None) -> Dataset:
 def _by_kind(rows: Dataset) -> Dataset:
     """Each kind a subset; the true caption of those that add is true of both images."""
     kinds = column_values(rows, "kind")
-    # both captions are true of the image that shows more, so such a group has no right answer
+    # Both captions are true of the image that shows more, so such a group has no right answer.
     answers = [kind not in ADDITIONS for kind in kinds]
     return rows.add_column("subset", kinds).add_column("one_answer", answers)
 

@@ -51,6 +51,7 @@ class CaptionSource:
 
     @cached_property
     def _counted(self) -> CountedCaptions:
+        # Counted once for all benchmarks, which only leave out different captions.
         return CountedCaptions(self.texts)
 
     @cached_property
@@ -72,10 +73,11 @@ class CaptionSource:
             The model, `None` where no caption is left; and what was counted: `place`, `captions` (those in the
             model), `of_its_images` and `equal_texts`, the captions that were left out.
         """
-        # a caption of an image of the benchmark may be a true text in other words, and an equal text is one
-        # of the benchmark's own: with either the model would have seen the answer
+        # A caption of a benchmark's image may be a true text in other words, and an equal text is one of the
+        # benchmark's own. With either the model would have seen the answer.
         used, same = {photograph_key(one) for one in images}, set(map(plain, texts))
         of_image = np.array([key is not None and key in used for key in self._keys], dtype=bool)
+        # Each caption is left out for a single reason, so the counts add up.
         equal = np.array([text in same for text in self._plain], dtype=bool) & ~of_image
         kept: NDArray[np.bool_] = ~(of_image | equal)
         counts = {"captions": int(kept.sum()), "of_its_images": int(of_image.sum()), "equal_texts": int(equal.sum())}
@@ -105,7 +107,8 @@ def read_caption_source(given: str | Path | None, folders: Folders, read: Iterab
         return _of_coco_json(folder / _FILE)
     if folder is not None and (items := _HUB.local(folder, folders)) is not None:
         return _of_rows(items)
-    # nothing is fetched for a rule alone, only what a benchmark of this run reads from the Hub anyway
+    # Nothing is downloaded just for a rule. Only captions that a benchmark of this run reads from the Hub anyway are
+    # used.
     if given is None and not any(_is_of(COCO_VAL2017.repo, one.origin) for one in read):
         raise Unavailable("no captions were named, and COCO's are not on this machine.", HOW_TO_FIX)
     try:
@@ -124,6 +127,7 @@ def _of_user(given: str) -> CaptionSource:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
         texts = [line for line in lines if line]
         return _source(texts, [None] * len(texts), given)
+    # Any other JSON file is loaded as a dataset below.
     if path.suffix == ".json" and path.is_file() and b'"annotations"' in path.read_bytes():
         return _of_coco_json(path)
     from hfcomp.data.columns import require_columns

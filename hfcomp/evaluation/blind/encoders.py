@@ -61,7 +61,7 @@ def _first(_: Any = None) -> NDArray[np.float32]:
 
 
 def _random_vector(seed: bytes) -> NDArray[np.float32]:
-    # seeded by the key: the same image or text has the same vector in every run and process
+    # Seeded by the key: an image or text has the same vector in every run and process.
     vector = np.random.default_rng(np.frombuffer(seed, dtype=np.uint32)).standard_normal(WIDTH)
     return (vector / np.linalg.norm(vector)).astype(np.float32)
 

@@ -59,9 +59,9 @@ def combine_blind(
         return None
     missing = [folder for folder in read if folder not in there]
     notes += [f"{folder}: its results have no blind baselines; those of other folders are shown" for folder in missing]
-    # without the items that only one of the folders has
+    # Items that only one of the folders has are left out.
     own = {folder: one.on_items_of(items).outcomes.table for folder, one in there.items()}
-    # rules see texts alone and are the same for all models; a prior belongs to one model
+    # Rules see only texts and are the same for all models, while a prior belongs to one model.
     rules = _agreed({folder: table[~_is_prior(table)] for folder, table in own.items()}, there, notes)
     priors = [
         own[folder][own[folder]["arm"] == prior_of(model)].assign(arm=prior_of(name))
@@ -103,7 +103,7 @@ def _agreed(
 
 def _differing(one: pd.DataFrame, other: pd.DataFrame) -> int:
     """How many items a rule chooses otherwise, or has in one of the two alone."""
-    # an outer merge: an item that one side lacks has NaN there, and NaN differs from every value
+    # An outer merge: an item that one side lacks has NaN there, and NaN differs from every value.
     keys = ["arm", *ITEM]
     both = one[[*keys, "value", "tie"]].merge(other[[*keys, "value", "tie"]], on=keys, how="outer")
     return int(((both["value_x"] != both["value_y"]) | (both["tie_x"] != both["tie_y"])).sum())

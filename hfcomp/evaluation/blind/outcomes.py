@@ -72,7 +72,7 @@ class BlindRules:
         return {"skipped": self.skipped, "captions": self.captions, "not_applicable": self.not_applicable}
 
     def _source(self, applicable: Sequence[tuple[str, Benchmark, BenchmarkData]]) -> CaptionSource | None:
-        # the sandbox's captions have a grammar of their own, of which COCO's bigrams know nothing
+        # The sandbox's captions have a grammar of their own, which COCO's bigrams do not cover.
         if self._given is None and all(one.synthetic for _, one, _ in applicable):
             self.skipped |= dict.fromkeys(BIGRAMS, DRAWN)
             return None
@@ -90,7 +90,7 @@ class BlindRules:
         bigrams = None
         if source is not None:
             bigrams, counts = source.model_without(items.rows["image_id"][:], listing.texts)
-            # benchmarks of one title, such as parts of one set, are counted side by side
+            # Benchmarks of one title, such as parts of one set, are counted side by side.
             self.captions[title] = {**self.captions.get(title, {}), benchmark.name: counts}
             if bigrams is None:
                 reason = f"{title}: {NO_CAPTIONS.format(place=source.place)}."
@@ -98,7 +98,7 @@ class BlindRules:
                     self.skipped[rule] = " ".join(filter(None, (self.skipped.get(rule), reason)))
         found = []
         for rule, scores in text_scores(listing.texts, bigrams).items():
-            # each image has the vector 1, so that the protocol scores a text by the rule alone and by its usual code
+            # Each image has the vector 1, so the protocol scores a text only by the rule, with its usual code.
             chosen = replace(embedded, text_vectors=_ranked(scores))
             found.append(score_items(benchmark, chosen).assign(arm=rule, benchmark=title))
         return found
@@ -113,11 +113,11 @@ def prior_outcomes(benchmark: Benchmark, embedded: EmbeddedItems) -> pd.DataFram
     choice = text_choice_of(benchmark, embedded.items)
     if choice is None:
         return None
-    # the mean image tells nothing about a single one: how it ranks texts is the model's prior
+    # The mean image carries no information about a single one: how it ranks texts is the model's prior.
     mean = np.concatenate([one.vectors for one in embedded.images.values()]).mean(axis=0, dtype=np.float64)
     vector = (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)[None]
     images = {
-        # a missing image stays -1, and every other one has the mean vector, number 0
+        # A missing image stays -1. Every other image has the mean vector, number 0.
         name: replace(one, vectors=vector, index=np.minimum(one.index, 0))
         for name, one in embedded.images.items()
     }

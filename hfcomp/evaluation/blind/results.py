@@ -74,7 +74,7 @@ class BlindResults:
     def lines(self, averages: Averages) -> list[dict[str, Any]]:
         """A line per benchmark, subset or average, and metric: the `value` of each rule and what it decides."""
         found = []
-        # without means over several benchmarks, to some of which no rule of texts applies
+        # Means over several benchmarks are left out, because no rule of texts applies to some of them.
         own_averages = {key: [one for one in value if not one.spans_benchmarks] for key, value in averages.items()}
         for line in summarize(self.outcomes, averages=own_averages, intervals=False):
             own = {key: line[key] for key in (*LINE, "average", "chance", "items", "images")}
@@ -93,7 +93,7 @@ class BlindResults:
     def solved(self) -> pd.Series:
         """By item, whether any rule of texts alone solves it; the priors of models are not counted."""
         table = self.outcomes.table
-        # a prior is the model's own: an item that it solves is no fault of the benchmark's texts
+        # A prior is the model's own: an item that it solves is no fault of the benchmark's texts.
         texts = table[~table["arm"].str.startswith(f"{PRIOR} of ")]
         return (texts["value"] == 1).groupby([texts[key] for key in ITEM], sort=False).any()
 
@@ -107,14 +107,14 @@ class BlindResults:
         table = outcomes.table[outcomes.table["arm"].isin(list(models))]
         kept = table.merge(self.solved.rename("solved").reset_index(), on=ITEM, how="inner")
         left = kept[~kept["solved"].astype(bool)].drop(columns="solved")
-        # one line over all subsets, and names of items are unique within a subset only
+        # The table has one line over all subsets, and names of items are unique only within a subset.
         left = left.assign(item=left["subset"] + "/" + left["item"], subset=UNSOLVED, stratum=None)
         known = {}
         if len(left):
             lines = summarize(Outcomes(left), models=list(models))
             known = {(line["benchmark"], line["metric"]): line for line in lines}
         found = []
-        # from all items, so that lines of which none is left are shown too
+        # Taken from all items, so lines without any item left are shown too.
         whole = self.solved.groupby(["benchmark", "metric"], sort=False).size()
         for (benchmark, metric), of in whole.items():
             empty = {"benchmark": benchmark, "subset": UNSOLVED, "metric": metric, "items": 0, "models": {}}

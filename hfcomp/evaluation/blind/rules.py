@@ -44,7 +44,7 @@ class CountedCaptions:
         self._caption = np.repeat(np.arange(len(rows)), lengths)
 
     def model(self, kept: NDArray[np.bool_]) -> BigramModel:
-        # pairs of words were numbered once; a model of a part of the captions only selects among them
+        # Pairs of words were numbered once. A model of a part of the captions only selects among them.
         own = kept[self._caption]
         return BigramModel(self._number, self._before[own], self._after[own])
 
@@ -67,7 +67,7 @@ class BigramModel:
         self._of_word = np.bincount(after, minlength=size)
         self._of_context = np.bincount(before, minlength=size)
         self._pairs, self._of_pair = np.unique(before * size + after, return_counts=True)
-        # one more for all unknown words together, so that the probabilities add up to 1
+        # One more for all unknown words together, so the probabilities add up to 1.
         self._kinds = int((self._of_word > 0).sum()) + 1
 
     def scores(self, texts: Sequence[str]) -> BigramScores:
@@ -75,7 +75,7 @@ class BigramModel:
         unknown = self._size - 1
         rows = [[self._number.get(word, unknown) for word in words_of_text(text)] for text in texts]
         before, after, lengths = _pairs(rows)
-        # `reduceat` needs at least one row
+        # `reduceat` needs at least one row.
         if not len(lengths):
             return BigramScores(np.zeros(0), np.zeros(0))
         starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
@@ -84,10 +84,10 @@ class BigramModel:
 
     def _probability(self, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.float64]:
         word = (self._of_word[after] + 1) / (self._of_word.sum() + self._kinds)
-        # a pair of words as one number: the counts of all pairs are one sorted array
+        # A pair of words is one number, so the counts of all pairs are one sorted array.
         key = before * self._size + after
         place = np.minimum(np.searchsorted(self._pairs, key), max(0, len(self._pairs) - 1))
-        # searchsorted says where a pair would be; it was counted only if the key at that place is equal
+        # searchsorted returns where a pair would be. It was counted only if the key at that place is equal.
         count = np.zeros(len(key))
         if len(self._pairs):
             count = np.where(self._pairs[place] == key, self._of_pair[place], 0)

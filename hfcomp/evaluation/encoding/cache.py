@@ -57,6 +57,7 @@ class EmbeddingCache(Store):
     """
 
     def __init__(self, folder: str | Path | None = None, *, limit: int | None = None) -> None:
+        # A cache in memory ends with this object, so only one on disk has a limit.
         limit = default_limit() if limit is None and folder is not None else limit
         super().__init__(folder, limit=limit, name="embedding cache")
         self._stores: dict[str, Table] = {}
@@ -75,17 +76,20 @@ class EmbeddingCache(Store):
             check = _check_unit if unit else _check_finite
             self._stores[name] = Table(VECTORS, folder, store=self, check=check)
             if folder is not None:
+                # Another process may be writing now, so only old partial files are removed.
                 remove_unfinished(folder, older_than=DAY)
                 self._describe(folder / FINGERPRINT, _text({"model": model, **fingerprint}).encode())
         return self._stores[name]
 
     def release(self, fingerprint: Mapping[str, Any]) -> None:
         """Forgets the vectors of one model and preprocessing, if they are on disk."""
+        # Without a folder the vectors exist only in memory and would be lost.
         if self.folder is not None:
             self._stores.pop(_name(fingerprint), None)
 
     def _describe(self, path: Path, content: bytes) -> None:
         """Writes a fingerprint, or marks the same one as used."""
+        # An unchanged fingerprint only gets a new time, by which `hfcomp cache` shows the last use.
         with suppress(OSError):
             if path.read_bytes() == content:
                 return mark_used(path)
@@ -104,6 +108,7 @@ def _name(fingerprint: Mapping[str, Any]) -> str:
 
 
 def _text(fingerprint: Mapping[str, Any]) -> str:
+    # Keys are sorted, so equal facts have the same name whatever their order.
     return json.dumps(fingerprint, sort_keys=True, ensure_ascii=False)
 
 

@@ -141,7 +141,7 @@ class Embedder(EvaluatedModel):
         if isinstance(images, str | bytes | os.PathLike | Image.Image):
             raise TypeError(f"images: found one {type(images).__name__}, expected a list. Put it into one: [image].")
         found = self.index_images(images, column=column, progress=progress)
-        # `decode_image` raises the error of a missing image, with its place
+        # `decode_image` raises the error for a missing image, with its place.
         if (found.index < 0).any():
             decode_image(None, where=f"column '{column}', row {int(np.argmax(found.index < 0))}")
         return found.take(slice(None))
@@ -183,7 +183,7 @@ class Embedder(EvaluatedModel):
         return index_images(self, self.transform, images, encode, self._width(), column=column, progress=progress)
 
     def _index_texts(self, texts: Sequence[str], progress: bool) -> Indexed:
-        # equal texts are tokenized once, and texts with equal tokens are encoded once
+        # Equal texts are tokenized once, and texts with equal tokens are encoded once.
         number = {text: place for place, text in enumerate(dict.fromkeys(map(check_text, texts, count())))}
         ids, cut = self.tokenizer(list(number))
         is_cut = np.array(cut, dtype=bool)
@@ -191,7 +191,7 @@ class Embedder(EvaluatedModel):
 
         def encode(rows: list[tuple[list[int], bool]]) -> NDArray[np.float32]:
             self.encoded_texts += len(rows)
-            # padded to the longest of the batch, or to the full length where the model was trained so
+            # Padded to the longest of the batch, or to the full length if the model was trained that way.
             part = [row for row, _ in rows]
             padded = self.tokenizer.pad(part, self.tokenizer.length(part)).to(self.device)
             return self._encode(encode_texts, padded)
@@ -206,7 +206,7 @@ class Embedder(EvaluatedModel):
             ahead=False,
             order=lambda place: (len(ids[first[place]]), keys[place]),  # texts of one length together: little padding
         )
-        # a cut text counts as merged unless it is the first one with its tokens and no whole text has them
+        # A truncated text counts as merged unless it is the first one with its tokens and no whole text has them.
         merged = sum(cut) - len(np.setdiff1d(index[is_cut], index[~is_cut]))
         return Indexed(found.vectors, index[[number[text] for text in texts]], sum(cut), computed, merged)
 
@@ -217,7 +217,7 @@ class Embedder(EvaluatedModel):
         return getattr(self.config, "projection_dim", None) or self.config.vision_config.hidden_size
 
     def _make_fingerprints(self, processor: Any) -> dict[str, dict[str, Any]]:
-        # an id or folder is loaded in fp32, see `load`
+        # An id or folder is loaded in fp32, see `load`.
         precision = str(self._backbone.dtype) if self._backbone is not None else str(torch.float32)
         shared = {
             "weights": self.weights,
@@ -233,7 +233,7 @@ class Embedder(EvaluatedModel):
             "full_length": self.tokenizer.pad_to_full,
             "pad_token_id": processor.tokenizer.pad_token_id,
         }
-        # Pillow decodes and resizes: another version may give other pixels
+        # Pillow decodes and resizes, and another version may produce other pixels.
         pixels = {"pixels": facts["pixels"], "pillow": PIL.__version__}
         return {"images": {**shared, **pixels}, "texts": {**shared, "tokenizer": tokenizer}}
 

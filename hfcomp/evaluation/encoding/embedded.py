@@ -27,7 +27,7 @@ def indexed_cosines(
     """`[n]` cosines of L2-normalised vectors by number; NaN where a number is -1."""
     found = np.full(len(rows), np.nan)
     there = np.flatnonzero((rows >= 0) & (others >= 0))
-    # gathered vectors of all pairs would take many times the room of the distinct ones
+    # The gathered vectors of all pairs would take many times the memory of the distinct ones.
     for start in range(0, len(there), ROWS):
         part = there[start : start + ROWS]
         found[part] = pair_scores(first[rows[part]], second[others[part]])
@@ -66,7 +66,7 @@ class TextColumn:
         begin = self.offsets[:-1][rows]
         length = self.offsets[1:][rows] - begin
         slots = np.arange(max(1, int(length.max(initial=0))))
-        # ragged lists as a rectangle: -1 fills the rows that are shorter than the longest
+        # Ragged lists become a rectangle: -1 fills the rows that are shorter than the longest.
         places = np.where(slots < length[:, None], begin[:, None] + slots, -1)
         return np.where((places >= 0) & (self.index[places] >= 0), places, -1) if len(self.index) else places
 
@@ -74,7 +74,7 @@ class TextColumn:
         """`[b]`, where in `index` the text of each row is; of a list the first text that is not empty."""
         if self.offsets is None:
             return np.arange(len(self.index))[rows]
-        # an empty text may stand before the others: the first one that exists counts
+        # Empty texts may come first. The first one that exists counts.
         lists = self.places(rows)
         return lists[np.arange(len(lists)), (lists >= 0).argmax(axis=1)]
 
@@ -101,7 +101,7 @@ class TextTable:
                 index.append(self._of(value))
             else:
                 lists = True
-                # an empty text in a list marks a place without one, and no model reads it
+                # An empty text in a list marks a place without a text, and no model reads it.
                 index.extend(self._of(text) if text else -1 for text in value)
                 offsets.append(len(index))
         return TextColumn(np.array(index, dtype=np.int64), np.array(offsets, dtype=np.int64) if lists else None)
@@ -178,7 +178,7 @@ class EmbeddedItems(ScoredItems):
         """The same items with some entries of their vectors, where these are those of several models in a row."""
 
         def cut(found: Indexed) -> Indexed:
-            # contiguous, as the vectors of a single model are
+            # Contiguous, like the vectors of a single model.
             return replace(found, vectors=np.ascontiguousarray(found.vectors[:, chosen]))
 
         images = {column: cut(found) for column, found in self.images.items()}
@@ -222,6 +222,6 @@ class EmbeddedItems(ScoredItems):
         found = self.text_vectors
         for name, column in self.columns.items():
             numbers = np.where(column.index >= 0, found.index[column.index], -1)
-            # a text that is empty, and an image that is missing, give NaN
+            # An empty text and a missing image give NaN.
             for image, images in self.images.items():
                 yield (image, name), indexed_cosines(images.vectors, images.index[column.rows], found.vectors, numbers)

@@ -39,7 +39,7 @@ class EvaluatedModel(ABC):
         cache: EmbeddingCache | None,
         split: bool,
     ) -> None:
-        # stored results are found by the hash of the weights' files, which a module does not have
+        # Stored results are found by the hash of the weights' files, which a module does not have.
         if isinstance(model, nn.Module) and cache is not None and cache.folder is not None:
             raise ValueError(
                 "cache: a module's weights may change, so its embeddings cannot be cached on disk. Pass "
@@ -69,7 +69,7 @@ class EvaluatedModel(ABC):
         """The model, loaded on first use."""
         if self._backbone is None:
             backbone = self.load().to(self.device)
-            # the fingerprints were made when this object was: other weights would be stored under their hash
+            # The fingerprints were made together with this object. Other weights would be stored under their hash.
             weights = {facts["weights"] for facts in self._fingerprints.values()}
             if weights and {identity(self._model)} != weights:
                 raise ValueError(f"{self._model}: its files changed while it was in use. Evaluate it again.")
@@ -130,15 +130,15 @@ class EvaluatedModel(ABC):
             store = self.cache.store(self._fingerprints[kind], name, unit=unit)
         vectors, flags, there = store.look_up(keys, width)
         absent = {keys[number] for number in np.flatnonzero(~there)}
-        # processes may read different disks, and all of them have to cut the same batches
+        # Processes may read different disks, but all of them must cut the same batches.
         if self.split:
             absent = set().union(*gather_objects(absent))
         return store, Found(keys, vectors, flags), [number for number, key in enumerate(keys) if key in absent]
 
     def _own_batches(self, missing: list[int]) -> list[list[int]]:
         """Batches are cut from all that is missing, then dealt out: they are the same for any number of processes."""
-        # a batch of another size can round differently, so neither the number of processes nor a process's
-        # share may change where batches are cut
+        # A batch of another size can round differently, so neither the number of processes nor a process's share may
+        # change where batches are cut.
         batches = [missing[at : at + self.batch_size] for at in range(0, len(missing), self.batch_size)]
         return batches[rank() :: world_size()] if self.split else batches
 
@@ -152,7 +152,7 @@ class EvaluatedModel(ABC):
         bar: tqdm,
     ) -> None:
         """Encodes this process's batches into the store, then takes over what the other processes encoded."""
-        # then the weights are never loaded, which is what makes a second run quick
+        # With nothing missing the weights are never loaded, which makes a second run fast.
         if not missing:
             return
         done = []
@@ -160,7 +160,7 @@ class EvaluatedModel(ABC):
             with eval_mode(self.backbone), torch.inference_mode():
                 for batch, loaded in batches:
                     vectors = encode(loaded)
-                    # before they are stored: every later run would read them back
+                    # Checked before they are stored: every later run would read them back.
                     if not np.isfinite(vectors).all():
                         raise ValueError(NOT_FINITE)
                     done.append((batch, vectors, np.array([flag for _, flag in loaded])))
@@ -168,7 +168,7 @@ class EvaluatedModel(ABC):
                     bar.update(len(batch))
         finally:  # what was encoded is kept, whatever stopped it
             store.flush()
-        # all processes end with all vectors; only the one that computed a vector writes it to disk
+        # All processes end with all vectors. Only the process that computed a vector writes it to disk.
         for other, parts in enumerate(gather_objects(done) if self.split else [done]):
             for batch, vectors, flags in parts:
                 found.vectors[batch], found.flags[batch] = vectors, flags
@@ -187,7 +187,7 @@ class Found(NamedTuple):
 @contextmanager
 def eval_mode(module: nn.Module) -> Iterator[None]:
     """Eval mode, then the mode that each part had before."""
-    # part by part, since a frozen tower may be in eval mode while the rest is trained
+    # Part by part, because a frozen tower may be in eval mode while the rest is trained.
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -204,7 +204,7 @@ def loaded_ahead(
     waiting: list[Future[Any]] = []
     for at, batch in enumerate(batches):
         current = waiting or [pool.submit(load, number) for number in batch]
-        # two batches are in memory, this one and the next: decoded images are large
+        # Two batches are in memory, this one and the next: decoded images are large.
         waiting = [pool.submit(load, number) for number in batches[at + 1]] if at + 1 < len(batches) else []
         yield batch, [future.result() for future in current]
 
@@ -214,7 +214,7 @@ def placed(backbone: nn.Module, device: str | torch.device | None) -> tuple[nn.M
     own = backbone.device
     wanted = own if device is None else torch.device(device)
     if wanted.type != own.type or wanted.index not in (None, own.index):
-        # the caller's module stays where it is
+        # The caller's module stays on its device.
         backbone = copy.deepcopy(backbone).to(wanted)
     return backbone, wanted
 
@@ -223,14 +223,14 @@ def free_device() -> str:
     """Where a model runs by default: on this process's GPU where there is one."""
     if not torch.cuda.is_available():
         return "cpu"
-    # a launcher gives each process a GPU of its own
+    # A launcher gives each process a GPU of its own.
     return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
 
 
 def processor_facts(processor: Any) -> dict[str, Any]:
     """How images become pixels and texts tokens, apart from lengths and padding, which are hfcomp's."""
     settings = json.loads(processor.image_processor.to_json_string())
-    # a changed vocabulary gives other tokens under the same class and name
+    # A changed vocabulary gives other tokens under the same class and name.
     words = digest(vocabulary(processor.tokenizer).encode()).hex()
     return {
         "pixels": {"class": type(processor.image_processor).__name__, **settings},

@@ -41,7 +41,7 @@ def pipeline_identity(place: str | Path) -> str:
     if not (folder / PIPELINE_CONFIG).is_file():
         raise FileNotFoundError(f"{folder} has no {PIPELINE_CONFIG}.")
     parts = sorted(path for path in folder.rglob("*") if path.suffix in (".json", ".safetensors", ".txt"))
-    # with their places: the parts of a pipeline may have files of equal names
+    # Relative paths are included: the parts of a pipeline may have files of equal names.
     lines = "".join(f"{path.relative_to(folder).as_posix()} {file_hash(path)}\n" for path in parts)
     return f"sha256:{hashlib.sha256(lines.encode()).hexdigest()[:16]}"
 
@@ -73,7 +73,7 @@ def _own(place: str | Path, config: str, revision: str | None) -> str:
     folder = Path(place)
     if not folder.is_dir():
         return f"revision {extract_commit_hash(cached_file(str(place), config, revision=revision), None)}"
-    # transformers loads pickled weights only where there are no safetensors
+    # transformers loads pickled weights only if there are no safetensors.
     pickled = folder / WEIGHTS_NAME
     weights = weights_hash(pickled if pickled.is_file() and not any(folder.glob("*.safetensors")) else folder)
     return f"{weights} config {_settings(folder / config)}"

@@ -78,9 +78,9 @@ def with_neighbours(
     near: list[list[str]] = [[] for _ in ids]
     found_near = _cached_neighbours(cache, found.take(kept), found.index[kept], own_ids, number)
     for row, neighbours in zip(kept.tolist(), found_near, strict=True):
-        # damaged rows keep an empty list
+        # Damaged rows keep an empty list.
         near[row] = neighbours
-    # training needs the memory next
+    # Training needs the memory next.
     embedder.release()
     for note in cache.notes if cache else ():
         log(note)
@@ -107,7 +107,7 @@ def _cached_neighbours(
     """The neighbours, from the cache's folder when the same ones were searched before."""
     if cache is None or cache.folder is None:
         return neighbour_columns(vectors, ids, number=number, groups=same)["neighbour_ids"]
-    # keyed by the vectors themselves, which change with the model and with every pixel
+    # Keyed by the vectors themselves, which change with the model and with every pixel.
     wanted = hashlib.sha256(json.dumps([number, ids]).encode())
     wanted.update(vectors.tobytes() + same.tobytes())
     path = cache.folder / NEIGHBOURS / f"{wanted.hexdigest()[:32]}.json"

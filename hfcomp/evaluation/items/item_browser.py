@@ -84,7 +84,7 @@ class _Names:
         self._any: dict[tuple[str, str], Entry | None] = {}
         for benchmark, subset, item in self._entries:
             key = benchmark, item
-            # a name in several subsets is not found without its subset
+            # A name in several subsets is not found without its subset.
             self._any[key] = None if key in self._any else (benchmark, subset, item)
 
     def find(self, entry: Entry) -> _Found | None:
@@ -151,7 +151,7 @@ def choose_items(
     by_pair, by_any = (_differ(outcomes, names, entries) for names in (pair, models))
     kind = np.where(by_pair, 0, np.where(by_any, 1, 2))
     drawn = pd.Series(np.random.default_rng(seed).permutation(total))
-    # sorted by their rank within a subset, items are taken from all subsets in turn
+    # Items sorted by their rank within a subset come from all subsets in turn.
     place = drawn.groupby([entries["benchmark"], entries["subset"], kind]).rank()
     order = np.lexsort((drawn, place, kind))[:most]
     about = f"{most:,} of {total:,} items"
@@ -230,7 +230,7 @@ class _Texts:
                 for place, text in enumerate(own)
                 if text and found.place in (None, place)
             ]
-            # the highest scores decide, so these are what a reader looks for; then in the order of the data
+            # The highest scores decide, so these texts are shown, in the order of the data.
             shown = sorted(range(len(of_column)), key=lambda place: -_highest(of_column[place]))[:MOST_TEXTS]
             texts += [of_column[place] for place in sorted(shown)]
             hidden += len(of_column) - len(shown)
@@ -247,7 +247,7 @@ def _rows_of(scores: pa.Table, entries: Sequence[Entry]) -> Iterator[dict[str, A
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    # an outcome of one text is named `row/number` after its row
+    # The outcome of a single text is named `row/number` after its row.
     names = {item for _, _, item in entries} | {item.rpartition("/")[0] for _, _, item in entries}
     kept = scores.filter(pc.is_in(scores["item"], value_set=pa.array(sorted(names), pa.string())))
     yield from kept.to_pylist()
@@ -258,7 +258,7 @@ def _known(cosine: float) -> float | None:
 
 
 def _highest(text: ItemText) -> float:
-    # below every cosine, so texts without a score come last
+    # Below every cosine, so texts without a score come last.
     return max((score for own in text.scores.values() for score in own if score is not None), default=-2.0)
 
 
@@ -269,11 +269,11 @@ def _pictures(
     if images is None:
         return {}, []
     cells = {entry: images.cells(entry) for entry in entries}
-    # an image that several items share is decoded once
+    # An image that several items share is decoded once.
     distinct = {_identity(cell): cell for own in cells.values() for cell in own.values()}
     with ThreadPoolExecutor(THREADS) as pool:
         made = dict(zip(distinct, pool.map(lambda cell: _picture(cell, options.side), distinct.values()), strict=True))
-    # one note instead of a hundred: most often a whole folder is gone
+    # One note instead of a hundred: most often a whole folder is gone.
     bad = [reason for reason in made.values() if isinstance(reason, str)]
     notes = [f"{len(bad):,} images are not shown; the first: {bad[0]}"] if bad else []
     shown = {

@@ -44,6 +44,7 @@ def scored_images(loaded: Loaded) -> list[ScoredImages]:
     benchmark, items, found = loaded.benchmark, loaded.data, []
     for column in benchmark.protocol.images:
         cells: Sequence[Any] = items.images[column] if column in items.images else items.rows[column]
+        # `image_id` names the photograph in the column `image` only.
         ids = items.rows["image_id"][:] if column == "image" else None
         sources = items.rows["source"][:] if "source" in items.rows.column_names else None
         if items.texts_alone:  # rows without their image
@@ -52,7 +53,7 @@ def scored_images(loaded: Loaded) -> list[ScoredImages]:
             ids, sources = ([part[row] for row in there] if part else None for part in (ids, sources))
         sources = sources or (_of_coco(benchmark, ids) if ids else None)
         name = benchmark.title if column == "image" else f"{benchmark.title}, {column}"
-        # a training set has whole photographs
+        # A training set has whole photographs.
         whole = map_cells(cells, lambda cell, row: cell.cell if isinstance(cell, Altered) else cell)
         found.append(ScoredImages(name, whole, ids, sources))
     return found

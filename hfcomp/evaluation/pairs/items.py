@@ -153,7 +153,7 @@ def _row_pairs(benchmark: Benchmark, items: BenchmarkData) -> tuple[PairList, Wi
     pairs = benchmark.protocol.pairs(items)
     entries = {pair: _entries(columns[pair[1]], images[pair[0]]) for pair in pairs}
     rows = {pair: columns[pair[1]].rows[own] for pair, own in entries.items()}
-    # all lists below have this order: by pair of columns, and in each the entries that have both
+    # All lists below have this order: by pair of columns, and within each pair the entries that have both.
     places = [Place(pair[0], int(row)) for pair, own in rows.items() for row in own]
     image = np.concatenate([images[pair[0]][own] for pair, own in rows.items()])
     text = np.concatenate([columns[pair[1]].index[own] for pair, own in entries.items()])
@@ -186,7 +186,7 @@ def _all_pairs(benchmark: Benchmark, items: BenchmarkData, most_pairs: int) -> t
     image, text = np.repeat(np.arange(len(keys)), number), np.tile(np.arange(number), len(keys))
 
     def with_scores(values: NDArray[np.float64]) -> EmbeddedItems:
-        # vectors whose products are the scores: of a text a one in its own place, of an image its scores
+        # Vectors whose products are the scores: a text has a one in its own place, an image has its scores.
         scores, texts = values.reshape(-1, number), np.eye(number)
         images = {column: Indexed(scores, own, 0, 0) for column, own in index.items()}
         return EmbeddedItems(items, columns, images, Indexed(texts, np.arange(number), 0, 0), texts[prompts])
@@ -208,7 +208,7 @@ def _images(
     columns = benchmark.protocol.images
     places = [Place(column, row) for column in columns for row in range(len(items.rows))]
     cells = (cell for column in columns for cell in items.cells(column))
-    # columns one after another: `negative_image` of one row may be `image` of another
+    # Columns follow each other: `negative_image` of one row may be `image` of another.
     keys, index, first = distinct(image_key(cell, str(place)) for cell, place in zip(cells, places, strict=True))
     return keys, [places[at] for at in first], dict(zip(columns, index.reshape(len(columns), -1), strict=True))
 

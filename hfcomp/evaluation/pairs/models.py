@@ -70,7 +70,7 @@ class PairModel(EvaluatedModel, ABC):
         size = max(1, int(batch_size * self.share))
         super().__init__(model, device=device, batch_size=size, cache=cache, split=split)
         self.processor = processor or _processor(model)
-        # a feature extractor or a bare tokenizer would fail only after the weights are loaded
+        # A feature extractor or a bare tokenizer would fail only after the weights are loaded.
         for part in ("image_processor", "tokenizer"):
             if getattr(self.processor, part, None) is None:
                 kind = type(self.processor).__name__
@@ -113,7 +113,7 @@ class PairModel(EvaluatedModel, ABC):
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
             )
-        # transformers would fill missing weights at random and only warn
+        # Transformers would fill missing weights at random and only warn.
         refuse(self._model, missing=info["missing_keys"], shapes=info["mismatched_keys"])
         return backbone
 
@@ -150,12 +150,12 @@ class PairModel(EvaluatedModel, ABC):
             return self.log_probabilities(images, texts).float().cpu().numpy()[:, None]
 
         def order(number: int) -> tuple[int, int]:
-            # the pairs of one image follow each other, so that it is decoded once, and short texts are padded little
+            # Pairs of one image follow each other, so it is decoded once, and short texts get little padding.
             return pairs.image[first[number]], len(pairs.texts[pairs.text[first[number]]])
 
         found, computed = self.compute("pairs", keys, 1, load, score, progress=progress, order=order, unit=False)
         tiny = len({pairs.keys[pairs.image[first[number]]] for number in np.flatnonzero(found.flags)})
-        # float64, in which probabilities near 1 that differ as logarithms still differ
+        # float64, because probabilities near 1 that differ as logarithms must still differ.
         values = np.exp(found.vectors[index, 0].astype(np.float64))
         return PairScores(values, computed, tiny, self.truncated([pairs.texts[one] for one in set(pairs.text)]))
 
@@ -197,7 +197,7 @@ class BlipMatcher(PairModel):
 
     def log_probabilities(self, images: Sequence[Image.Image], texts: Sequence[str]) -> torch.Tensor:
         """`[b]` fp32, the logarithm of the probability of a match."""
-        # by identity: the pairs of an image share one object, and a comparison of pixels would cost more
+        # Keyed by identity: the pairs of an image share one object, and comparing pixels would cost more.
         shown = {id(image): image for image in images}
         number = {key: place for place, key in enumerate(shown)}
         pixels = self.processor.image_processor(list(shown.values()), return_tensors="pt")["pixel_values"]
@@ -259,7 +259,7 @@ class VQAScorer(PairModel):
     def prompt(self, text: str) -> str:
         """The prompt for a text, with the mark of the image."""
         question = QUESTION.replace("{text}", text)
-        # a chat model answers as it was trained only within its own template
+        # A chat model answers as it was trained only within its own template.
         if self._has_template:
             content = [{"type": "image"}, {"type": "text", "text": question}]
             chat = [{"role": "user", "content": content}]
@@ -281,7 +281,7 @@ class VQAScorer(PairModel):
         prompt = self.prompt("a cat")
         before = ids(prompt)
         after = [ids(prompt + answer) for answer in ANSWERS] if not self._answers_apart else []
-        # after the prompt, tokens may merge with what stands before: then the answer is not a token of its own
+        # Tokens after the prompt may merge with what comes before. The answer is then not a token of its own.
         found = {own[-1] for own in after if len(own) == len(before) + 1 and own[:-1] == before}
         alone = [ids(answer) for answer in ANSWERS]
         found = found or {own[0] for own in alone if len(own) == 1}
@@ -300,7 +300,7 @@ class VQAScorer(PairModel):
     def _mark(self) -> str:
         """What a prompt without a template begins with: the image token, unless the processor puts it there itself."""
         token = str(getattr(self.processor, "image_token", None) or "")
-        # a trial is the only way to know: processors differ in whether they put the image token in front
+        # Only a trial shows it: processors differ in whether they put the image token in front.
         blank = Image.new("RGB", (224, 224))
         try:
             ids = self.processor(images=[blank], text=["a cat"], return_tensors="pt")["input_ids"]
@@ -318,7 +318,7 @@ class VQAScorer(PairModel):
         """`[b]` fp32, the logarithm of the probability of "Yes" after each prompt."""
         prompts = [self.prompt(text) for text in texts]
         tokenizer = self.processor.tokenizer
-        # a template that writes the first token itself must not get a second one from the tokenizer
+        # A template that writes the first token itself must not get a second one from the tokenizer.
         begun = tokenizer.bos_token is not None and prompts[0].startswith(tokenizer.bos_token)
         inputs = self.processor(
             images=[[image] for image in images] if self._has_template else list(images),
@@ -328,7 +328,7 @@ class VQAScorer(PairModel):
             return_tensors="pt",
             **({"add_special_tokens": False} if begun else {}),
         ).to(self.device, self.backbone.dtype)
-        # generate() numbers positions after the padding, starts decoders and keeps the last token's scores alone
+        # generate() numbers positions after the padding, starts decoders and keeps only the last token's scores.
         output = self.backbone.generate(
             **inputs,
             max_new_tokens=1,
@@ -338,6 +338,6 @@ class VQAScorer(PairModel):
             return_dict_in_generate=True,
             pad_token_id=tokenizer.pad_token_id,
         )
-        # over the whole vocabulary, in fp32: half precision would tie probabilities near 1
+        # Computed over the whole vocabulary, in fp32: half precision would tie probabilities near 1.
         logarithms = output.logits[0].float().log_softmax(dim=-1)
         return logarithms[:, self.yes_tokens].logsumexp(dim=-1)

@@ -76,11 +76,11 @@ def fit_adamw10(
         raise ValueError(f"batch_size: found {batch_size}, expected 1 or more; the protocol has {BATCH}.")
     place = torch.device(device)
     tried: dict[float, float] = {}
-    # with a single strength there is nothing to choose, and no image is held out
+    # With a single strength there is nothing to choose, and no image is held out.
     if len(decays) > 1:
         out = hold_out(labels, seed, held_out)
         for decay in decays:
-            # every trial from the same seed, so that they differ in the decay only
+            # Every trial starts from the same seed, so trials differ only in the decay.
             trial = _train(features, labels, np.flatnonzero(~out), classes, decay, seed, batch_size, place)
             tried[decay] = held_out_score(LinearProbe(*trial, chosen=decay).scores(features[out]), labels[out])
     chosen = best(tried) if tried else decays[0]
@@ -102,7 +102,7 @@ def _train(
     from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
     generator = torch.Generator().manual_seed(seed)
-    # the initialization of `torch.nn.Linear`, from a generator of its own: the caller's random state stays
+    # The initialization of `torch.nn.Linear`, from a separate generator: the caller's random state stays.
     edge = features.shape[1] ** -0.5
     shapes = ((classes, features.shape[1]), (classes,))
     weight, bias = (
@@ -111,14 +111,14 @@ def _train(
     optimizer = torch.optim.AdamW([weight, bias], lr=LEARNING_RATE, weight_decay=decay)
     steps = EPOCHS * math.ceil(len(rows) / batch_size)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (1 + math.cos(math.pi * step / steps)) / 2)
-    # the caller may have switched gradients off
+    # The caller may have switched gradients off.
     with torch.enable_grad():
         for _ in range(EPOCHS):
-            # drawn on the CPU whatever the device: the same order everywhere
+            # Drawn on the CPU for any device, so the order is the same everywhere.
             order = torch.randperm(len(rows), generator=generator).numpy()
             for start in range(0, len(rows), batch_size):
                 batch = rows[order[start : start + batch_size]]
-                # batch by batch, as features may be a memory map that is larger than memory
+                # Batch by batch, because features may be a memory map that is larger than memory.
                 image = torch.from_numpy(unit_rows(features[batch]).astype(np.float32)).to(device)
                 logits = image @ weight.T + bias
                 if labels.ndim == 1:
@@ -130,7 +130,7 @@ def _train(
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-                # per step and not per epoch, as CLIP_benchmark does
+                # Per step and not per epoch, as in CLIP_benchmark.
                 schedule.step()
     return without_missing(weight.detach().cpu().numpy(), bias.detach().cpu().numpy(), labels[rows])
 
@@ -194,13 +194,13 @@ def fit_lbfgs(
     if len(strengths) > 1:
         out = hold_out(labels, seed, held_out)
         solver = _Solver(units[~out], labels[~out], classes)
-        # in rising order, as each run starts from the solution of the one before
+        # In rising order, because each run starts from the solution of the one before.
         for value in sorted(strengths):
             probe = LinearProbe(*solver.fit(value), chosen=value)
             tried[value] = held_out_score(probe.scores(features[out]), labels[out])
         runs += solver.converged
     chosen = best(tried) if tried else strengths[0]
-    # all images from here on, the held-out ones too
+    # From here on all images are used, the held-out ones too.
     solver = _Solver(units, labels, classes)
     weight, bias = solver.fit(chosen)
     runs += solver.converged
@@ -230,7 +230,7 @@ class _Solver:
         self.mean = units.mean(axis=0)
         units -= self.mean
         spread = float(np.linalg.norm(units)) / units.size**0.5
-        # features that are all the same have no spread to scale by
+        # Features that are all the same have no spread to scale by.
         self.scale = 1 / spread if spread > SAME else 1.0
         units *= self.scale
         self.units = units
@@ -240,7 +240,7 @@ class _Solver:
         self.single = labels.ndim == 1
         self.targets = [labels] if self.single else list(labels.T)
         self.models: list[Any] = [
-            # a label that all images have, or none, leaves nothing to fit; `without_missing` sets its bias
+            # A label that all images have, or none, leaves nothing to fit. `without_missing` sets its bias.
             _regression(classes) if len(np.unique(target)) > 1 else None
             for target in self.targets
         ]
@@ -260,20 +260,20 @@ class _Solver:
                 weight[model.classes_], bias[model.classes_] = coefficients, own
             else:
                 weight[column], bias[column] = model.coef_[0], model.intercept_[0]
-        # weights for features as they came: scale and mean move into weight and bias
+        # Weights for unscaled features: scale and mean move into weight and bias.
         weight *= self.scale
         return without_missing(weight, bias - weight @ self.mean, self.labels)
 
     def _run(self, model: Any, target: NDArray[Any], strength: float) -> None:
         from sklearn.exceptions import ConvergenceWarning
 
-        # weights for scaled features are smaller by `scale`: without this, so would be their penalty
+        # Weights for scaled features are divided by `scale`. Without this correction the penalty would change with it.
         model.set_params(C=strength / self.scale**2)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model.fit(self.units, target)
         self.converged.append(not any(issubclass(one.category, ConvergenceWarning) for one in caught))
-        # only the warning of the solver is counted here; others reach the user
+        # Only the warning of the solver is counted here. Other warnings reach the user.
         for one in caught:
             if not issubclass(one.category, ConvergenceWarning):
                 warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)

@@ -72,7 +72,7 @@ class LinearProbe:
 
 def unit_rows(features: NDArray[np.floating], first: int = 0) -> NDArray[np.float64]:
     """Features `[n, D]` at unit length, in float64; `first` is the number of the first row, for the message."""
-    # half precision would overflow in the square of a length
+    # Half precision would overflow in the square of a length.
     wide = features.astype(np.float64)
     length = np.linalg.norm(wide, axis=1, keepdims=True)
     bad = np.flatnonzero(~(np.isfinite(length[:, 0]) & (length[:, 0] > 0)))
@@ -105,7 +105,7 @@ def without_missing(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """`[C, D]` and `[C]`, fp32, with the weights and biases of classes that `labels` lack as [`LinearProbe`] says."""
     counts = np.bincount(labels, minlength=len(bias)) if labels.ndim == 1 else labels.sum(axis=0)
-    # no weights and an infinite bias score all images alike, so no image is right by such a class
+    # Zero weights and an infinite bias score all images alike, so no image is right because of such a class.
     missing, everywhere = counts == 0, counts == len(labels)
     bias = np.where(missing, -np.inf, np.where(everywhere, np.inf, bias))
     return np.where((missing | everywhere)[:, None], 0.0, weight).astype(np.float32), bias.astype(np.float32)
@@ -128,7 +128,7 @@ def _check_single(labels: Labels, classes: int, allow_missing: bool) -> None:
 def _check_many(labels: Labels, classes: int, allow_missing: bool) -> None:
     if labels.dtype != np.bool_ or labels.shape[1] != classes:
         raise ValueError(f"labels: found {labels.dtype} {labels.shape}, expected bool [n, {classes}].")
-    # a sigmoid needs both examples and counterexamples
+    # A sigmoid needs both examples and counterexamples.
     usable = labels.any(axis=0) & ~labels.all(axis=0)
     if not usable.any():
         raise ValueError(f"labels: none of the {classes} classes has both positives and negatives.")
@@ -162,7 +162,7 @@ def vtab_1k(count: int, *, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.
     """
     if count < VTAB_IMAGES:
         raise ValueError(f"count: found {count} training images, expected at least {VTAB_IMAGES:,} for VTAB-1k.")
-    # in drawn order, so that the last fifth is a sample as well
+    # In drawn order, so the last fifth is a random sample as well.
     rows = np.random.default_rng(seed).permutation(count)[:VTAB_IMAGES]
     return rows, np.arange(VTAB_IMAGES) >= VTAB_IMAGES - VTAB_IMAGES // HELD_OUT
 
@@ -178,12 +178,12 @@ def hold_out(labels: Labels, seed: int, given: NDArray[np.bool_] | None = None) 
     """
     if given is None:
         generator = np.random.default_rng(seed)
-        # images with several labels have no class of their own to draw within
+        # Images with several labels have no single class to draw within.
         group = labels if labels.ndim == 1 else np.zeros(len(labels), dtype=np.intp)
         given = np.zeros(len(labels), dtype=bool)
         for one in np.unique(group):
             rows = generator.permutation(np.flatnonzero(group == one))
-            # rounded, so that a class of two images keeps both for training
+            # Rounded, so a class of two images keeps both for training.
             given[rows[: round(len(rows) / HELD_OUT)]] = True
     if given.shape != (len(labels),) or given.dtype != np.bool_:
         raise ValueError(f"held_out: found {given.dtype} {given.shape}, expected bool [{len(labels)}].")

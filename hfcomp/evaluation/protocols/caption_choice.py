@@ -65,7 +65,7 @@ class CaptionChoice(ScoringProtocol):
         for rows in scored.parts():
             negative, mask = scored.list_scores("image", "negative_captions", rows)
             outcomes.append(choose(scored.scores("image", "caption", rows), negative, mask))
-            # per row, as rows may have different numbers of negatives
+            # Per row, because rows may have different numbers of negatives.
             chances.append(1 / (1 + mask.sum(axis=1)))
         outcome = concatenated(outcomes)
         yield Measured("caption choice", outcome.correct, outcome.tie, np.concatenate(chances))
@@ -102,9 +102,10 @@ class JointChoice(CaptionChoice):
                 groups = {name: rows for name, rows in _rows_of(scored.items, column).items() if len(rows) == size}
                 rows = np.array(list(groups.values()), dtype=np.intp).reshape(-1, size)
                 correct = single.value[rows].all(axis=1)
-                # a group is tied if it would be right with every tie of its rows won
+                # A group is tied if it would be right with every tie of its rows won.
                 tie = (single.value | single.tie)[rows].all(axis=1) & ~correct
                 names = [name for _, name in groups]
+                # A random scorer is right in each row independently, so the chances multiply.
                 yield Measured(
                     f"{column} accuracy", correct, tie, chance[rows].prod(axis=1), rows=rows[:, 0], items=names
                 )
@@ -178,7 +179,7 @@ def _outcome(scored: ScoredItems, rows: slice) -> BrittlenessOutcome:
     own, reworded = (scored.scores("image", column, rows) for column in ("caption", "positive_captions"))
     negatives, there = scored.list_scores("image", "negative_captions", rows)
     item = np.arange(len(own))
-    # an item whose negatives are equal has a single one, which is first and last
+    # If the negatives of an item are equal, it has a single one, which is both first and last.
     first, last = there.argmax(axis=1), there.shape[1] - 1 - there[:, ::-1].argmax(axis=1)
     outcome = brittleness(own, reworded, negatives[item, last])
     return replace(outcome, original=brittleness(own, reworded, negatives[item, first]).original)

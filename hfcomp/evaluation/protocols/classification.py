@@ -31,7 +31,7 @@ def accuracies(scores: Scores, label: NDArray[np.integer], classes: int, top: Se
         top: of top-k accuracy; any k of C or more is dropped.
     """
     for k in top:
-        # nobody could miss a top-k accuracy among k classes or fewer
+        # Among k classes or fewer every answer would be right.
         if k < classes:
             outcome = top_k(scores, label, k)
             yield Measured("accuracy" if k == 1 else f"top-{k} accuracy", outcome.correct, outcome.tie, k / classes)
@@ -43,7 +43,7 @@ def class_embeddings(prompts: NDArray[np.float32], classes: Sequence[int]) -> ND
     """`[C, D]`: the mean of each class's prompts `[m, D]`, normalised again (Radford et al. 2021, section 3.1.4)."""
     index = np.asarray(classes)
     sums = np.zeros((index.max() + 1, prompts.shape[1]), dtype=np.float64)
-    # the sum has the direction of the mean, which is all that is left after normalizing
+    # The sum has the direction of the mean, which is all that is left after normalizing.
     np.add.at(sums, index, prompts)
     norms = np.linalg.norm(sums, axis=1, keepdims=True)
     if not norms.all():
@@ -89,7 +89,7 @@ class ZeroShot(ScoringProtocol):
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         items = embedded.items
-        # prompts stand class by class, see `prompts`
+        # Prompts are ordered class by class, see `prompts`.
         index = np.repeat(np.arange(len(items.classes)), len(items.templates))
         classes = class_embeddings(embedded.prompts, index)
         scores = class_scores(embedded.image("image", slice(None)), classes)
@@ -110,7 +110,7 @@ class AttributeZeroShot(ScoringProtocol):
         image, vectors = embedded.image("image", slice(None)), embedded.prompts
         for attribute, prompts in embedded.items.prompts.items():
             index = np.repeat(np.arange(len(prompts)), [len(texts) for texts in prompts.values()])
-            # prompts were encoded attribute by attribute, in the order of `prompts`
+            # Prompts were encoded attribute by attribute, in the order of `prompts`.
             own, vectors = vectors[: len(index)], vectors[len(index) :]
             number = {name: place for place, name in enumerate(prompts)}
             label = np.array([number[name] for name in embedded.items.rows[attribute]])
@@ -154,7 +154,7 @@ class Probe(ScoringProtocol):
         probe = self.fit(train, labels(items.train, classes), classes=classes, allow_missing=True)
         test, true = embedded.image("image", slice(None)), labels(items, classes)
         scores = probe.scores(test)
-        # equal vectors: by the biases alone, images of the most frequent class would be right
+        # With equal vectors only the biases would decide, and images of the most frequent class would be right.
         if len(test) > 1 and (test == test[0]).all():
             scores[:] = 0
         if true.ndim == 1:
@@ -169,7 +169,7 @@ def number_of_classes(items: BenchmarkData) -> int:
     if items.classes:
         return len(items.classes)
     column = "labels" if "labels" in items.rows.column_names else "label"
-    # classes that only training has count too: a model may choose them
+    # Classes that occur only in training count too: a model may choose them.
     return 1 + max(int(np.max(one, initial=0)) for part in (items, items.train) for one in part.rows[column])
 
 

@@ -68,7 +68,7 @@ class GroupAndCaption(GroupMatch):
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
         rows = np.flatnonzero(scored.items.rows["one_answer"][:])
         for one in super().score(scored):
-            # `rows` name the items of the values that are left
+            # `rows` name the items of the remaining values.
             yield replace(one, value=one.value[rows], tie=one.tie[rows], rows=rows)
         yield from CaptionChoice().score(scored)
 
@@ -89,13 +89,13 @@ class ImageChoice(ScoringProtocol):
         found, columns = embedded.images["image"], embedded.items.rows
         rivals = _rivals(columns["candidates"][:], found.index)
         asked = np.array([bool(text) for text in columns["caption"]])
-        # a row whose set shows no other image leaves nothing to choose
+        # A row whose set shows no other image leaves nothing to choose.
         rows = np.flatnonzero(asked & (rivals >= 0).any(axis=1))
         outcomes = []
         for start in range(0, len(rows), ROWS_AT_A_TIME):
             part = rows[start : start + ROWS_AT_A_TIME]
             text, mask = embedded.text("caption", part), rivals[part] >= 0
-            # missing rivals get some vector, which the mask leaves out
+            # Missing rivals get some vector, which the mask excludes.
             other = found.vectors[np.where(mask, rivals[part], 0)]
             outcomes.append(choose(pair_scores(text, embedded.image("image", part)), pair_scores(text, other), mask))
         outcome = concatenated(outcomes)
@@ -106,7 +106,7 @@ class ImageChoice(ScoringProtocol):
 def _rivals(names: list[str], image: NDArray[np.integer]) -> NDArray[np.integer]:
     """`[n, K]`, the other images of each row's set; -1 where it has fewer than K."""
     of_set = np.unique(np.asarray(names, dtype=object), return_inverse=True)[1]
-    # an image that several rows of a set show is one candidate
+    # An image that several rows of a set show is one candidate.
     members = [np.unique(image[of_set == number]) for number in range(int(of_set.max(initial=-1)) + 1)]
     found = np.full((len(names), max(1, *map(len, members))), -1)
     for row, number in enumerate(of_set):

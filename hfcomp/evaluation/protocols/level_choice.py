@@ -55,7 +55,7 @@ class Candidates:
     @property
     def excluded(self) -> NDArray[np.intp]:
         """`[n]`, how many other images share the anchor's name and are excluded."""
-        # without the anchor's own image, which bears the name as well
+        # The anchor's own image has the name as well and is not counted.
         return np.array([len(images) for images in self.under], dtype=np.intp)[self.concept] - 1
 
     @property
@@ -81,7 +81,7 @@ class Candidates:
         Returns:
             `[len(rows), count]` images.
         """
-        # one generator for all rows: the draw of a row depends on the rows before it and not on the model
+        # One generator serves all rows: the draw of a row depends on the rows before it and not on the model.
         generator = np.random.default_rng(seed)
         found = np.empty((len(rows), count), dtype=np.intp)
         for place, row in enumerate(rows):
@@ -96,7 +96,7 @@ class Candidates:
             near = min(count, len(hard))
             if near:
                 found[place, :near] = generator.choice(hard, near, replace=False)
-                # no image twice: where others are drawn as well, all of these have been
+                # No image is drawn twice: if others are drawn as well, all hard images have been.
                 others = np.setdiff1d(others, hard, assume_unique=True)
             if near < count:
                 found[place, near:] = generator.choice(others, count - near, replace=False)
@@ -135,12 +135,12 @@ def hard_images(
     """
     number = {name: place for place, name in enumerate(dict.fromkeys(name for name in group if name))}
     named = np.array([number.get(name, len(number)) for name in group], dtype=np.intp)
-    # rows without a group have one number together, which no row names
+    # Rows without a group share one number, which no row names.
     members = _images_by(named, image)
     known: dict[tuple[str, ...], NDArray[np.intp]] = {}
     found = []
     for others in hard_negative_groups:
-        # most rows repeat the groups of others: one array for all of them keeps memory small
+        # Most rows repeat the groups of others: one array for all of them keeps memory small.
         key = tuple(sorted({name for name in others or () if name in number}))
         if key not in known:
             known[key] = np.unique(np.concatenate([image[:0], *(members[number[name]] for name in key)]))
@@ -191,7 +191,7 @@ def level_retrieval(
     Returns:
         Correct and tied items. Chance of a row is 1 / (1 + `candidates.others`).
     """
-    # blocks of another size add up in another order: float64 and a margin keep ties ties
+    # Blocks of another size sum in another order. float64 and a margin keep ties tied.
     wide, outcomes = image.astype(np.float64), []
     for start in range(0, len(rows), ROWS_AT_A_TIME):
         part = rows[start : start + ROWS_AT_A_TIME]
@@ -250,7 +250,7 @@ class LevelChoice(ScoringProtocol):
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """The metrics "level 1 image choice of 2", "level 1 image retrieval" and so on."""
-        # rows of one photograph may show different crops of it
+        # Rows of one photograph may show different crops of it.
         images = list(zip(embedded.items.rows["image_id"][:], embedded.images["image"].index.tolist(), strict=True))
         levels = {column: _candidates(embedded.items, column, images) for column in self.texts}
         measured = [
@@ -269,7 +269,7 @@ class LevelChoice(ScoringProtocol):
     def _measure(
         self, embedded: EmbeddedItems, column: str, found: Candidates, rows: NDArray[np.intp], count: Count
     ) -> Measured:
-        # each image once, however many rows show it
+        # Each image occurs once, however many rows show it.
         image, text = embedded.image("image", found.first), embedded.text(column, slice(None))[rows]
         if count == ALL:
             outcome, chance = level_retrieval(text, image, found, rows), 1 / (1 + found.others[rows])

@@ -30,7 +30,7 @@ def same_image_or_caption(images: Sequence[str], captions: Sequence[str]) -> NDA
     """
     image = np.unique(np.asarray(images, dtype=object), return_inverse=True)[1]
     caption = np.unique(np.asarray(captions, dtype=object), return_inverse=True)[1]
-    # by distinct captions and images, of which there are no more than rows
+    # Marked by distinct captions and images, which are at most as many as rows.
     together = np.zeros((caption.max() + 1, image.max() + 1), dtype=bool)
     together[caption, image] = True
     return together[caption[:, None], image[None, :]]
@@ -60,7 +60,7 @@ class PairRetrieval(ScoringProtocol):
         image, text = embedded.image("image", slice(None)), embedded.text("caption", slice(None))
         for direction in self.directions:
             asked, keys, positive = (text, image, right) if direction == TEXT_TO_IMAGE else (image, text, right.T)
-            # bounds, as ties leave the place of a key open: a tie is wrong and counted
+            # Bounds, because ties leave the rank of a key open: a tie is wrong and counted.
             ranks = rank_bounds(asked, keys, positive)
             for k in self.k:
                 found = ranks.within(k)
@@ -69,7 +69,7 @@ class PairRetrieval(ScoringProtocol):
 
 def _chance(positive: NDArray[np.bool_], k: int) -> float:
     number = positive.sum(axis=1)
-    # exact in this closed form; otherwise several right keys may be among the first k together
+    # This closed form is exact. Otherwise several right keys may be among the first k together.
     if k == 1 or (number == 1).all():
         return k * int(number.sum()) / positive.size
     return float(recall_chance(number, len(positive), k).mean())
@@ -114,7 +114,7 @@ class FirstNegative(ScoringProtocol):
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
         column = scored.columns.get("negative_captions")
         if column is not None:
-            # rows without a negative leave nothing to choose; they count in the recalls only
+            # Rows without a negative leave nothing to choose. They count only in the recalls.
             rows = np.flatnonzero((column.ragged(slice(None)) >= 0).any(axis=1))
             chosen = all_higher(tuple(scored.scores(*pair, rows) for pair in CHOICE_PAIRS))
             yield Measured("caption choice", chosen.correct, chosen.tie, CHANCE, rows, aspect=ASPECTS[COMPOSITIONAL])
@@ -148,12 +148,12 @@ class Retrieval(ScoringProtocol):
         there = column.index >= 0
         owner = np.repeat(np.arange(len(image)), np.diff(column.offsets))[there]
         text = embedded.text_vectors.take(column.index[there])
-        # the number of each caption among those of its image
+        # The number of each caption among the captions of its image.
         place = np.arange(len(column.index)) - column.offsets[:-1].repeat(np.diff(column.offsets))
         names = np.asarray(embedded.items.rows["item"][:], dtype=object)
         queries = [f"{names[row]}/{number}" for row, number in zip(owner, place[there], strict=True)]
 
-        # which keys are right is made block by block: for COCO's test images it is 25,000 x 5,000
+        # The matrix of right keys is made block by block: for COCO's test images it is 25,000 x 5,000.
         to_image = rank_bounds(text, image, lambda start, stop: owner[start:stop, None] == np.arange(len(image)))
         to_text = rank_bounds(image, text, lambda start, stop: np.arange(start, stop)[:, None] == owner)
         own = np.bincount(owner, minlength=len(image))
@@ -161,7 +161,7 @@ class Retrieval(ScoringProtocol):
             found = to_image.within(k)
             chance = k / len(image)
             yield Measured(f"text-to-image recall@{k}", found.correct, found.tie, chance, rows=owner, items=queries)
-        # the image with the most captions has the fewest wrong ones
+        # The image with the most captions has the fewest wrong ones.
         for k in [k for k in self.k if k <= len(text) - own.max()]:
             found = to_text.within(k)
             yield Measured(f"image-to-text recall@{k}", found.correct, found.tie, recall_chance(own, len(text), k))
@@ -191,7 +191,7 @@ class Queries:
 def queries(wanted: Sequence[Sequence[str]], keys: Sequence[str]) -> Queries:
     number = {name: place for place, name in enumerate(keys)}
     there = [np.array([number[name] for name in names if name in number], dtype=np.intp) for names in wanted]
-    # without a right key there is nothing to find
+    # Without a right key there is nothing to find.
     asked = [place for place, found in enumerate(there) if len(found)]
     return Queries(
         np.array(asked, dtype=np.intp),
@@ -232,7 +232,7 @@ class RepairedRetrieval(ScoringProtocol):
         image, text = embedded.image("image", slice(None)), embedded.text_vectors.take(column.index[there])
         names = rows["item"][:]
         to_image, to_text = queries(wanted, names), queries(rows["right_captions"][:], captions)
-        # a query is one caption of an image, so the item's name alone would not be unique
+        # A query is one caption of an image, so the item's name by itself would not be unique.
         asked = [f"{names[owner[place]]}/{captions[place]}" for place in to_image.asked]
         yield from _measured(TEXT_TO_IMAGE, to_image, text, image, owner[to_image.asked], asked)
         yield from _measured(IMAGE_TO_TEXT, to_text, image, text, to_text.asked, None)

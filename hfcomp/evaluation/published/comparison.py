@@ -54,9 +54,10 @@ class PublishedComparison:
     @property
     def verdict(self) -> str:
         """`differs` if the protocol does, otherwise `close` or `off` by the tolerance."""
-        # numbers by another protocol say nothing about this one, however near they are
+        # Numbers by another protocol say nothing about this one, however near they are.
         if self.published.differs:
             return DIFFERS
+        # A difference of exactly the tolerance is close, despite rounding in floating point.
         return CLOSE if abs(self.difference) <= self.tolerance + ROUNDING_ERROR else OFF
 
     def facts(self) -> dict[str, Any]:
@@ -91,7 +92,7 @@ def compare_with_published(
     """Every published number of a model and line of the results, model by model in the order of lines."""
     found = []
     for name, known in matched_models(models).items():
-        # several papers may print a number of one line
+        # Several papers may print a number for one line.
         of_line: dict[tuple[str, ...], list[PublishedScore]] = {}
         for score in published_scores():
             if score.model == known:
@@ -195,11 +196,12 @@ def _unmatched(
     titles = {title for _, title in published}
     of_parts = []
     for title in dict.fromkeys(line["benchmark"] for line in lines):
-        # a score of a part of the items would look like a failed reproduction
+        # A score of only some items would look like a failed reproduction.
         if title not in titles and title.removesuffix(PART) in titles:
             of_parts.append(title.removesuffix(PART))
             yield f"{title} is not compared: published numbers are of the whole benchmark."
     scored = {one.model for one in comparisons}
     for name, known in matched.items():
+        # A line above already covers benchmarks that were scored only in part.
         if name not in scored and not any((known, title) in published for title in of_parts):
             yield f"{name}: {known} has no published number for a line that was scored."

@@ -107,7 +107,7 @@ def read_source(path: Path) -> Source:
             if len(values) != len(table.columns):
                 raise ValueError(f"{where}, {name}: found {len(values)} values, expected {len(table.columns)}.")
             for value in values:
-                # more decimals than are printed mean a typing error, or a value that the table does not hold
+                # More decimals than are printed mean a typing error, or a value that the table does not hold.
                 if value is not None and round(value, table.decimals) != value:
                     raise ValueError(f"{where}, {name}: found {value}, expected at most {table.decimals} decimals.")
     return found
@@ -211,7 +211,7 @@ def _value(printed: float, table: PublishedTable, metric: str, where: str) -> tu
         raise ValueError(
             f"{where}: found {printed} in {table.unit} of {metric}, expected {lowest * scale} to {scale}."
         )
-    # printed as percent and shown as a fraction, a number has two more decimals, and the reverse
+    # A number that is printed in percent and shown as a fraction has two more decimals. The reverse has two fewer.
     moved = (scale == PERCENT) - (unit.factor == PERCENT)
     return value, 0.5 * 10.0**-table.decimals / scale, max(0, table.decimals + 2 * moved)
 
@@ -221,7 +221,7 @@ def _line(column: Column, where: str) -> tuple[str, str, str]:
         names = [one.name for one in MEANS[column.benchmark]]
         _expect(column.metric, names, f"{where}: {column.benchmark}: metric")
         return column.benchmark, ALL_ITEMS, column.metric
-    # checked against what benchmarks declare: a misspelled line would never be compared and nobody would know
+    # Checked against what benchmarks declare: a misspelled line would silently never be compared.
     known = _benchmarks(column.benchmark, where)
     _expect(column.subset, known[0].subset_names, f"{where}: {column.benchmark}: subset")
     _expect(column.metric, known[0].protocol.metric_names, f"{where}: {column.benchmark}: metric")
@@ -234,7 +234,7 @@ def _benchmarks(name: str, where: str) -> list[Benchmark]:
         raise ValueError(f"{where}: unknown benchmark {name!r}.{nearest(name, [*every, *MEANS])}")
     found = find_benchmarks([name])
     titles = list(dict.fromkeys(one.title for one in found))
-    # one name may stand for several benchmarks, as `vtab` does, but a published number is of one title
+    # One name may stand for several benchmarks, as `vtab` does, but a published number belongs to one title.
     if len(titles) > 1:
         raise ValueError(f"{where}: {name!r} names benchmarks of several titles: {', '.join(titles)}. Name one.")
     return found
@@ -251,7 +251,7 @@ def published_models() -> dict[str, PublishedModel]:
     models = read_models()
     owners: dict[str, str] = {}
     for name, model in models.items():
-        # users write any of these, so each has to stand for one model
+        # Users write any of these, so each must stand for one model.
         for word in (name, *model.aliases, *model.hub):
             if owners.setdefault(_key(word), name) != name:
                 raise ValueError(f"models.yaml: {word!r} is of {owners[_key(word)]!r} and of {name!r}.")
@@ -277,5 +277,5 @@ def _key(name: str) -> str:
     """A Hub id as it is but for case; of another name the letters, digits and plus signs."""
     folded = name.casefold()
     is_hub_id = folded.count("/") == 1 and " " not in folded
-    # signs tell Hub ids apart; in names from papers they are typography
+    # Punctuation tells Hub ids apart. In names from papers it is typography.
     return folded if is_hub_id else re.sub(r"[^\w+]|_", "", folded)

@@ -79,10 +79,10 @@ def select_rows(rows: Dataset, wanted: int, source: str) -> HeldOutRows:
             f"embeddings: none of the {len(rows):,} rows of {source} has an image, a caption and a negative caption. "
             "Choose another evaluation_split or evaluation_dataset, or leave embeddings out of the sweep's file."
         )
-    # clusters of the bootstrap: rows of one photograph are not independent
+    # Clusters of the bootstrap: rows of one photograph are not independent.
     names = photographs_or_rows(rows.select([*chosen]))
     captions, own = [captions[row] for row in chosen], [negatives[row] for row in chosen]
-    # scores of other rows are not resumed: the digest is part of their stamp
+    # The digest is part of the stamp, so scores of other rows are not resumed.
     digest = hashlib.sha256(repr((names, captions, own)).encode() + b"".join(chosen.values()))
     return HeldOutRows([cells[row] for row in chosen], names, captions, own, source, digest.hexdigest()[:16])
 
@@ -95,7 +95,7 @@ def distances(embedder: Embedder, rows: HeldOutRows) -> tuple[pd.DataFrame, int]
         their numbers, the names of `PAIRS`, each 1 - cosine in 0..2, and `nearer`, whether the image scores its text
         strictly higher than this negative.
     """
-    # a line per negative: the vectors of its row's image and caption are repeated
+    # One line per negative, so the vectors of its row's image and caption are repeated.
     index = np.repeat(np.arange(len(rows)), [len(texts) for texts in rows.negatives])
     flat = [text for texts in rows.negatives for text in texts]
     texts = embedder.texts([*rows.captions, *flat])
@@ -104,13 +104,13 @@ def distances(embedder: Embedder, rows: HeldOutRows) -> tuple[pd.DataFrame, int]
         TEXT: texts.vectors[: len(rows)][index],
         NEGATIVE: texts.vectors[len(rows) :],
     }
-    # from this model's own embeddings, as in the paper's Table 5, whatever the shift's source in training
+    # Computed from this model's own embeddings, as in the paper's Table 5, whatever source the shift had in training.
     image, text, negative = map(torch.from_numpy, found.values())
     found[PERTURBED] = perturb_image(image, text, negative.unsqueeze(1)).squeeze(1).numpy()
     table = pd.DataFrame({"row": index, "slot": [slot for texts in rows.negatives for slot in range(len(texts))]})
     for name, (one, other) in PAIRS.items():
         cosine = np.einsum("nd,nd->n", found[one], found[other], dtype=np.float64)
-        # rounding puts equal embeddings slightly below 0
+        # Rounding puts equal embeddings slightly below 0.
         table[name] = np.clip(1 - cosine, 0, 2)
     table["nearer"] = pair_scores(found[IMAGE], found[TEXT]) > pair_scores(found[IMAGE], found[NEGATIVE])
     return table, texts.truncated
@@ -136,7 +136,7 @@ def middle_step(steps: list[int]) -> int | None:
 
 def by_row(table: pd.DataFrame) -> pd.DataFrame:
     """`distances` as the mean over each row's negatives, and `nearest`, whether its text beats all of them."""
-    # rows count the same, whatever their number of negatives
+    # Rows count the same, whatever their number of negatives.
     grouped = table.groupby("row", sort=True)
     return grouped[list(PAIRS)].mean().assign(**{NEAREST: grouped["nearer"].all().astype(float)})
 
@@ -161,7 +161,7 @@ def _of_variant(steps: Tables, rows: HeldOutRows, examples: int) -> dict[str, An
 
 
 def _outcomes(table: pd.DataFrame, rows: HeldOutRows) -> pd.DataFrame:
-    # a metric each, so that the statistics of reports apply
+    # Each distance becomes a metric, so the statistics of reports apply.
     means = by_row(table).assign(image_id=rows.names).reset_index(names="item")
     return means.melt(["item", "image_id"], var_name="metric").assign(benchmark=BENCHMARK, subset="all", aspect="")
 
@@ -262,7 +262,7 @@ def _example_table(number: int, variants: dict[str, dict[str, Any]]) -> Table:
 
 
 def _small_png(rows: HeldOutRows, row: int) -> bytes:
-    # the sandbox's tiny images are enlarged
+    # The sandbox's tiny images are enlarged.
     image = decode_image(rows.images[row])
     factor = EXAMPLE_SIZE / max(image.size)
     size = tuple(max(1, round(factor * side)) for side in image.size)

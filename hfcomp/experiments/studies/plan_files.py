@@ -19,13 +19,13 @@ from hfcomp.reading import read_yaml
 from hfcomp.schemas import parse
 
 EXPERIMENT_FIELDS = frozenset(ExperimentConfig.model_fields)
-# What all runs of a plan share, but for a variant's objective and names of columns.
+# Fields that all runs of a plan share, except for a variant's objective and column names.
 SHARED_FIELDS = {
     *("objective", "method", "controls", "model", "fresh_model", "clip_vocabulary"),
     *("column_names", "output_dir", "seed", "seeds"),
     *(name for name in EXPERIMENT_FIELDS if name.startswith("evaluation")),
 }
-# What the variants of a setting share, beside the fields of the experiment.
+# Fields that the variants of a setting share, in addition to those of the experiment.
 STEP_FIELDS = {
     *("max_steps", "num_train_epochs", "gradient_accumulation_steps", "per_device_train_batch_size"),
     *("dataloader_drop_last", "data_seed"),
@@ -37,7 +37,7 @@ _SAME_IN_SEARCH = (
 )
 _LUCK = "is not searched: the best of several seeds is luck. Compare seeds with --report."
 _OF_RECIPE = {"objective", "method", "controls", "column_names", "output_dir", "seeds"}
-# Places in a plan, fields that are not set there, and why.
+# Places in a plan, fields that may not be set there, and the reason.
 REFUSED: list[tuple[tuple[str, ...], Collection[str], str]] = [
     (("settings",), SHARED_FIELDS, _SAME_IN_SWEEP),
     (("variants",), SHARED_FIELDS - {"column_names"}, _SAME_IN_SWEEP),
@@ -116,7 +116,7 @@ class Search:
             check_known(names, source.hints, f"{path}: {place}")
         check_fields(source, path, places)
         recipe = recipe_of_all(source, path, {f"{path}: only_in_search": plan.only_in_search})
-        # values of two evaluations are not compared, so another one is another search
+        # Values of two evaluations are not comparable, so another evaluation is another search.
         tried = {key: value for key, value in values.items() if key != "trials"}
         recipe.given["search"] = {**tried, "judged_by": evaluation_settings(recipe.experiment, recipe.column_names)}
         search = cls(recipe, plan, source.recipe(), source, path)
@@ -151,7 +151,7 @@ def read_plan(name: str, arguments: Sequence[str]) -> Any:
     option = "search" if options.report is None else "report"
     path = find_plan(name, getattr(options, option), option)
     values = read_yaml(path)
-    # a file with no key of any kind is read as a sweep or a search, whose error says what it lacks
+    # A file without any key of a kind is read as a sweep or a search, whose error names the missing key.
     kind = study_kind(values if isinstance(values, dict) else ()) or studies()[USUAL_KEYS[option]]
     if kind.option != option:
         raise ValueError(f"command line: --{option}: {path} is a {kind.noun}. Use --{kind.option} {path}.")

@@ -222,7 +222,7 @@ class Choices(Strict):
         return trial.suggest_categorical(name, self.choices)
 
     def __contains__(self, value: Any) -> bool:
-        # with the type: True equals 1 in Python, and a switch is not a number here
+        # Compared with the type: True equals 1 in Python, and a switch is not a number here.
         return (type(value), value) in [(type(one), one) for one in self.choices]
 
     def __str__(self) -> str:
@@ -277,7 +277,7 @@ class SearchPlan(Strict):
 
     def ends(self) -> list[dict[str, Any]]:
         """For each field its ends, and each choice, the other fields being at their first end."""
-        # one field at a time: trying every combination of ends would grow exponentially
+        # One field at a time: trying every combination of ends would grow exponentially.
         first = {name: space.ends()[0] for name, space in self.ranges.items()}
         others = [{**first, name: end} for name, space in self.ranges.items() for end in space.ends()[1:]]
         return [first, *others]
@@ -295,6 +295,6 @@ class SearchPlan(Strict):
                         f"{where}: products: {name}: {factor} is {known.get(factor)!r}, expected a number."
                     )
             product = prod(known[factor] for factor in factors)
-            # a whole number may come as 4.0, and a batch has no 12.0 rows
+            # A whole number may come as 4.0, and a batch cannot have 12.0 rows.
             found[name] = int(product) if product == int(product) else product
         return found

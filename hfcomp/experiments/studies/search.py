@@ -32,15 +32,15 @@ from hfcomp.trainers.stages import HISTORY_FILE, SUMMARY_FILE
 FOLDER = "trials"
 DATABASE = "search.db"
 STUDY = "search"
-# Attributes that hfcomp gives a trial of Optuna.
+# Attributes that hfcomp sets on an Optuna trial.
 NUMBER, FAILURE, FACTS = "number", "failure", "facts"
-# What stays of a trial that is not the best.
+# Files that are kept of a trial that is not the best.
 KEPT = (SUMMARY_FILE, HISTORY_FILE)
 LONGEST_REASON = 300
 DATABASE_FIX = "Put it back from a copy, or choose another --output_dir for a new search."
-# A report's own items are drawn with 0: what was chosen is then scored on others.
+# The items of a report are drawn with 0, so a chosen trial is later scored on other items.
 SEED_OF_ITEMS = 1
-# After so many failures without a first value, something else is wrong than a trial's values.
+# After this many failures without a first value, the problem is something other than a trial's values.
 MOST_FAILURES = 3
 
 
@@ -86,7 +86,8 @@ def _score(search: Search, study: Study, name: str) -> Score:
 
 
 def _try_all(search: Search, study: Study, rows: Any, base: Score) -> None:
-    # The main process alone has the file of the search. It asks and tells, and the others train what it says.
+    # Only the main process has the file of the search. It asks and tells, and the others train the trials that it
+    # names.
     plan, session = search.plan, study.session
     with fail_together():
         store = _open_store(search, study) if session.state.is_main_process else None
@@ -94,7 +95,7 @@ def _try_all(search: Search, study: Study, rows: Any, base: Score) -> None:
     def ask() -> tuple[int, dict[str, Any]] | None:
         results = SearchResults(search, base, store.ended())
         ended = len(results.trials) >= plan.trials
-        # after every trial, not at the end alone: a search that is killed has its best recipe
+        # Published after every trial, not only at the end: a search that is killed has its best recipe.
         publish_search(study.folder, results, study.caveat(), session.notes, shown=ended)
         _drop_models(study.folder, results)
         if ended:
@@ -128,7 +129,7 @@ def try_values(search: Search, study: Study, rows: Any, number: int, values: dic
 
 def _failures(session: Session) -> tuple[type[Exception], ...]:
     """Loss or weights that are no longer finite, values that do not go together, and on one process no memory."""
-    # of several processes one alone may run out of memory, and the others would wait for it
+    # With several processes, one could run out of memory while the others wait for it.
     alone = session.state.num_processes == 1
     return (FloatingPointError, ValueError, *((torch.OutOfMemoryError,) if alone else ()))
 
@@ -151,7 +152,7 @@ def _open_store(search: Search, study: Study) -> SearchStore:
 
 
 def _own_values(search: Search, session: Session) -> dict[str, Any] | None:
-    # tried first: a search that finds nothing better than they are has found that
+    # Tried first, so a search shows whether it found anything better than these values.
     own = search.own_values()
     outside = {name: value for name, value in own.items() if value not in search.plan.ranges[name]}
     if outside:
@@ -169,7 +170,7 @@ def _check_failures(results: SearchResults) -> None:
 
 
 def _drop_models(folder: Path, results: SearchResults) -> None:
-    # Of hundreds of trials only the best keeps its model. Logs and costs are small, and the report shows them.
+    # Among hundreds of trials only the best keeps its model. Logs and costs are small, and the report shows them.
     for trial in results.ranking[1 if results.best else 0 :]:
         for path in (folder / FOLDER / f"{trial.number:04}").glob("*"):
             if path.is_dir():
@@ -196,8 +197,8 @@ class SearchStore:
         """
         from optuna.trial import TrialState
 
-        # Optuna has no "again": the unfinished trial fails without a failure of ours, which does not count, and its
-        # values are queued for a new one. What it had trained lies in the folder of its number, and resumes.
+        # Optuna cannot repeat a trial: the unfinished trial fails without a failure of ours, which does not count, and
+        # its values are queued for a new one. What it had trained is in the folder of its number, and resumes.
         for trial in self.study.get_trials(states=(TrialState.RUNNING,)):
             self.study.tell(trial.number, state=TrialState.FAIL)
         trials, number = self.study.get_trials(), len(self.ended())
@@ -246,7 +247,7 @@ class SearchStore:
 
 
 def _has_ended(trial: Any) -> bool:
-    # one that was stopped has neither a value nor a failure of its own
+    # A trial that was stopped has neither a value nor a failure of its own.
     return trial.state.is_finished() and (trial.value is not None or FAILURE in trial.user_attrs)
 
 

@@ -31,7 +31,7 @@ LEGEND = (
     "Values from 0 to 1 with image-clustered bootstrap intervals (95 %); one training seed. The best of many trials "
     "is chosen by the items that score it, so its number is too good: score best.yaml on other items."
 )
-# Fields of `config.yaml` that are no part of the recipe that comes out.
+# Fields of `config.yaml` that are not part of the resulting recipe.
 NOT_OF_RESULT = ("search", "output_dir")
 
 
@@ -148,7 +148,7 @@ def _findings(results: SearchResults) -> list[str]:
         lines.append(f"best: trial {best.number}, {judged}: {_values(best)}")
         low, high = best.facts["low"], best.facts["high"]
         others = [one.value for one in results.trials if one.value is not None and one.number != best.number]
-        # other items might have put these first
+        # Other items might have put these trials first.
         inside = sum(low <= value <= high for value in others)
         lines += [f"{inside} of the {len(others)} other values are in the interval of the best"] if others else []
         lines.append(_judged_by(results, best))
@@ -156,7 +156,7 @@ def _findings(results: SearchResults) -> list[str]:
 
 
 def _judged_by(results: SearchResults, best: Trial) -> str:
-    # a report on the items that chose the best of many trials shows it better than it is
+    # A report on the items that chose the best of many trials shows it better than it is.
     judged = results.base.benchmarks
     items = _sets(results.search.recipe.experiment, judged)
     if not items:

@@ -80,7 +80,7 @@ def run_sweep(sweep: Sweep, kind: type[Study] = Study) -> Path:
 
 
 def _check_base(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
-    # A benchmark or endpoint that is not evaluated, or rows that cannot be, cost no training.
+    # A benchmark or endpoint that is not evaluated, or rows that cannot be, must raise before any training.
     _check_names(sweep, study.outcomes([BASE]))
     if held_out is not None:
         score_base(study, held_out)
@@ -110,7 +110,7 @@ def _held_out(sweep: Sweep, session: Session) -> HeldOutRows | None:
     if sweep.plan.embeddings is None:
         return None
     part = max((sweep.first(one) for one in sweep.plan.variants), key=num_negatives)
-    # a seed that no run trains on, or training scenes of the sandbox would be among them
+    # A seed that no run trains on. Otherwise training scenes of the sandbox would be among the rows.
     settings = {"seed": max(sweep.plan.seeds) + 1, "num_negatives": num_negatives(part)}
     return held_out_rows(part, sweep.plan.embeddings.rows, **settings, session=session)
 
@@ -131,7 +131,8 @@ def sweep_arms(
         for seed in plan.seeds:
             rows = first.pop(setting, None) or _rows(sweep, setting, seed, session, scored)
             session.overlap.check_and_write(study.folder)
-            # all of them before the first is trained: one that cannot be built must not cost the others' training
+            # All arms are built before the first is trained: an arm that cannot be built must not cost the others'
+            # training.
             arms = [_arm(sweep, setting, seed, variant, rows[variant]) for variant in plan.variants]
             if held_out is not None and (setting, seed) == plan.first:
                 arms = [follow(arm, sweep.plan.embeddings, held_out, session) for arm in arms]
@@ -151,7 +152,7 @@ def _rows(
     sweep: Sweep, setting: str, seed: int, session: Session, scored: Sequence[ScoredImages] = ()
 ) -> dict[str, Any]:
     # Variants share their rows, with as many negatives as any of them reads, or they would differ in their data too.
-    # Other names of columns are other rows.
+    # Other column names mean other rows.
     kinds: dict[str, list[str]] = {}
     for variant in sweep.plan.variants:
         names = sweep.parts[setting, seed, variant].trainer_arguments.get("column_names")
@@ -172,12 +173,12 @@ def _arm(sweep: Sweep, setting: str, seed: int, variant: str, rows: Any) -> Arm:
         arm = arm if control is None else CONTROLS[control](replace(arm, name=name))
     except NotApplicable as reason:
         raise ValueError(f"{name}: control {control} says nothing here: {reason}") from None
-    # a plan says what its variants are
+    # A plan describes its variants itself.
     return replace(arm, name=name, start=start, description="")
 
 
 def _log_unequal_steps(costs: list[StageSummary], session: Session) -> None:
-    # an objective may leave rows out: its epochs then have fewer steps than those of the other variants
+    # An objective may leave rows out, so its epochs have fewer steps than those of other variants.
     steps = {cost.name: cost.steps for cost in costs}
     if len(set(steps.values())) > 1:
         session.log(f"numbers of steps differ: {', '.join(f'{name} {number}' for name, number in steps.items())}")
@@ -196,7 +197,7 @@ def held_out_rows(recipe: Recipe, wanted: int, *, seed: int, num_negatives: int,
     config = recipe.experiment
     with first_process_first():  # the others find what it cached
         if config.dataset == SANDBOX:
-            # without the noise of training every caption is true and every negative false
+            # Without the noise of training every caption is true and every negative false.
             clean = {"edit_noise": 0.0, "caption_noise": 0.0, "false_negatives": 0.0}
             clean |= {"ratings": "bands", "concreteness_ratings": None}  # not read
             config = config.model_copy(update={"dataset_rows": wanted, **clean})
@@ -222,8 +223,8 @@ def _own_rows(recipe: Recipe, log: Log) -> Dataset:
 def follow(arm: Arm, plan: EmbeddingPlan, rows: HeldOutRows, session: Session) -> Arm:
     """An arm of a sweep, with the checkpoints that are followed if it is one of the plan's."""
     # Saving changes no weight. Until the arm has ended its checkpoints are on disk, each as large as the model. An arm
-    # that is killed while it trains begins anew, for they hold the model only. One that is killed later resumes: a
-    # checkpoint that is scored is not scored again.
+    # that is killed during training starts over, because they hold only the model. An arm that is killed later
+    # resumes, and scored checkpoints are not scored again.
     variant = arm.name.rpartition("/")[2]
     if variant not in plan.variants:
         return arm

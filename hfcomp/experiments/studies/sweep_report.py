@@ -89,7 +89,8 @@ def choose_setting(lines: Mapping[str, Sequence[Line]], control: str, plan: Choi
     for setting, own in lines.items():
         general = _general(own, control, kept_lines)
         primary = number(_primary(own)["models"][control]["value"])
-        # Rounded, as 0.75 - 0.74 is above 0.01 in floating point, and a loss of exactly the tolerance is within it.
+        # Rounded, because 0.75 - 0.74 is above 0.01 in floating point, and a loss of exactly the tolerance is within
+        # it.
         candidates.append(Candidate(setting, primary, general, round(base - general, 12)))
     kept = [one for one in candidates if one.loss <= plan.tolerance]
     chosen = max(kept, key=lambda one: one.primary) if kept else min(candidates, key=lambda one: one.loss)
@@ -313,7 +314,8 @@ def _verdict(reference: str, primary: Line | None, general: Line | None) -> Iter
 
 def _compared(line: Line, reference: str) -> str:
     changes = {name: minus[reference] for name, minus in line["differences"].items() if reference in minus}
-    # the adjusted p goes before an interval that excludes 0: with many variants one in twenty does by chance
+    # The adjusted p takes precedence over an interval that excludes 0: with many variants one in twenty does by
+    # chance.
     signs = {
         name: direction({"value": one["value"], "p": one["p_holm"]} if "p_holm" in one else one)
         for name, one in changes.items()

@@ -21,7 +21,7 @@ from hfcomp.reading import may_be_hub_id
 from hfcomp.workers import worker_number
 
 INSTALL = "negative images need diffusers: pip install 'hfcomp[generate]'."
-# Parameters that the call of a pipeline must have.
+# Parameters that a pipeline's call must have.
 PARAMETERS = ("prompt", "image", "strength", "num_inference_steps", "guidance_scale", "generator")
 
 
@@ -64,6 +64,7 @@ class ImageEditor:
         dtype: str,
         device: str | None = None,
     ) -> None:
+        # Checked before the pipeline is loaded, which may take minutes.
         denoising_steps(steps, strength)
         self.device = worker_device(device)
         self.batch_size = batch_size
@@ -72,8 +73,9 @@ class ImageEditor:
         self._settings = {"strength": strength, "num_inference_steps": steps, "guidance_scale": guidance}
         taken = inspect.signature(self._pipeline.__call__).parameters
         self._check(taken)
-        # some pipelines would scale to a size of their own
+        # Some pipelines would otherwise scale to a size of their own.
         self._settings |= {name: size for name in ("height", "width") if name in taken}
+        # Some pipelines, such as SDXL's refiner, have only the second tokenizer.
         self._tokenizer = getattr(self._pipeline, "tokenizer", None) or getattr(self._pipeline, "tokenizer_2", None)
         self.prompt_tokens = getattr(self._tokenizer, "model_max_length", None)
 
@@ -97,7 +99,7 @@ class ImageEditor:
         found: list[Edit] = []
         for start in range(0, len(images), self.batch_size):
             batch = list(zip(images, prompts, seeds, strict=True))[start : start + self.batch_size]
-            # A shorter batch would run kernels that round differently: it is filled up, and the copies are dropped.
+            # A shorter batch would run kernels that round differently, so it is filled up and the copies are dropped.
             whole = batch + batch[-1:] * (self.batch_size - len(batch))
             found += self._edit(*zip(*whole, strict=True))[: len(batch)]
         return found
@@ -105,7 +107,7 @@ class ImageEditor:
     def _edit(self, images: Sequence[Image.Image], prompts: Sequence[str], seeds: Sequence[int]) -> list[Edit]:
         from diffusers.utils import logging
 
-        # On the CPU, since devices draw different numbers from the same seed.
+        # On the CPU, because devices draw different numbers from the same seed.
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         try:
             with one_thread(self.device), no_report(logging), torch.inference_mode():

@@ -71,7 +71,7 @@ def image_stages(options: ImageOptions) -> list[Stage]:
     names = ("pipeline", "steps", "strength", "guidance", "size", "batch_size", "dtype", "quality")
     settings = {name: getattr(options, f"image_{name}") for name in names}
     settings |= {name: getattr(options, name) for name in ("blank_below", "unchanged_below", "pair_model", "seed")}
-    # All workers of a build, on any machine, use one precision, so it is chosen here.
+    # All workers of a build, on any machine, use the same precision, so it is chosen here.
     settings["dtype"] = resolve_dtype(options.image_dtype, options.device)
     facts: dict[str, Any] = {"versions": versions(), "pipeline": pipeline_facts(options.image_pipeline)}
     if options.pair_model:
@@ -117,12 +117,12 @@ class NegativeImages:
             places = left[start : start + self._editor.batch_size]
             for place, found in zip(places, self._edit(batch, places, prompts), strict=True):
                 if isinstance(found, bytes):
-                    # Bytes as datasets stores them, so that nothing encodes the JPEG again.
+                    # Bytes as `datasets` stores them, so nothing encodes the JPEG again.
                     images[place] = {"bytes": found, "path": None}
                 else:
                     reasons[place] = found
         made = [place for place in left if reasons[place] is None]
-        # Only what passed the cheap checks is embedded.
+        # Only images that passed the cheap checks are embedded.
         if self._pair_filter is not None and made:
             rows = ([column[place] for place in made] for column in (images, batch["caption"], prompts))
             for place, is_wrong in zip(made, self._pair_filter(*rows), strict=True):

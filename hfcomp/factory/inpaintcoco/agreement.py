@@ -105,7 +105,7 @@ def annotation_statistics(log: Iterable[Entry], *, resamples: int = 2000, seed: 
         people.setdefault(names[entry.person], []).append(entry)
         if edit is not None:
             pairs.setdefault((names[edit.person], names[entry.person]), []).append((entry, edit))
-    # The automatic mode rates all its edits the same, which is no opinion that a reviewer could share.
+    # The automatic mode rates all its edits the same, which is not an opinion that a reviewer could share.
     everybody = [
         (entry, edit) for entry, edit in _with_edits(entries) if edit is not None and edit.person != AUTOMATIC
     ]
@@ -121,7 +121,7 @@ def annotation_statistics(log: Iterable[Entry], *, resamples: int = 2000, seed: 
 def standing_decisions(log: Iterable[Entry]) -> list[Entry]:
     """The decisions of a log without those that were undone."""
     entries = list(log)
-    # The log is append-only: an undo is an entry of its own that names the one it takes back.
+    # The log is append-only: an undo is an entry of its own that names the entry it takes back.
     undone = {entry.content["undoes"] for entry in entries if entry.action == "undo"}
     return [entry for entry in entries if entry.action != "undo" and entry.number not in undone]
 

@@ -40,7 +40,7 @@ EDIT = {
     "reviewer": _TEXT,
     "reviewed_quality": _TEXT,
 }
-# The columns of a set, in the order of the published one's.
+# Columns of a set, in the order of the published set.
 FEATURES = Features(
     {
         "concept": _TEXT,
@@ -74,7 +74,7 @@ def project_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
         raise ValueError(
             f"{folder} has no accepted item to build from; its items: {there}. Annotate and review some{others}."
         )
-    # The set may be published, so no name of a person gets into a row, a table or a reason.
+    # The set may be published, so no person's name enters a row, a table or a reason.
     names = pseudonyms(entry.person for entry in entries)
     rows = [_row(one, folder / IMAGE_FOLDER, names) for one in chosen]
     # Rows name files of the project; the runner reads their bytes into the set.
@@ -89,6 +89,7 @@ def project_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
 
 def lower_quality(one: Accepted) -> Quality:
     """The lower of the annotator's and the reviewer's rating."""
+    # `QUALITIES` begins with the best one.
     return max(one.edit.quality, one.reviewed_quality, key=QUALITIES.index)
 
 
@@ -119,6 +120,7 @@ def _row(one: Accepted, images: Path, names: Mapping[str, str]) -> dict[str, Any
         "worker": names[one.annotator],
         "coco_details": {
             "captions": list(item.captions),
+            # The check of pairs decodes the images and fills in height and width.
             "height": None,
             "id": str(item.facts.get(IMAGE_ID, item.id)),
             "image_license": license,
@@ -232,7 +234,7 @@ def _agreement_tables(pairs: Sequence[Accepted]) -> list[Table]:
 
 def _replace_names(text: str, names: Mapping[str, str]) -> str:
     """A text with pseudonyms in place of names, the longest first."""
-    # The longest first: "Ann" would otherwise be replaced within "Annette".
+    # Otherwise "Ann" would be replaced within "Annette".
     for name in sorted(names, key=len, reverse=True):
         text = text.replace(name, names[name])
     return text

@@ -80,7 +80,7 @@ def make_flags() -> Callable[[Batch], Batch]:
     def flags(batch: Batch) -> Batch:
         rest, checked = check_pairs(batch)
         return rest | {
-            # A published set is taken as it is: what is wrong with a row is written beside it, and the row stays.
+            # A published set is taken as it is: problems are written next to a row, and the row stays.
             FLAGS: [list(check.problems) for _, check in checked],
             OUTSIDE: [check.outside for _, check in checked],
             SET_ASIDE: [check.unreadable for _, check in checked],

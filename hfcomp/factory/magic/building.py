@@ -33,7 +33,7 @@ def build_hierarchy(
     Algorithm 1 of CLEAR GLASS asks for all parents first. Merging concerns level 1 alone, so the parents of the
     concepts that are left are the same, and most questions are saved; but a source that grows is offered fewer names.
     """
-    # Sorted, so that the order of rows and shards decides nothing.
+    # Sorted, so the order of rows and shards decides nothing.
     names = sorted(images)
     vectors = encoder.encode(names)
     check_vectors(vectors, names)
@@ -62,8 +62,8 @@ def _concept(name: str, chain: Chain, merged: Merged, negatives: HardNegatives, 
     return Concept(name, chain, merged.images[name], merged.members.get(name, ()), names, cosines, unseen)
 
 
-# Concepts whose parents are asked for before the known ones are offered again. Our choice, as many as requests at a
-# time.
+# Number of concepts that are sent for parents before the list of known parents is updated. Our choice, equal to the
+# number of concurrent requests.
 AT_A_TIME = 64
 TOP = 4
 ITSELF, BELOW = "its own parent", "the name of a concept below it"
@@ -187,5 +187,5 @@ def draw_test_concepts(names: Sequence[str], share: float, seed: int) -> set[str
 
 
 def _draw(names: Iterable[str], number: int, seed: int) -> list[str]:
-    # A hash of seed and name orders them, so a name changes its split only at the border when others come or go.
+    # A hash of seed and name orders them. If names are added or removed, only those at the border change their split.
     return sorted(names, key=lambda name: (hashlib.sha256(f"{seed} {name}".encode()).digest(), name))[:number]

@@ -49,7 +49,7 @@ from hfcomp.factory.shards import SOURCE_ROW, Stage
 from hfcomp.factory.sources import make_image_check, output_features
 
 GROUP, HARD_NEGATIVE_GROUPS = "group", "hard_negative_groups"
-# The columns that a set has besides those of its source.
+# Columns that a set has in addition to those of its source.
 TEXTS = Features(
     {
         IMAGE_ID: Value("string"),
@@ -61,7 +61,7 @@ TEXTS = Features(
 )
 
 SPLITS = ("train", "test")
-# The folder of each part, by its split by image and by concept.
+# Folder of each part, by its split by image and by concept.
 PARTS = {(image, concept): f"image_{image}_concept_{concept}" for image in SPLITS for concept in SPLITS}
 
 
@@ -80,7 +80,7 @@ class MagicChain(Chain):
 
     def run(self) -> BuiltSet:
         """Runs the steps that are asked for."""
-        # Missing packages and models are found now, and not after hours of the first step.
+        # Missing packages and models are found now, not after hours of the first step.
         self._answers.facts()
         if self.options.encoder != BY_CAPTIONS and self.options.runs("hierarchy", self.options.until):
             self._sentence_encoder.facts()
@@ -136,7 +136,7 @@ class MagicChain(Chain):
         found, settings = load_training_set(str(concepts.folder)), self.options
         encoder = self._encoder(found)
         parts = {"settings": settings.facts(), "encoder": encoder.facts(), "source": self._answers.facts()}
-        # Whatever decides the hierarchy: another setting, model, prompt or concept makes it again.
+        # Everything that decides the hierarchy: another setting, model, prompt or concept rebuilds it.
         facts = {**parts, "concepts": f"sha256:{file_hash(concepts.folder / MANIFEST)}"}
         if (self.options.output / HIERARCHY).is_file():
             before = read_hierarchy(self.options.output)
@@ -195,7 +195,7 @@ class MagicChain(Chain):
         rows = np.flatnonzero(caption_of >= 0)
         texts = made.remove_columns(SOURCE_ROW).select(caption_of[rows]).add_column(SOURCE_ROW, rows)
         whole = place_beside(self.source, texts, rows)
-        # Both splits are made of images and concepts; a row of the source takes those of its image.
+        # Both splits are splits of images and concepts. A row of the source takes those of its image.
         in_test = self._test_flags(made, hierarchy)[:, caption_of[rows]]
         stages, reads = self._part_inputs
         features, parts = output_features(self.source, TEXTS), {}
@@ -205,7 +205,7 @@ class MagicChain(Chain):
             # A part without rows is not built, and no view names it.
             if len(chosen):
                 parts[name] = self.run_step(name, f"{name}:", whole.select(chosen), stages, features, reads)
-        # Last, since a view names only parts that have rows.
+        # Written last, because a view names only parts that have rows.
         write_views(self.options.output, magic_views(parts))
         return parts
 
@@ -245,7 +245,7 @@ def magic_views(parts: Mapping[str, Build]) -> dict[str, View]:
     """The configurations of a set: captions and levels, each split by image and by concept."""
     built = {name: one for name, one in parts.items() if one.manifest["rows"]}
     names = list(next(iter(parts.values())).manifest["plan"]["columns"])
-    # Names of levels are for evaluation: in training they would give the answer away.
+    # Names of levels are for evaluation. In training they would give the answer away.
     without = tuple(name for name in names if name not in LEVELS)
     views = {}
     for by, suffix in ((0, ""), (1, "_by_concept")):

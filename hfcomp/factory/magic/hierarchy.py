@@ -17,7 +17,7 @@ from hfcomp.writing import write_json
 if TYPE_CHECKING:
     from networkx import DiGraph
 
-# Names of level 1 to 4.
+# Names of levels 1 to 4.
 Chain = tuple[str, str, str, str]
 
 
@@ -171,10 +171,11 @@ def read_hierarchy(folder: Path) -> Hierarchy:
 
 
 def _tuples(record: dict[str, Any]) -> dict[str, Any]:
+    # JSON has no tuples, and lists would not equal those of a new hierarchy.
     return {key: tuple(value) if isinstance(value, list) else value for key, value in record.items()}
 
 
-# CLEAR GLASS, Table 1. Its pairs by its concepts would be 76.2 per concept.
+# CLEAR GLASS, Table 1. Its pairs divided by its concepts would be 76.2 per concept.
 PAPER_PAIRS, PAPER_NODES, PAPER_IMAGES = 81_602, (1_071, 281, 113, 87), 32.48
 
 

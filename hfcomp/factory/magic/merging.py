@@ -22,7 +22,7 @@ from hfcomp.factory.magic.similarity import (
     similar_pairs,
 )
 
-# Similar concepts of a small one that are in memory.
+# Number of similar concepts that are kept in memory for a small one.
 KEPT = 64
 
 
@@ -74,7 +74,7 @@ def merge_small(images: Mapping[str, int], names: Sequence[str], vectors: Vector
             removed[name] = number
             continue
         other, cosine = best
-        # no other has fewer images, as this one is the smallest that is left
+        # No other concept has fewer images, because this one is the smallest left.
         merges.append(Merge(name, other, number, cosine))
         members[other] = (*members.get(other, ()), name, *members.pop(name, ()))
         left[other] += number
@@ -119,7 +119,7 @@ class _Similar:
     def best(self, row: int, left: Container[str]) -> tuple[str, float] | None:
         """The most similar one of those that are left."""
         best = next((one for one in self.first[row] if one[0] in left), None)
-        # All that are in memory have been merged away, and there were more: this rare list is made again in full.
+        # All that are in memory have been merged away, and there were more: this rare list is computed again in full.
         if best is None and len(self.first[row]) == KEPT:
             all_of_it = self.near(np.array([row]), len(self.names))[row]
             best = next((one for one in all_of_it if one[0] in left), None)
@@ -141,14 +141,14 @@ def hard_negatives(
         Names and cosines, the nearest first, equal ones by name.
     """
     top = 4 - settings.shared_levels
-    # Numbers stand for names, since many pairs are compared at once.
+    # Numbers stand for names, because many pairs are compared at once.
     ids = _ids([chains[name] for name in names])
     order = places_of(names)
     found: dict[str, HardNegatives] = {name: [] for name in names}
     for rows in blocks(np.arange(len(names)), block):
         first, second, cosines = similar_pairs(vectors, settings.negative_similarity, rows=rows, block=block)
         differ = np.ones(len(first), bool)
-        # Each level is compared with each: one name may be on level 2 of a chain and on level 3 of another.
+        # Every level is compared with every level: one name may be on level 2 of a chain and on level 3 of another.
         for level, other_level in product(range(4), repeat=2):
             if min(level, other_level) < top:
                 differ &= ids[first, level] != ids[second, other_level]

@@ -96,9 +96,9 @@ class CaptionsEncoder:
         return {"encoder": BY_CAPTIONS, "dimensions": DIMENSIONS}
 
 
-# Rows of a block: with 30,000 concepts a block of cosines has 31 MB, and 250 MB once all of them are similar.
+# Rows of a block: with 30,000 concepts a block of cosines has 31 MB, and 250 MB if all of them are similar.
 BLOCK = 256
-# Above the rounding of a product of two unit vectors in float32 (about 6e-8 per summand).
+# Above the rounding error of a product of two unit vectors in float32 (about 6e-8 per summand).
 SLACK = 1e-4
 DIGITS = 6
 _PAIRS_AT_A_TIME = 1 << 16
@@ -147,7 +147,7 @@ def most_similar(pairs: Pairs, order: NDArray[np.int64], most: int) -> Pairs:
         order: `[n]`, the place of each row among equal cosines.
     """
     first, second, cosines = pairs
-    # The last key counts first: by first member, from the highest cosine down, equal ones by name.
+    # lexsort sorts by its last key first: by first member, then from the highest cosine down, equal ones by name.
     by = np.lexsort((order[second], -cosines, first))
     first, second, cosines = first[by], second[by], cosines[by]
     _, starts, numbers = np.unique(first, return_index=True, return_counts=True)
@@ -185,7 +185,7 @@ def nearest(
             if best == -np.inf or not vectors[row].any():  # none is left, or it is similar to none
                 found.append(None)
                 continue
-            # Rounding may have put the wrong one first: all within the slack are compared exactly.
+            # Rounding may have put the wrong one first, so all within the slack are compared exactly.
             columns = np.flatnonzero(values >= best - SLACK)
             exact = exact_cosines(vectors, np.full(len(columns), row), columns)
             found.append((int(columns[exact.argmax()]), float(exact.max())))
@@ -195,7 +195,7 @@ def nearest(
 def exact_cosines(vectors: Vectors, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
     """Cosines of pairs of rows, rounded to `DIGITS`."""
     parts = []
-    # Some at a time: the vectors of all pairs in float64 would not fit into memory.
+    # In parts: the vectors of all pairs in float64 would not fit into memory.
     for start in range(0, len(first), _PAIRS_AT_A_TIME):
         part = slice(start, start + _PAIRS_AT_A_TIME)
         products = vectors[first[part]].astype(np.float64) * vectors[second[part]]
@@ -207,7 +207,7 @@ def _propose_pairs(
     vectors: Vectors, part: NDArray[np.int64], threshold: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     cosines = vectors[part] @ vectors.T
-    # No concept is similar to itself.
+    # The diagonal is excluded: no concept counts as similar to itself.
     cosines[np.arange(len(part)), part] = -np.inf
     places, second = np.nonzero(cosines > threshold - SLACK)
     return part[places], second

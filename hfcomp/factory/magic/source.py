@@ -102,14 +102,14 @@ _NONE = frozenset(
         "concept",
     )
 )
-# Answers that talk about a concept in place of naming it.
+# Answers that talk about a concept instead of naming it.
 _SENTENCE = re.compile(
     r"^(?:this|these|that|there|it|he|she|they|i|we|you|here)\b"
     r"|^(?:the|an?) (?:image|photo|picture|concept|caption)s?\b"
     r"|\b(?:is|are|was|were|am|i'm|can't|cannot|sorry)\b",
     re.IGNORECASE,
 )
-# Nouns of one form that the rules for plurals would cut.
+# Nouns with a single form, which the rules for plurals would cut.
 _SAME = frozenset(("goods", "news", "series", "species", "media", "data", "means", "graffiti"))
 
 
@@ -151,18 +151,18 @@ def _singular(word: str) -> str:
     """A gerund stays what it is, and so does a word of another script."""
     if not word.isascii() or word.endswith("ing") or word in _SAME:
         return word
-    # A second look: the dictionary has plurals that it takes for singulars only once they are cut.
+    # Applied twice: the dictionary has plurals that it takes for singulars only once they are cut.
     return lemma(lemma(word, "NNS"), "NNS")
 
 
-# Most captions of an image in a prompt, the first ones, and their characters. Our choice; COCO has five captions of
-# about 50 characters.
+# Most captions of an image in a prompt, which are the first ones, and most characters of them. Our choice; COCO has
+# five captions of about 50 characters.
 MOST_CAPTIONS, MOST_CHARACTERS = 10, 2_000
-# Names that are offered as parents. Our choice.
+# Most names that are offered as parents. Our choice.
 MOST_KNOWN = 100
 ITSELF, IS_A_NAME = "the concept itself", "the name of a concept"
 
-# Maps a place and the text of an answer to what is used of it; raises `Refused`.
+# Maps a place and the text of an answer to the part that is used. Raises `Refused`.
 Check = Callable[[int, str], str]
 
 
@@ -185,7 +185,7 @@ class LanguageModelSource:
 
     def read(self, captions: Sequence[str]) -> list[str]:
         shown, left = [], MOST_CHARACTERS
-        # The first caption is always read, cut if need be: an image without any would have no concept.
+        # The first caption is always read, cut if necessary: an image without any would have no concept.
         for caption in captions[:MOST_CAPTIONS]:
             if shown and len(caption) > left:
                 break

@@ -58,12 +58,12 @@ def _answer_columns(
         counts.append(Counter(f"{PASSED_OVER}{problem.partition(':')[0]}" for problem in problems if problem))
         good = [text for text, problem in zip(texts, problems, strict=True) if problem is None]
         if good:
-            # A prompt has room for some captions only; the others are counted.
+            # A prompt has room for some captions only. The others are counted.
             usable[place] = list(source.read(good))
             counts[place] += Counter({UNREAD: len(good) - len(usable[place])})  # without zeros
     places, before = list(usable), source.counts
     answers = dict(zip(places, ask(list(usable.values()), places) if places else [], strict=True))
-    # Only refusals of a language model are counted: those of a taxonomy all have the same reason.
+    # Only a language model's rejected answers are counted: those of a taxonomy all have the same reason.
     for place, found in answers.items() if source.grows else ():
         counts[place].update(ANSWERS(reason.partition(":")[0]) for reason in found.refused)
     rows = [answers.get(place) for place in range(len(captions))]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Our concepts of everyday photographs.
 EVERYDAY = Path(__file__).parent / "everyday.yaml"
 NO_WORD = "no word of the taxonomy"
-# Level 4, 3, 2 and 1, and the words that evoke each concept of level 1.
+# Levels 4, 3, 2 and 1, and the words that evoke each concept of level 1.
 Tree = dict[str, dict[str, dict[str, dict[str, list[str]]]]]
 _WORD = re.compile(r"[^\W\d_]+")
 
@@ -111,7 +111,7 @@ class TaxonomySource:
         place = 0
         while place < len(words):
             longest = min(self._longest.get(words[place], 0), len(words) - place)
-            # The longest phrase wins, so that a "hot dog" is no dog.
+            # The longest phrase wins, so a "hot dog" is not a dog.
             length = next((n for n in range(longest, 0, -1) if words[place : place + n] in self._phrases), 0)
             if length:
                 yield from self._phrases[words[place : place + length]]
@@ -140,11 +140,11 @@ def _lemma(word: str) -> str:
 _NOUNS = ("NN", "NNS", "NNP", "NNPS")
 _DETAILS = ("JJ", "JJR", "JJS", "CD", "RB", "RBR", "RBS")
 _BETWEEN = (*_DETAILS, "CC", ",", "HYPH")
-# What may not be the end of a caption once a phrase behind it is cut off.
+# Tags that may not end a caption once a phrase behind them is cut off.
 _LOOSE = frozenset(("IN", "RB", "JJ", "DT", "CC", "TO", "WDT", "WP", "PRP$", ","))
 _LOOSE_WORDS = frozenset(("next", "front", "top", "side", "is", "are", "was", "were", "has", "have", "be", "that"))
 _CLOSING = (",", ".", ":", "-RRB-")
-# Words that a caption keeps when its last phrase is cut off. Our choice.
+# Fewest words that a caption keeps when its last phrase is cut off. Our choice.
 SHORTEST = 4
 
 

@@ -25,7 +25,7 @@ from hfcomp.parsing.captions import Span
 from hfcomp.parsing.words import MASS_NOUNS, MAY_BE_ONE, word_set
 
 NOT_ENGLISH, AUXILIARY, NO_GROUP = "not an English word", "auxiliary verb", "no word for its tag"
-# Why a keyword has no substitute.
+# Reasons why a keyword has no substitute.
 MISSES = (NOT_ENGLISH, AUXILIARY, NO_GROUP)
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
@@ -33,7 +33,7 @@ _WORD_BEHIND, _WORD_BEFORE = re.compile(r" [^\W\d_]+\b"), re.compile(r"\b[^\W\d_
 _LONGEST_NEIGHBOUR = 20
 _ENGLISH = re.compile(r"[a-z0-9][a-z0-9 .,:/'’&-]*", re.IGNORECASE)
 _COUNTING = word_set("a an one another each every")
-# "a red wooden chair": so far before a noun stands its article.
+# Words between a noun and its article at most, as in "a red wooden chair".
 _WORDS_OF_A_PHRASE = 3
 _OPENS_A_PHRASE = word_set("the this that these those his her its their my your our") | _COUNTING
 _ENDS_A_FRAME = word_set(
@@ -105,16 +105,16 @@ def substitutes(
     keyword = _Keyword(caption, span, tag, lexicon or default_lexicon())
     if not _ENGLISH.fullmatch(keyword.word):
         return NOT_ENGLISH
-    # Random numbers of this keyword alone: no other keyword or caption moves them.
+    # Random numbers for this keyword only: no other keyword or caption changes them.
     rng = caption_rng(seed, caption, "substitute", tag, f"{span[0]}-{span[1]}")
     found = _spatial_phrase(keyword)
     if not found and _is_auxiliary(keyword):
         return AUXILIARY
-    # A spatial phrase is replaced as a whole; only other words may be half of a compound.
+    # A spatial phrase is replaced as a whole. Only other words may be half of a compound.
     keyword = keyword if found else _whole_compound(keyword)
     grouped = found or [Substitute(text, keyword.span) for text in _from_groups(keyword, rng)]
     rest = [Substitute(text, keyword.span, is_fallback=True) for text in _fallback(keyword)] if not found else []
-    # Words of groups stay before those of the fallback; within each the seed decides.
+    # Words of groups stay before those of the fallback. Within each list the seed decides.
     for some in (grouped, rest):
         rng.shuffle(some)
     some = [one for one in (*grouped, *rest) if one.text.lower() != keyword.word]
@@ -172,7 +172,7 @@ def _from_groups(keyword: _Keyword, rng: random.Random) -> list[str]:
     by_class = {"N": _noun, "J": _adjective, "V": _verb, "C": _number, "I": _preposition}
     by_class |= {"T": _preposition, "R": _preposition}
     own = by_class.get(keyword.tag[:1], _noun)
-    # Taggers err on captions, so a word that its own class does not have is looked up in the others.
+    # Taggers err on captions, so a word that is missing from its own class is looked up in the others.
     others = [one for one in (_noun, _adjective, _verb, _preposition, _number) if one is not own]
     if own is _noun and _is_counted(keyword) is not None:
         others.remove(_verb)  # behind an article a noun is one: "a different color" is nothing to "break"
@@ -201,13 +201,13 @@ def _noun(keyword: _Keyword, form: str = "") -> list[str]:
     for other in _different(keyword, place.base, place.others()):
         plural = keyword.lexicon.inflection.plural(other)
         plurals.append(plural)
-        # "scissors" and the like have no form that could stand behind "a".
+        # "scissors" and similar words have no form that fits behind "a".
         has_no_singular = group.mass or (other == plural and other.endswith("s"))
         if is_counted and has_no_singular:
             continue
         if not is_bare_mass or group.mass or other in group.free:
             fitting.append(other)
-    # "some luggage" becomes "some boxes"; behind "a" a mass noun describes another: "a wood bench"
+    # "some luggage" becomes "some boxes". Behind "a" a mass noun describes another noun: "a wood bench".
     if is_plural or (is_bare_mass and not fitting):
         return plurals
     describes = is_counted and not fitting and keyword.lexicon.noun((_WORD.findall(keyword.after) or [""])[0])
@@ -232,7 +232,7 @@ def _adjective(keyword: _Keyword) -> list[str]:
 def _verb(keyword: _Keyword) -> list[str]:
     """In the frame that stands in the caption before the others; a participle behind a noun is one of its own."""
     frame = _frame(keyword)
-    # The form of the tag first. If the tag is wrong, the form that the lexicon has corrects it.
+    # The form of the tag comes first. If the tag is wrong, the form in the lexicon corrects it.
     tags = [keyword.tag] if keyword.tag in VERB_TAGS else []
     for name in dict.fromkeys((frame, "intransitive", "transitive", "participles")):
         place = keyword.lexicon.verb(keyword.word, name, [*tags, *(tag for tag in VERB_TAGS if tag not in tags)])
@@ -293,7 +293,7 @@ def _fallback(keyword: _Keyword) -> list[str]:
 
 def _different(keyword: _Keyword, base: str, words: Iterable[str]) -> list[str]:
     """Words that the caption does not name already and that are not another name for the keyword's thing."""
-    # What the caption names already is in the image, so the negative might be true.
+    # Things that the caption names already are in the image, so the negative might be true.
     named = keyword.caption.lower()
     return [
         word

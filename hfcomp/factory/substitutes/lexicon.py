@@ -62,6 +62,7 @@ class Inflection:
             return self.verbs[base][("VBD", "VBN", "VBG").index(tag)]
         stem = base + base[-1] if _DOUBLES.match(base) else base
         if tag == "VBG":
+            # A final "e" is dropped, but not in words such as "see" and "dye".
             return (base[:-1] if base.endswith("e") and not base.endswith(("ee", "ye")) else stem) + "ing"
         if base.endswith("e"):
             return base + "d"
@@ -78,7 +79,7 @@ DEFAULT_LEXICON = Path(__file__).with_name("lexicon.yaml")
 FRAMES = ("transitive", "intransitive", "participles")
 Frame = Literal["transitive", "intransitive", "participles"]
 NOUN_TAGS = ("NN", "NNS")
-# Mark behind a word of the file that also goes without an article.
+# Marks a word of the file that also occurs without an article.
 FREE = "~"
 
 _Text = Annotated[str, Field(min_length=1)]
@@ -231,7 +232,7 @@ def read_lexicon(path: str | PathLike[str]) -> Lexicon:
     verbs: dict[str, dict[tuple[str, str], Place]] = {frame: {} for frame in FRAMES}
     for frame, groups in file.verbs.items():
         for place in _places(groups):
-            # All forms are entered, so that a form is found without being taken apart.
+            # All forms are entered, so a form is found without being taken apart.
             for tag in VERB_TAGS:
                 form = inflection.verb(place.base, tag)
                 verbs[frame].setdefault((form, tag), Place(place.group, place.entry, place.base, tag))
@@ -265,7 +266,7 @@ def _group(name: str, words: _Words) -> Group:
     entries = [tuple(word.strip() for word in entry.split("/")) for entry in (*own, *to, *also)]
     free = frozenset(word.removesuffix(FREE) for entry in entries for word in entry if word.endswith(FREE))
     plain = tuple(tuple(word.removesuffix(FREE) for word in entry) for entry in entries)
-    # Words of `to` may be written but belong to another group; those of `also` are only replaced.
+    # Words of `to` may be written but belong to another group. Words of `also` are only replaced.
     written = len(own) + len(to)
     return Group(name, plain, written, range(len(own), written), words.mass, free)
 

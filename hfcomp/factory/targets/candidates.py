@@ -42,7 +42,7 @@ GENERAL_PREPOSITIONS = word_set("at by in on")
 
 _STATES = (POSTURES - {"be"}) | word_set("bend crouch float kneel sleep smile squat stop wait")
 _NOT_COUNTS = word_set("one")  # "one of the dogs", "no one"
-# "a piece of cake", "a body of water", "a herd of sheep": what is there comes behind "of".
+# "a piece of cake", "a body of water", "a herd of sheep": the thing itself comes behind "of".
 _OPENS_OF = VAGUE_QUANTITIES | word_set(
     "body crowd dozen expanse fleet flock game herd kind midst pair part piece process rest series set sort type"
 )
@@ -123,7 +123,7 @@ def find_candidates(
         if unit.start < behind:
             continue  # the second word of an expression
         match = matches[at]
-        # If each of the two words has a rating of its own, only a compound is taken as one, see `lookup`.
+        # If each of the two words has a rating of its own, only a compound counts as one word, see `lookup`.
         for first, second in _pairs(tokens, units[at : at + 2], behind):
             has_unrated = match is None or (second is not unit and matches[at + 1] is None)
             joins = has_unrated or (lookup == "expression_first" and _is_compound(tokens[first]))
@@ -190,7 +190,7 @@ def _forms(tokens: list[Token]) -> list[tuple[str, str]]:
 
 def _units(doc: Doc, tokens: list[Token], left_out: frozenset[str]) -> Iterator[_Unit]:
     phrases = list(spatial_phrases(doc))
-    # Phrases come first: "front" of "in front of" is no object of its own.
+    # Phrases come first: "front" in "in front of" is not an object of its own.
     taken = {place for phrase in phrases for place in range(phrase.start, phrase.end)}
     yield from (_Unit(one.start, one.end, one.start, RELATION, one.rated, "IN") for one in phrases)
     others = _objects(tokens), _attributes(doc, tokens), _verb_units(doc, tokens), _prepositions(tokens, left_out)

@@ -88,7 +88,7 @@ class Choice:
             rng: Random numbers of the caption, see `hfcomp.negatives.negative.caption_rng`. Each candidate takes one,
                 so that another k or temperature draws from the same numbers.
         """
-        # The order of ratings / temperature + Gumbel noise is one of draws from the softmax without replacement.
+        # Sorting by ratings / temperature + Gumbel noise gives draws from the softmax without replacement.
         noise = [-math.log(max(rng.expovariate(1.0), 1e-300)) for _ in candidates]
         keys = {
             place: self._score(one) / self.temperature + noise[place]
@@ -99,7 +99,7 @@ class Choice:
             pools = [[place for place in keys if candidates[place].category == category] for category in CATEGORIES]
         else:
             pools = [list(keys)]
-        # First who takes part, then in which order they are drawn.
+        # Decides first who takes part, and next the order in which they are drawn.
         left = [place for pool in pools for place in self._top(pool, candidates, keys)]
         first: dict[str, Candidate] = {}
         for place in sorted(left, key=lambda place: -keys[place]):
@@ -151,13 +151,13 @@ def _decide(rows: Iterable[Sequence[str]], shares: dict[str, float]) -> Iterator
             yield RELATION if possible else ""
             continue
         decided = 1 + sum(counts.values())
-        # max takes the first of equal ones
+        # max returns the first of equal categories.
         chosen = max(possible, key=lambda category: shares[category] * decided - counts[category])
         counts[chosen] += 1
         yield chosen
 
 
-# Concreteness of the keywords by mode: Concrete Jungle, Table 1. It does not give the shares of the categories.
+# Concreteness of the keywords by mode: Concrete Jungle, Table 1. The table does not give the shares of the categories.
 PAPER_MEAN_AND_MEDIAN = {"high": (4.77, 4.85), "low": (3.81, 3.89), "random": (4.29, 4.63)}
 
 

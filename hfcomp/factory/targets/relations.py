@@ -11,7 +11,7 @@ from hfcomp.parsing.words import PICTURE_NOUNS, phrase_set, word_set
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
-# Phrases of fixed words, each with the word that carries its meaning: the one that is rated.
+# Phrases of fixed words, each with the place of the word that carries its meaning, which is the rated one.
 _FIXED = {
     ("next", "to"): 0,
     ("close", "to"): 0,
@@ -43,7 +43,7 @@ SPATIAL_PREPOSITIONS = word_set(
     "besides between beyond by down in inside into near off on onto opposite outside over past through throughout "
     "toward towards under underneath up upon within"
 )
-# "at night", "in the morning", "on a sunny day": when, not where; "in black and white", "on sale": how.
+# "at night", "in the morning", "on a sunny day" say when, not where. "in black and white", "on sale" say how.
 _NOT_PLACES = PICTURE_NOUNS | word_set(
     "afternoon autumn background color colour dark date dawn day daylight daytime display dusk evening fall fashion "
     "fog game moment month morning motion night progress rain sale season spring style summer sunset time use way "
@@ -148,7 +148,7 @@ def _has_child(token: Token, labels: tuple[str, ...]) -> bool:
 
 def _has_subject(verb: Token) -> bool:
     """Its own, the noun that it modifies, or that of the verb it is joined to."""
-    # No more steps than tokens: the tree of a caption that was parsed wrongly may lead in a circle.
+    # No more steps than tokens: the tree of a wrongly parsed caption may lead in a circle.
     seen = 0
     while not _has_child(verb, _SUBJECTS):
         head = verb.head

@@ -79,6 +79,7 @@ class Refusals:
                 self._readable.add(question)
             if self._works and question in self._readable:
                 self._store(question)
+        # An answer that finds nothing to change shows that the model works.
         if not self._works and not isinstance(reason, NothingToChange):
             self._count(reply, reason)
 
@@ -109,8 +110,8 @@ _SETTLED = "settled"
 class AnswerCache:
     """Answers by key."""
 
-    # Each is a document of `hfcomp.store`, but written by `write_first`: where a server samples at random, all
-    # processes have to use the answer that was there first.
+    # Each answer is a document of `hfcomp.store`, but written by `write_first`: if a server samples at random, all
+    # processes must use the answer that was there first.
     def __init__(self, folder: Path) -> None:
         self._folder = folder.expanduser()
 
@@ -118,7 +119,7 @@ class AnswerCache:
         match read_document(self._path(key)):
             case None:
                 return None
-            # a problem that is not settled is of an earlier hfcomp, which kept all
+            # A problem that is not settled comes from an earlier hfcomp, which kept all problems.
             case {"text": text, "problem": problem, **more} if problem is None or more.get(_SETTLED):
                 return Reply(text, problem)
         self.forget(key)
@@ -130,9 +131,15 @@ class AnswerCache:
     def put(self, key: str, reply: Reply) -> Reply:
         """Keeps a reply unless another process was faster; returns the one that is kept."""
         content = {"text": reply.text, "problem": reply.problem} | ({_SETTLED: True} if reply.problem else {})
-        if write_first(self._path(key), json.dumps(with_checksum(content))):
+        text = json.dumps(with_checksum(content))
+        if write_first(self._path(key), text):
             return reply
-        return self.get(key) or self.put(key, reply)
+        if kept := self.get(key):
+            return kept
+        # `get` removed the other process's file, which was damaged. It can't remove one in a folder of another user:
+        # then this reply is used and not stored.
+        write_first(self._path(key), text)
+        return reply
 
     def _path(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key}.json"
@@ -225,6 +232,7 @@ class CachedWriter:
         kept = self._cache.put(key, reply)
         self._refusals.use(question, is_new=True)
         others = found if kept == reply else _read_all(kept, places, read)
+        # If the stored answer cannot be used here, this process keeps its own.
         return others if _is_used(others) else found
 
 

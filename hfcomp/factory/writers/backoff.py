@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 
 from hfcomp.factory.writers.requests import BadBody
 
-# Seconds after the first failure in a row, and after many; each pause is twice the one before. Our choice.
+# Seconds of the first pause after a failure, and of the longest; each pause in a row is twice the one before. Our
+# choice.
 PAUSE, LONGEST_PAUSE = 0.5, 8.0
 
 
@@ -69,8 +70,8 @@ class Pace:
             Halted: after `halt`.
         """
         with self._changed:
-            # A thread waits until the pause that a server asked for is over and a place is free. Whoever wakes up
-            # looks again.
+            # A thread waits until the pause that a server requested is over and a place is free. A thread that wakes
+            # up checks again.
             while not self._halted.is_set() and (
                 (left := self._opens - time.monotonic()) > 0 or self._running >= self.concurrency
             ):
@@ -93,7 +94,7 @@ class Pace:
     def speed_up(self) -> None:
         """After a success."""
         with self._changed:
-            # Each success of a round adds its share, so that a whole round adds one.
+            # Each success adds a share of one, so a whole round of successes adds one.
             self._limit = min(self._most, self._limit + 1 / self._limit)
             self._rounds, self.succeeded = 0, time.monotonic()
 
@@ -114,7 +115,7 @@ class Pace:
                 self._opens = max(self._opens, time.monotonic() + pause)
 
 
-# Seconds. A longer `Retry-After` counts as this one: any program would give up.
+# Seconds. A longer `Retry-After` counts as this long: any program would give up.
 LONGEST_WAIT = 86_400.0
 _OWN_FAULT = (400, 413, 422)  # too long a prompt, a word that the server does not take
 _MAY_PASS = (408, 409, 425, 429)  # and 5xx
@@ -152,7 +153,7 @@ def retry_after(error: Exception) -> float | None:
         seconds = float(text)
     except ValueError:
         try:
-            # The header may hold a date in place of seconds (RFC 9110).
+            # The header may hold a date instead of seconds (RFC 9110).
             seconds = calendar.timegm(parsedate_to_datetime(text).utctimetuple()) - time.time()
         except (ValueError, OverflowError, IndexError, TypeError):
             return None
@@ -184,7 +185,7 @@ def unsupported_fields(error: Exception, fields: Collection[str]) -> list[str]:
 def root_cause(error: BaseException) -> str:
     """The words of the first of the errors that led to a lost connection."""
     while (
-        # HTTP libraries wrap what the operating system said several times: the innermost error has the reason.
+        # HTTP libraries wrap the operating system's error several times. The innermost error has the reason.
         cause := error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error.__cause__ or error.__context__
     ):
         error = cause

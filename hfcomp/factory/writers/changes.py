@@ -32,7 +32,7 @@ UNCHANGED, OTHER_WORDS, DELETED = "the caption itself", "other words changed", "
 SAME_WORD, SAME_THING, KEEPS = "same word", "may be the same thing", "keeps the keyword"
 TOO_MANY_WORDS, REPEATED, NUMBER = "replaced by too many words", "a word twice", "singular and plural"
 NOT_THE_CHANGE = "not the change that was asked for"
-# Most words that replace a keyword or are added. Our choice: longer ones describe more than what they replace.
+# Most words that replace a keyword or are added. Our choice: longer texts describe more than what they replace.
 MOST_WORDS = 6
 KIND_OF_CATEGORY = {"attribute": "replace_att", "object": "replace_obj", "relation": "replace_rel"}
 CATEGORIES = {"att": "attribute", "obj": "object", "rel": "relation"}
@@ -130,7 +130,7 @@ def _middle(caption: str, span: Span, answer: str) -> tuple[Span, list[Token], l
     if len(theirs) < len(before) + len(behind):
         return None
     end = len(theirs) - len(behind)
-    # All words around the place have to be the same, except for those that follow it in number.
+    # All words around the place must be the same, except for those that agree with it in number.
     pairs = [*zip(before, theirs, strict=False), *zip(behind, theirs[end:], strict=True)]
     if not all(_agree(one, other) for one, other in pairs):
         return None
@@ -222,7 +222,7 @@ def changed_part(caption: str, part: str, answer: str) -> Change:
     if len(edits) != 1:
         raise Refused(OTHER_WORDS if edits else UNCHANGED)
     ((first, last), (start, end)) = edits[0]
-    # An addition has no words of the caption in its place, a replacement has; what has no new words is a deletion.
+    # Only an addition replaces no words of the caption. A change without new words is a deletion.
     if (first == last) != (way == "add") or start == end:
         raise Refused(NOT_THE_CHANGE)
     span = _span(caption, ours, first, last)
@@ -243,7 +243,7 @@ _Edit = tuple[tuple[int, int], tuple[int, int]]
 
 def _edits(ours: Sequence[Token], theirs: Sequence[Token]) -> list[_Edit]:
     """The runs of tokens that differ; articles that fit themselves to a new word are none."""
-    # Without `autojunk`, which would ignore frequent words of long captions.
+    # `autojunk` would ignore frequent words of long captions.
     matcher = SequenceMatcher(None, _fold(ours), _fold(theirs), autojunk=False)
     return [((i, j), (k, m)) for tag, i, j, k, m in matcher.get_opcodes() if tag != "equal"]
 
@@ -274,7 +274,7 @@ def _read_swap(caption: str, ours: Sequence[Token], theirs: Sequence[Token], par
         raise Refused(UNCHANGED)
     if Counter(old) != Counter(new):
         raise Refused(OTHER_WORDS)
-    # The same words in another order may also be a shuffle, which is no exchange of two runs.
+    # The same words in another order may also be a shuffle, which is not an exchange of two runs.
     places = _swapped_runs(old, new)
     if places is None:
         raise Refused(NOT_THE_CHANGE)
@@ -291,7 +291,7 @@ def _swapped_runs(old: Sequence[str], new: Sequence[str]) -> tuple[tuple[int, in
     differing = [place for place, (one, other) in enumerate(zip(old, new, strict=True)) if one != other]
     start, end = differing[0], differing[-1] + 1
     before, after = list(old[start:end]), list(new[start:end])
-    # Short runs first: of several exchanges that explain an answer, the smallest counts.
+    # Short runs come first: if several exchanges explain an answer, the smallest counts.
     lengths = [(one, other) for one in range(1, MOST_WORDS + 1) for other in range(1, MOST_WORDS + 1)]
     for one, other in sorted(lengths, key=sum):
         if one + other > end - start:

@@ -53,7 +53,7 @@ from hfcomp.factory.writers.requests import (
 
 _logger = logging.getLogger(__name__)
 
-# The environment variable of the key; a server of one's own needs none.
+# Environment variable of the key. A user's own server needs none.
 KEY_VARIABLE = "HFCOMP_LLM_API_KEY"
 NO_KEY = "none"
 NO_REPLY, HOLDS_KEY, NO_COMPLETION = "no reply from the server", "answer holds the key", "no chat completion"
@@ -61,11 +61,11 @@ _HIDDEN = "[key]"
 _SHORTEST_SECRET = 8  # "EMPTY", which many servers of one's own are given, may be a word of a caption
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[^\s\"',;<>]+")
 _PROBE = 'Write {"caption": "a dog"} and nothing else.'
-# Seconds in which nothing is answered, or that a server asks to wait, before the build stops; our choice.
+# Seconds without any answer, or of a pause that a server requests, before the build stops. Our choice.
 PATIENCE = 1800.0
 _LIMITED = (429, 503)  # these concern all requests
 _FRESH = 5.0  # seconds for which a small request stands for others
-# Fields that some servers do not support, and what is sent instead, if anything, once a server has said so.
+# Fields that some servers do not support, and the replacement, if any, once a server has rejected them.
 _LEARNED = {"max_tokens": "max_completion_tokens", "temperature": None, "seed": None}
 
 
@@ -109,7 +109,7 @@ class EndpointWriter:
         self._openai, self._base_url, self._model = openai, base_url, model
         self._concurrency, self._retries, self._timeout = concurrency, retries, timeout
         self._thinking, self._plain, self._options = thinking, plain_answers, dict(request_options or {})
-        # The variables of the package itself are for OpenAI's own service: their key must not go to another.
+        # The package's own variables are for OpenAI's service: their key must not go to another.
         unsent = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
         self._key = os.environ.get(KEY_VARIABLE) or ""
         self._client = openai.AsyncOpenAI(
@@ -121,7 +121,7 @@ class EndpointWriter:
             http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False, mounts=_no_proxy(base_url)),
         )
         self._loop = _start_loop()
-        # The thread of the loop ends with the writer.
+        # The loop's thread ends with the writer.
         weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)
         self._learned: dict[str, str | None] = {}
         self._pace = Pace(concurrency)
@@ -184,11 +184,11 @@ class EndpointWriter:
                 self._pace.speed_up()
                 return found
             first, own = first or time.monotonic(), is_own(found)
-            # Failures of one kind in a row count: a lost connection says nothing about a bad body before it.
+            # Only consecutive failures of one kind count: a lost connection says nothing about a bad body before it.
             tries, was_own = (tries + 1 if own == was_own else 1), own
             if self._is_doubtful(found, tries, time.monotonic() - first):
-                # It raises unless the endpoint works. If it does, the request itself is at fault, or the trouble has
-                # passed.
+                # This raises unless the endpoint works. If it does, either the request itself is at fault or the
+                # trouble has passed.
                 self._check_works(request)
                 if own:
                     what = f"code {status_of(found)}" if status_of(found) else NO_COMPLETION
@@ -224,7 +224,7 @@ class EndpointWriter:
 
     def _check_works(self, request: Request) -> None:
         """Distinguishes a bad request from a bad endpoint with a small request; one thread does for all."""
-        # One small request stands for all threads that wait here: a broken endpoint gets no storm of them.
+        # One small request stands for all threads that wait here, so a broken endpoint is not flooded.
         with self._probe_lock:
             if self._failure is not None:  # the others need not wait for it again
                 raise self._failure
@@ -254,7 +254,7 @@ class EndpointWriter:
     def _ask(self, request: Request) -> Reply | Exception:
         """The reply, or why there is none. It is returned, as no error may carry along what the server said."""
         while True:
-            # The loop ends: whoever comes back here has learned of a field that the next body lacks.
+            # The loop ends, because each further round has learned of a field that the next body lacks.
             body = self._body(request)
             sent = asyncio.run_coroutine_threadsafe(self._answer(body), self._loop)
             try:
@@ -263,7 +263,7 @@ class EndpointWriter:
                 if self._learn(error, body):  # the next body lacks the field
                     continue
                 return error
-            # Answers are kept on disk and published: a server that repeats the key must not get it there.
+            # Answers are kept on disk and published. If a server repeats the key, it must not get there.
             holds_key = len(self._key) >= _SHORTEST_SECRET and any(form in reply.text for form in self._key_forms())
             return Reply(problem=HOLDS_KEY) if holds_key else reply
 
@@ -280,8 +280,7 @@ class EndpointWriter:
 
     async def _answer(self, body: dict[str, Any]) -> bytes | None:
         """The bytes of a reply; None for one over the limit. The time limit is for everything together."""
-        # The client insists on these two. All other fields go out as they are, also those that only some servers
-        # know.
+        # The client requires these two. All other fields are sent unchanged, even those that only some servers know.
         given = {name: body.pop(name) for name in ("model", "messages")}
         create = self._client.chat.completions.with_streaming_response.create
         try:

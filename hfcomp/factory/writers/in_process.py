@@ -74,7 +74,7 @@ class InProcessWriter:
         ends = self._network.generation_config.eos_token_id
         ends = {ends} if isinstance(ends, int) else set(ends or ())
         end = next((place for place, token in enumerate(row) if token in ends), None)
-        # A batch runs to the largest budget in it, so a row may have gone beyond its own.
+        # A batch runs to its largest budget, so a row may have gone beyond its own.
         if end is None or end > max_tokens:
             return Reply(problem=CUT)
         return Reply(self._tokenizer.decode(row[:end], skip_special_tokens=True))
@@ -90,7 +90,7 @@ def _own_noise(requests: Sequence[Request]) -> Any:
         changed = scores.float()
         for row, (request, generator) in enumerate(zip(requests, generators, strict=True)):
             if request.temperature > 0:
-                # Above 0, so that no logarithm is infinite.
+                # Above 0, so no logarithm is infinite.
                 uniform = torch.rand(scores.shape[1], generator=generator, dtype=torch.float64).clamp_min(1e-300)
                 noise = -torch.log(-torch.log(uniform)).to(scores.device, torch.float32)
                 changed[row] = changed[row] / request.temperature + noise

@@ -33,7 +33,7 @@ from hfcomp.store import cache_folder
 
 Answer = TypeVar("Answer")
 
-# Each further attempt at the same caption is warmer by this. Our choice: at 0 it would repeat itself.
+# Each further attempt at the same caption is warmer by this amount. Our choice: at 0 it would repeat itself.
 RISE = 0.2
 
 
@@ -106,15 +106,16 @@ class LlmClient:
         self, questions: Sequence[Question], seed: int, field: AnswerField, read: Callable[[int, Reply], Answer]
     ) -> list[Answer | Refused]:
         requests = [self._request(question, seed, field) for question in questions]
-        # The last argument names what attempts have in common, by which the cache keeps refusals that led to an
-        # answer.
+        # The last argument is the key that attempts share. By it the cache keeps rejected answers that led to a usable
+        # one.
         return self._writer.answers(requests, read, [question.shared or question.prompt for question in questions])
 
     def _request(self, question: Question, seed: int, field: AnswerField) -> Request:
         rng = caption_rng(seed, question.about, "llm", *question.purpose, str(question.attempt))
-        # Rounded, as 0.7 + 0.2 would be 0.8999999999999999 in the request, whose content is the key of its answer.
+        # Rounded, because 0.7 + 0.2 would be 0.8999999999999999 in the request, whose content is the key of its
+        # answer.
         warmth = round(self._temperature + RISE * question.attempt, 6)
-        # A name is short however long the captions are that it is about.
+        # A name is short, however long its captions are.
         budget = token_budget("" if field == "concept" else question.about)
         return Request(question.prompt, rng.getrandbits(31), warmth, budget, field)
 
@@ -165,7 +166,7 @@ def build_llm_client(
     if writer == "transformers":
         from hfcomp.factory.writers.in_process import InProcessWriter
 
-        # Nothing holds a small model to a schema here, so it answers in plain text.
+        # Nothing constrains a small model to a schema here, so it answers in plain text.
         model, plain_answers = InProcessWriter(llm, batch_size=llm_batch_size, device=device), True
     elif writer == "endpoint":
         from hfcomp.factory.writers.endpoint import EndpointWriter
@@ -266,7 +267,7 @@ class LlmNegatives:
         return [answers[place : place + number] for place in range(0, len(answers), number)]
 
     def _part(self, caption: str, turn: int, seed: int) -> Part:
-        # Captions begin with different parts, so that a set with one negative per caption has all kinds.
+        # Captions begin with different parts, so a set with one negative per caption has all kinds.
         first = caption_rng(seed, caption, "llm part").randrange(len(self._parts))
         return self._parts[(first + turn) % len(self._parts)]
 

@@ -63,7 +63,7 @@ def may_be_one(keyword: str, new: str) -> bool:
     if _may_be_one_number(keyword, new) or any({keyword, new} <= group for group in _meanings().groups):
         return True
     lexicon = default_lexicon()
-    # Words of one entry are synonyms; those of other entries of a group exclude each other.
+    # Words of one entry are synonyms. Words of different entries of a group exclude each other.
     for look_up in (lexicon.noun, lexicon.adjectives.get):
         first, second = look_up(keyword), look_up(new)
         if first is not None and second is not None and first.group is second.group and first.entry == second.entry:

@@ -19,7 +19,7 @@ _SLOT = "{}"
 Prompts = TypeVar("Prompts", bound=Strict)
 
 Part = Literal["replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att", "add_obj", "add_att"]
-# What the kind `llm` changes; each is also the value of `negative_kinds`.
+# Changes of the kind `llm`. Each is also a value of `negative_kinds`.
 PARTS: tuple[Part, ...] = (
     *("replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att"),
     *("add_obj", "add_att"),

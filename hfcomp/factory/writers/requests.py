@@ -17,7 +17,8 @@ from hfcomp.parsing.captions import caption_problem
 from hfcomp.reading import parse_json
 from hfcomp.schemas import Strict
 
-# Our choice: a caption of English in tokens has a quarter of its characters; other scripts up to all of them.
+# Tokens in addition to one per character. Our choice: an English caption has a quarter as many tokens as characters,
+# other scripts up to the same number.
 _TOKENS_BESIDES = 64
 
 
@@ -111,10 +112,10 @@ def token_budget(text: str) -> int:
     return _TOKENS_BESIDES + len(text)
 
 
-# Largest body of a reply; our choice, a hundred times what the longest caption needs.
+# Largest body of a reply in bytes. Our choice: a hundred times what the longest caption needs.
 MOST_BYTES = 1_000_000
 REFUSED, CUT, TOO_LARGE = "model refused", "answer cut off", "answer too long"
-# Stands before reasoning that came instead of an answer.
+# Precedes reasoning that came instead of an answer.
 OPENS_THOUGHTS = "<think>"
 _SHOWN = 4096  # bytes of a wrong body that are searched for the key, of which 60 are shown
 
@@ -198,7 +199,7 @@ _THOUGHTS_START = re.compile(
     r"<(?:\w+:)?(?:think(?:ing)?|thought|reasoning)>|\[THINK\]|<\|(?:START_THINKING|begin_of_thought)\|>|◁think▷"
 )
 _CHANNEL, _MESSAGE, _MESSAGE_END = "<|channel|>", "<|message|>", re.compile(r"<\|(?:return|end|call)\|>")
-# Beginning and end of channels in the text of a server that leaves out their special tokens.
+# Beginning and end of channels in the text of a server that drops their special tokens.
 _BARE_CHANNELS = "analysis", "assistantfinal"
 _OBJECT = re.compile(r"\{[^{}]*\}")
 _MOST_OBJECTS = 100
@@ -211,7 +212,7 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»"}
-# Format characters turn text around or hide it; those of joined letters and emoji are part of words.
+# Format characters can reverse or hide text. These two join letters and emoji, and are part of words.
 _HARMLESS = frozenset("\u200c\u200d")
 
 
@@ -261,7 +262,7 @@ def _text(reply: Reply) -> tuple[str, bool]:
     if reply.problem:
         raise Unreadable(reply.problem)
     text = reply.text
-    # Models that write channels put their reasoning there too; only the final one is an answer.
+    # Models that write channels also put their reasoning there. Only the final channel is an answer.
     if _CHANNEL in text:
         name, _, message = text.rpartition(_CHANNEL)[2].partition(_MESSAGE)
         text = _MESSAGE_END.split(message, 1)[0]
@@ -269,7 +270,7 @@ def _text(reply: Reply) -> tuple[str, bool]:
             return text, True
     elif text.startswith(_BARE_CHANNELS[0]) and _BARE_CHANNELS[1] in text:
         text = text.rpartition(_BARE_CHANNELS[1])[2]
-    # Everything up to the last end of reasoning goes: some servers leave out where it began.
+    # Everything up to the last end of reasoning is removed: some servers drop its beginning.
     ends = [match.span() for match in _THOUGHTS_END.finditer(text)]
     thoughts, text = (text[: ends[-1][0]], text[ends[-1][1] :]) if ends else ("", text)
     if not text.strip():

@@ -91,7 +91,7 @@ class InstanceFiles(Data):
             with_images(_labelled_images(path, folder), pool, folders, folder)
             for path, pool in zip(files, (COCO_VAL2017, COCO_TRAIN2017), strict=True)
         )
-        # a test image may be left out, but a probe that is fitted on fewer images is another probe
+        # A test image may be left out, but a probe that is fitted on fewer images is another probe.
         absent = [row for row, cell in enumerate(train.images["image"]) if cell is None]
         if absent:
             raise ValueError(
@@ -108,7 +108,7 @@ def _labelled_images(path: Path, folder: Path) -> BenchmarkData:
     from datasets import Dataset
 
     content = read_json(path)
-    # the 80 ids are within 1 to 90; labels count them in that order, as the Hub's copy does
+    # The 80 ids are within 1 to 90. Labels count them in that order, as the Hub's copy does.
     label = {number: at for at, number in enumerate(sorted(one["id"] for one in content["categories"]))}
     of_image: dict[int, set[int]] = {}
     for one in content["annotations"]:
@@ -152,7 +152,7 @@ COCO_LABELS = tuple(
 )
 
 
-# the three revisions are pinned by mteb
+# mteb pins these three revisions.
 PCAM = "502695fe1a141108650e3c5b91c8b5e0ff84ed49"
 CLEVR_COUNT = "8b5dce4d5393a04fb58b9261b22a881b02e379b1"
 CLEVR_DISTANCE = "ec9c04224a95836ca0344a6000ec8d8bc8a6d4f2"
@@ -164,7 +164,7 @@ def _tars(name: str, bins: int | None = None, revision: str | None = None) -> Da
     return WebDatasetData(f"clip-benchmark/wds_vtab-{name}", train=True, bins=bins, revision=revision)
 
 
-# no copy at clip-benchmark has SUN397's training images; this one has VTAB's split and is pinned by mteb
+# No copy at clip-benchmark has SUN397's training images. This copy has VTAB's split, and mteb pins its revision.
 SUN397 = HubData(
     "dpdl-benchmark/sun397",
     columns={"image": "image", "label": "label"},
@@ -214,7 +214,7 @@ AVERAGES = (
 def _as_part(name: str, thousand: bool, items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
     """A task's items as a subset of VTAB; of the training images a seeded sample of 1,000 where that is asked for."""
     numbers = items.rows["item"][:] if "item" in items.rows.column_names else range(len(items.rows))
-    # tasks number their samples alike, and intervals must not take those for one image
+    # Tasks number their samples in the same way, and intervals must not take equal numbers for one image.
     own = {"subset": [name] * len(items.rows), "image_id": [f"{name}/{number}" for number in numbers]}
     train = items.train
     if thousand:
@@ -223,7 +223,7 @@ def _as_part(name: str, thousand: bool, items: BenchmarkData, folders: Folders, 
                 f"vtab1k_{name}: {items.origin.place} has {len(train.rows):,} training images, expected at least "
                 f"{VTAB_IMAGES:,}. Use vtab_{name}, which uses all of them."
             )
-        # which of these are held out is fixed, see `HELD_OUT`: the last fifth of the sample
+        # The last fifth of the sample is held out, see `HELD_OUT`.
         chosen, _ = vtab_1k(len(train.rows))
         images = {column: pick_cells(cells, chosen) for column, cells in train.images.items()}
         train = replace(train, rows=train.rows.select(chosen), images=images)

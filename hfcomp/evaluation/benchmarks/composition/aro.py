@@ -18,8 +18,8 @@ from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkD
 if TYPE_CHECKING:
     from datasets import Dataset
 
-# The list is in the notebook of github.com/mertyg/vision-language-models-are-bows (MIT) that makes the paper's number;
-# the package next to it does not have it.
+# The list is in the notebook of github.com/mertyg/vision-language-models-are-bows (MIT) that computes the paper's
+# number. The package next to the notebook does not have it.
 SYMMETRIC = frozenset(Path(__file__).with_name("aro_symmetric_relations.txt").read_text(encoding="utf-8").splitlines())
 SYMMETRIC_REASON = "relation that the authors leave out as symmetric"
 FEWEST = 25
@@ -62,7 +62,7 @@ def boxed(
     items: BenchmarkData, folders: Folders, beside: Path | None, *, left_out: Callable[[list[str]], list[str]]
 ) -> BenchmarkData:
     """Items with images cropped to the box around both objects, as the authors do; the files have whole images."""
-    # VG-Attribution names a pair of attributes, VG-Relation a single relation
+    # VG-Attribution names a pair of attributes, VG-Relation a single relation.
     subsets = [value if isinstance(value, str) else "_".join(value) for value in items.rows["subset"]]
     columns = {
         "subset": subsets,
@@ -95,7 +95,7 @@ def _benchmark(
     )
 
 
-# the revisions are those that MTEB reads
+# MTEB reads these revisions.
 RELATION_AT, ATTRIBUTION_AT = "53c1115ab5871ab33b09d5bb8856236d46bdaf2d", "25fe9b460426ff67cdb0608a737c94f8f49a901e"
 ARO_RELATION = _benchmark("relation", "relation_name", "macro of relations", symmetric, RELATION_AT)
 ARO_ATTRIBUTION = _benchmark("attribution", "attributes", "macro of pairs", rare, ATTRIBUTION_AT)
@@ -111,7 +111,7 @@ def _word_order(source: str, repo: str, revision: str, images: str) -> Benchmark
         suite=COMPOSITIONAL,
         protocol=CaptionChoice(),
         # The authors shuffle while they load, with spaCy, nltk and the generators of the process, so their negatives
-        # are others on every machine. The copy holds one draw.
+        # differ on every machine. The copy holds one draw.
         data=(HubData(repo, COLUMNS, reshape=in_one_list, revision=revision),),
         paper=PAPER,
         licence=f"MIT according to MTEB's copy; {images}",
@@ -119,7 +119,7 @@ def _word_order(source: str, repo: str, revision: str, images: str) -> Benchmark
     )
 
 
-# the revisions are those that MTEB reads
+# MTEB reads these revisions.
 COCO_AT, FLICKR_AT = "53c20afc02a87fed8c0245dde2e00f054da4b861", "e5d7f3502345b2c398a6645b4d09b44e650287bf"
 TERMS = "images of Flickr30k, research and education only"
 ARO_ORDER = (

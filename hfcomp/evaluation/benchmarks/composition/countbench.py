@@ -50,7 +50,7 @@ def _written(number: int, like: str) -> str:
 def with_other_numbers(rows: Dataset) -> Dataset:
     """Rows with eight captions that count otherwise; the subset is the number."""
     found = [other_numbers(text or "", number) for text, number in zip(rows["caption"], rows["subset"], strict=True)]
-    # a row without a caption has a reason of its own, which `validate` gives
+    # A row without a caption has a reason of its own, which `validate` adds.
     reasons = ["" if texts or not text else NO_NUMBER for texts, text in zip(found, rows["caption"], strict=True)]
     rows = rows.add_column("left_out", reasons)
     return rows.add_column("negative_captions", found)

@@ -29,7 +29,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 def _rows_of(folder: Path, subset: str, file: str) -> list[dict[str, Any]]:
     first, second = (entries(folder / place / file, KEYS) for place in (ORIGINAL, REWORDED))
     paths = [[Path(entry["image_path"]).name for _, entry in found] for found in (first, second)]
-    # the two files are joined by position, which a file of another version would break silently
+    # The two files are joined by position, which a file of another version would break silently.
     if paths[0] != paths[1]:
         row = next((row for row, pair in enumerate(zip(*paths, strict=False)) if pair[0] != pair[1]), len(paths[1]))
         raise ValueError(

@@ -47,7 +47,7 @@ def example_rows(
 
     `photograph` names what items are made from, by the name of the first image; by default the image.
     """
-    # by stem, as the list does not say how the files end
+    # Looked up by stem, because the list does not state the file endings.
     places = _places(folder)
     found = []
     for _, entry in line_entries(folder / EXAMPLES, tuple(columns.values())):
@@ -92,7 +92,7 @@ WINOGROUND = Benchmark(
             web=f"https://huggingface.co/datasets/{WINOGROUND_REPO}/resolve/{WINOGROUND_AT}/data",
         ),
     ),
-    # the paper's scores; its table by linguistic tag has the three subsets
+    # These are the paper's scores. Its table by linguistic tag has the three subsets.
     averages=(OVERALL,),
     subsets=("Object", "Relation", "Both"),
     paper="Thrush et al. 2022, arXiv:2204.03162",
@@ -186,7 +186,7 @@ def pair_rows(
     subsets: Sequence[str], images: Sequence[str], captions: Sequence[str], place: str
 ) -> list[dict[str, Any]]:
     """Rows of two consecutive lines each; `place` is where the lines are from, for errors."""
-    # pairs are known by position alone, so a line too many would shift all that follow
+    # Pairs are known only by position, so one extra line would shift all that follow.
     if len(subsets) % 2:
         raise ValueError(f"{place}: found {len(subsets)} lines, expected pairs. Download the file again.")
     rows = []

@@ -43,7 +43,7 @@ def image_rows(folder: Path, subsets: Sequence[str], file: str, archive: str | N
     for subset, prefix, item, one in _questions(folder, subsets, file, archive):
         images = tuple(normpath(prefix + name) for name in one["keys"])
         name = sets.setdefault(images, f"{subset}/{item}")
-        # what is left at the end is no text's own image: it needs a row, as protocols read images from rows
+        # The remaining images are no text's own image. They need a row, because protocols read images from rows.
         shown.setdefault(name, dict.fromkeys(images)).pop(images[one["label"]], None)
         row = {"subset": subset, "item": item, "candidates": name, "image_id": name}
         found.append({**row, "image": images[one["label"]], "caption": one["query"]})
@@ -80,7 +80,7 @@ def _questions(
     root: Path | zipfile.Path = folder
     start = f"{folder}/"
     if archive is not None:
-        # from where the first file is: an archive may have a folder around all others
+        # Relative to the place of the first file: an archive may have a folder around all others.
         root = member(folder / archive, f"{subsets[0]}/{file}").parent.parent
         start = root.at
     for subset in subsets:

@@ -50,7 +50,7 @@ def rows_pp(folder: Path) -> list[dict[str, Any]]:
 def with_photographs(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
     """Items with COCO's images where these are available; the texts alone are a task of their own."""
     try:
-        # the names become `image_id` in either case, so that intervals draw the same photographs
+        # The names become `image_id` in either case, so intervals draw the same photographs.
         return with_images(items, COCO_VAL2017, folders, beside)
     except Unavailable as error:
         named = items.rows.rename_column("image", "image_id")
@@ -85,8 +85,8 @@ SUGARCREPE = Benchmark(
 )
 
 
-# The five files are the same, byte for byte, in the authors' repository, at github.com/Sri-Harsha/scpp, and on the Hub
-# as Aman-J/SugarCrepe_pp at dea2a1b6f9e1069c609f676aa55ec61e9b65fb61.
+# The authors' repository, github.com/Sri-Harsha/scpp and the Hub (Aman-J/SugarCrepe_pp at
+# dea2a1b6f9e1069c609f676aa55ec61e9b65fb61) have the same five files, byte for byte.
 FILES_PP = RawFiles(
     required_files=tuple(f"{subset}.json" for subset in SUBSETS_PP),
     read=rows_pp,

@@ -45,7 +45,7 @@ def pool_of(file: str) -> str:
 def photograph(file: str) -> str:
     """The same for a photograph of COCO in any of its releases, else the file's name."""
     stem = Path(file).stem
-    # one photograph has different names in 2014 and 2017, and several instruments show it
+    # A photograph has different names in 2014 and 2017, and several instruments show it.
     return f"COCO {int(stem.split('_')[-1])}" if stem.isdigit() or file.startswith("COCO_") else file
 
 
@@ -58,7 +58,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
             "image_id": photograph(row["image_file"]),
             "caption": row["caption"],
             "negative_captions": [row["foil"]],
-            # a foil that annotators take for true as well is no foil
+            # A foil that annotators also consider true is not a foil.
             "left_out": "" if row["mturk"]["caption"] >= FEWEST_VOTES else NOT_VALID,
         }
         for instrument in INSTRUMENTS
@@ -86,7 +86,8 @@ VALSE = Benchmark(
     suite=COMPOSITIONAL,
     protocol=CaptionChoice(),
     data=(Adapted(FILES, with_photographs),),
-    # named one by one: an average is left out, not taken over the rest, where an instrument's images are missing
+    # Listed explicitly: if an instrument's images are missing, an average is left out instead of being taken over the
+    # rest.
     averages=(
         Average("mean of 11 instruments", EACH),
         Average("mean of 9 columns (Counting is one)", COLUMNS),

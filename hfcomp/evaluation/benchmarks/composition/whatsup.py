@@ -34,7 +34,7 @@ def controlled_rows(folder: Path) -> list[dict[str, Any]]:
             row = {"subset": subset, "item": name, "image": str(folder / images / name), "caption": caption}
             objects = f"{words[0]} {words[-1]}"
             axis = "left and right" if words[1:2] in (["left"], ["right"]) else "the others"
-            # one photograph after another shows the same objects on the same ground: intervals draw the sets
+            # The photographs of a set show the same objects on the same ground, so intervals draw sets.
             groups = {"set": objects, "pair": f"{objects}, {axis}", "image_id": f"{subset} {objects}"}
             found.append({**row, "negative_captions": negatives, **groups})
     return found
@@ -84,7 +84,7 @@ def _benchmark(name: str, title: str, form: RawFiles, protocol: CaptionChoice, m
     )
 
 
-# the means are those of the paper's Table 1
+# The means are those of the paper's Table 1.
 MACRO = "macro of one and two objects"
 WHATSUP = (
     _benchmark("controlled", "controlled images", CONTROLLED_IMAGES, JointChoice(), "macro of A and B"),

@@ -62,7 +62,7 @@ def rows(folder: Path, *, inside: str, files: Mapping[str, tuple[str, str]]) -> 
 
     found = []
     for subset, (file, column) in files.items():
-        # unpacked, or still in the archive that the authors publish
+        # Either unpacked, or still in the archive that the authors publish.
         place = folder / inside / file if (folder / inside).is_dir() else member(folder / inside, file)
         for line, row in csv_entries(place, ("image_id", "caption", *BOX, column)):
             negatives, box = read_list(row[column]), [_whole(row[side]) for side in BOX]

@@ -53,7 +53,7 @@ def shuffled_rows(folder: Path, file: str) -> list[dict[str, Any]]:
     groups: dict[tuple[str, int], dict[str, dict[str, Any]]] = defaultdict(dict)
     for _, one in entries(folder / file, ("image", "caption", "private_info")):
         about = one["private_info"]
-        # the other two combinations pair an image with the caption of the other one
+        # The other two combinations pair an image with the other image's caption.
         if about["name"] in (FIRST, SECOND):
             groups[about["dataset"], about["sample_cnt"]][about["name"]] = one
     locate, found = partial(_located, _root(folder)), []

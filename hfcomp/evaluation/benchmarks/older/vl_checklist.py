@@ -80,7 +80,7 @@ def _list(file: Path) -> list[Any]:
 
 
 def _with_images(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
-    # the file of a test begins with the source of its images; VAW annotates Visual Genome's
+    # The file name of a test begins with the source of its images. VAW annotates Visual Genome's images.
     sources = [test.rpartition("/")[2].partition("_")[0] for test in items.rows["subset"][:]]
     pools = {"vg": VISUAL_GENOME.name, "vaw": VISUAL_GENOME.name}
     return with_images_of(items, POOLS, [pools.get(source, source) for source in sources], folders, beside)
@@ -96,7 +96,7 @@ VL_CHECKLIST = Benchmark(
     suite=COMPOSITIONAL,
     protocol=CaptionChoice(),
     data=(checklist(f"https://raw.githubusercontent.com/om-ai-lab/VL-CheckList/{COMMIT}"),),
-    # named one by one: an average is left out, not taken over the rest, where a source's images are missing
+    # Listed explicitly: if a source's images are missing, an average is left out instead of being taken over the rest.
     averages=(
         Average("mean of 3 parts", tuple(PARTS.values())),
         Average("mean of 3 parts without HAKE", WITHOUT_HAKE),

@@ -36,7 +36,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
                 f"{folder / FILE}, row {number}, column 'captions': found {len(captions)} texts between '=>', "
                 f"expected {LEVELS}: {row['captions']!r}."
             )
-        # an address of val2014, which ends in the photograph's name of val2017
+        # The URL of a val2014 image ends in the photograph's val2017 name.
         image = row["image_url"].rpartition("_")[2]
         found.append({"item": row["id"], "image": image, "image_id": image, "captions": captions})
     return found

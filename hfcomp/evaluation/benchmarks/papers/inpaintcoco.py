@@ -42,7 +42,7 @@ class Pairs(HubData):
             return super().local(folder, folders)
         from hfcomp.data.loading import load_training_set
 
-        # not as plain Parquet files: this checks the set against its manifest
+        # Not loaded as plain Parquet files: this loader checks the set against its manifest.
         rows = load_training_set(str(folder), split="test")
         return self._items({"all": rows}, Origin(str(folder)), None, folders, folder)
 

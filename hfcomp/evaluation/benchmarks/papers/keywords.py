@@ -115,11 +115,11 @@ class KeywordItems:
             if missing:
                 left_out[NO_IMAGE] = left_out.get(NO_IMAGE, 0) + missing
             if len(kept) + missing < len(captions):
-                # counted, so that a report shows how much of the data the number is of
+                # Counted, so a report shows which part of the data the number covers.
                 reason = f"not among the {self.limit:,} drawn of a concept"
                 left_out[reason] = left_out.get(reason, 0) + len(captions) - len(kept) - missing
             places += [one.row for one in kept]
-            # as Python's strings, the candidates of many items take several times the room that they take in a table
+            # Python strings of many items' candidates take several times the memory that a table takes.
             for start in range(0, len(kept), _ROWS_AT_A_TIME):
                 part = kept[start : start + _ROWS_AT_A_TIME]
                 tables.append(Dataset.from_list([self._row(one, concept) for one in part]))
@@ -142,7 +142,7 @@ class KeywordItems:
             )
         names = [str(name) for name in rows["item"]] if "item" in rows.column_names else map(str, range(len(rows)))
         given = rows["image_id"][:] if "image_id" in rows.column_names else None
-        # all captions of a photograph are one cluster, whichever rows they stand in
+        # All captions of a photograph are one cluster, whichever rows they are in.
         images = photograph_ids(given, pairs.cells("image"))
         found: dict[str, list[_Caption]] = defaultdict(list)
         empty = 0
@@ -152,7 +152,7 @@ class KeywordItems:
             for number, text in enumerate(captions):
                 item = name if isinstance(value, str) else f"{name}/{number}"
                 one = _Caption(row, number, item, images[row] or name, text or "")
-                # a caption may hold keywords of several concepts, and is an item of each
+                # A caption may hold keywords of several concepts, and is an item of each of them.
                 for concept in self.concepts:
                     if find_keywords(one.text, concept, self.matching, table=self.table):
                         found[concept].append(one)
@@ -163,13 +163,13 @@ class KeywordItems:
         if self.limit is None or len(captions) <= self.limit:
             return captions, 0
 
-        # a digest per item: the sample does not depend on the form of the data or on other rows
+        # A digest per item: the sample depends neither on the form of the data nor on other rows.
         def place(one: _Caption) -> bytes:
             return hashlib.blake2b(f"{self.seed}\n{one.item}".encode(), digest_size=16).digest()
 
         kept: list[_Caption] = []
         missing = 0
-        # in the order of their digests until enough have an image: a missing image changes no other choice
+        # Taken in the order of their digests until enough have an image, so a missing image changes no other choice.
         for one in sorted(captions, key=place):
             if len(kept) == self.limit:
                 break
@@ -177,7 +177,7 @@ class KeywordItems:
                 missing += 1
             else:
                 kept.append(one)
-        # in the order of the data again, whatever the order of digests
+        # Sorted back into the order of the data.
         return sorted(kept), missing
 
     def _row(self, one: _Caption, concept: str) -> dict[str, Any]:

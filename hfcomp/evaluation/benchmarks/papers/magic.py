@@ -45,7 +45,7 @@ class BuiltLevels(_Unreleased):
         from hfcomp.data.loading import load_training_set, undecoded
 
         rows = undecoded(load_training_set(str(folder), split="test", config=self.view))
-        # the generalised caption takes the name of the plain one
+        # The generalised caption takes the name of the plain one.
         if "caption" in rows.column_names:
             rows = rows.remove_columns("caption")
         rows = rows.rename_column("generalised_caption", "caption")

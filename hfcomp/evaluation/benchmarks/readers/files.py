@@ -73,7 +73,7 @@ def _parse(content: bytes, where: str) -> Any:
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
-    # Python's parser would keep the last of two equal keys and say nothing
+    # Python's parser would silently keep the last of two equal keys.
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in found if names.count(name) > 1)
@@ -100,7 +100,7 @@ def open_archive(path: Path) -> zipfile.ZipFile:
 def member(path: Path, file: str) -> zipfile.Path:
     """A file of a zip archive, in whatever folder it is there."""
     archive = open_archive(path)
-    # archives made on a Mac hold a second, hidden copy of every name
+    # Archives made on a Mac hold a second, hidden copy of every name.
     found = [name for name in archive.namelist() if f"/{name}".endswith(f"/{file}") and "__MACOSX" not in name]
     if not found:
         raise ValueError(f"{path}: has no {file}. Download it again.")
@@ -109,7 +109,7 @@ def member(path: Path, file: str) -> zipfile.Path:
 
 def zipped_images(path: Path, names: Sequence[str | None]) -> LazyCells:
     """Images of an archive by the names of its members; `None` for one that is not there."""
-    # it stays open: its directory, of tens of thousands of names, is read once and not with every image
+    # The archive stays open, so its directory of tens of thousands of names is read once and not for every image.
     archive = open_archive(path)
     there = set(archive.namelist())
 

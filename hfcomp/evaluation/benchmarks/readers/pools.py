@@ -42,7 +42,7 @@ def with_images_of(
             continue
         origins.append(origin)
         for place, row in enumerate(own):
-            # only where to read: the images of all pools would not fit into memory
+            # Only the place is kept: the images of all pools would not fit into memory.
             places[row] = (cells, place)
 
     def read(row: int) -> Any:
@@ -121,11 +121,11 @@ def box_of(entry: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def cropped(items: BenchmarkData, folders: Folders | None = None, beside: Path | None = None) -> BenchmarkData:
     """Items with images cut to the column `box`, where a row has one; without an area it is left out, and counted."""
-    # a reason that a reader gave stays, unless the box has no area
+    # A reader's own reason is kept, unless the box has no area.
     given = items.rows["left_out"][:] if "left_out" in items.rows.column_names else [""] * len(items.rows)
     edges, reasons = [], []
     for box, reason in zip(items.rows["box"][:], given, strict=True):
-        # a row without a box has a whole image, which is any box with an area
+        # A row without a box has a whole image, which any box with an area stands for.
         left, upper, width, height = (0, 0, 1, 1) if box is None else (int(box[side]) for side in "xywh")
         edges.append(None if box is None else (left, upper, left + width, upper + height))
         reasons.append(NO_AREA if min(width, height) < 1 else reason)

@@ -114,7 +114,7 @@ DOCCI_CUT = RawFiles(
 DOCCI = _docci("docci", "DOCCI retrieval", sentences, DOCCI_CUT, version=2)
 DOCCI_FULL = _docci("docci_full", "DOCCI full-text retrieval", whole, version=1)
 
-# ImageInWords (Garg et al. 2024), written by people
+# ImageInWords (Garg et al. 2024), written by people.
 PARTS = {
     "DOCCI_Test": ("image", "docci/{}.jpg"),
     "IIW-400": ("image/key", "docci_aar/{}.jpg"),
@@ -168,7 +168,7 @@ def dci(folder: Path, *, captions: Captions) -> list[dict[str, Any]]:
     found = []
     for name in (name for names in splits.values() for name in names):
         entry = object_in(folder / "annotations" / name, ("image", "short_caption", "extra_caption"))
-        # a line break between the two, at which descriptions are cut as at a full stop
+        # A line break joins the two. Descriptions are cut there as at a full stop.
         texts = captions(f"{entry['short_caption']}\n{entry['extra_caption']}")
         found.append({"item": name, "image": str(folder / "photos" / entry["image"]), "captions": texts})
     return found

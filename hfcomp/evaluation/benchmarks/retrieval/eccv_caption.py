@@ -38,7 +38,7 @@ def rows(folder: Path, *, texts: Callable[[Path], Mapping[str, str]]) -> list[di
     images_of, captions_of = (_numbers(folder / file) for file in (IMAGES_OF, CAPTIONS_OF))
     found = []
     for image, captions in _numbers(folder / GALLERY).items():
-        # captions are joined by their numbers, which differ between releases of COCO
+        # Captions are joined by their numbers, which differ between releases of COCO.
         absent = [caption for caption in captions if caption not in written]
         if absent:
             raise ValueError(

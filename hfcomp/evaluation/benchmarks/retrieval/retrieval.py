@@ -69,14 +69,14 @@ def karpathy(folder: Path, file: str) -> list[dict[str, Any]]:
 
 def listed(folder: Path, file: str) -> list[dict[str, Any]]:
     """The images of one of BLIP's lists, which hold one split each."""
-    # the lists have paths of images, and pools know images by their names
+    # The lists have paths of images, while pools have names.
     named = [(Path(one["image"]).name, one) for _, one in entries(folder / file, ("image", "caption"))]
     return [{"item": name, "image": name, "captions": one["caption"]} for name, one in named]
 
 
 def lines(rows: Dataset) -> Dataset:
     """Captions that stand in one text, a line each, as lists."""
-    # `datasets` fills a missing member of a sample with None and says nothing
+    # `datasets` silently fills a missing member of a sample with None.
     for row in (row for row, text in enumerate(rows["captions"]) if text is None):
         raise ValueError(
             f"the sample {rows['item'][row]!r} of the archives has no .txt with its captions. Add it, or remove it."
@@ -93,7 +93,7 @@ def _forms(pool: Pool, karpathy_file: str, list_file: str, repo: str) -> tuple[R
     archives = HubData(
         repo,
         {"item": "__key__", "image": "jpg", "captions": "txt"},
-        # nshards.txt is next to the archives
+        # nshards.txt is next to the archives.
         {"all": {"split": "test", "data_files": {"test": "test/*.tar"}}},
         reshape=lines,
         files="*.tar",
@@ -118,7 +118,7 @@ def _benchmark(name: str, title: str, data: Sequence[Data], paper: str, version:
         name=name,
         title=title,
         suite=GENERAL,
-        # the others: for models that were trained on train2017, and for one paper's numbers
+        # The other two are for models that were trained on train2017, and for one paper's numbers.
         in_suites=name not in ("coco2017_retrieval", "flickr30k_all"),
         protocol=Retrieval(),
         data=tuple(data),
