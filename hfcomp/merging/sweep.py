@@ -63,7 +63,7 @@ class Swept:
 
 
 def few_images(swept: Swept) -> list[str]:
-    # one image of fewer than 100 weighs more than the default tolerance of one percentage point
+    # One image of fewer than 100 weighs more than the default tolerance of one percentage point.
     return [
         f"only {line['images']:,} images choose the point by {line['name']}: a single image is worth more than one "
         "percentage point, so other images may choose another point. Use more images."

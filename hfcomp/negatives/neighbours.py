@@ -19,7 +19,7 @@ EXACT_ROWS = 20_000
 # a row's similarities then do not depend on the batch, the number of threads or the CPU, and ties are real ties.
 _LENGTH = 2.0**26
 _COLUMNS = 65_536
-# Candidates of FAISS beyond those that are needed, and how far its single precision may be off.
+# FAISS candidates beyond those that are needed, and how far its single precision may be off.
 _SPARE = 16
 _DOUBT = 1e-5
 
@@ -223,8 +223,8 @@ def _rerank(index: Any, units: Floats, group: Integers, number: int, rows: Integ
     similarity[group[rows, None] == group[candidates]] = -np.inf
     found, place = _top(similarity, number)
     near = np.where(place < 0, -1, np.take_along_axis(candidates, np.maximum(place, 0), axis=1))
-    # FAISS works in single precision. A row that it did not name can be no nearer than the last candidate, but for the
-    # rounding: where the last neighbour leads that candidate by less, the row is searched exactly.
+    # FAISS works in single precision. A row that it did not name can be no nearer than the last candidate, except for
+    # rounding: if the last neighbor leads that candidate by less, the row is searched exactly.
     doubtful = np.flatnonzero(found[:, -1] <= least + _DOUBT * _LENGTH**2)
     if len(doubtful) and candidates.shape[1] < len(units):
         near[doubtful] = _exact(units, group, number, rows[doubtful])

@@ -87,7 +87,8 @@ _KINDS = {
 }
 _LIST_CLASSES = frozenset((*NOUN_CLASSES, "DET", "ADJ", "NUM", "PUNCT", "CCONJ", "PRON", "SPACE"))
 _COUNTING_DETERMINERS = word_set("a an another each every either neither one")
-# Parts change places with one of the next so many of their sort: pairs of all would grow with the square of a caption.
+# A part changes places only with one of the next parts of its sort, at most this number of them: all pairs would grow
+# with the square of a caption.
 _MOST_NEIGHBOURS = 64
 _PARTICIPLES = ("VBG", "VBN")
 # "that is also sitting right next to": anything longer is not a symmetric relation and need not be scanned.
@@ -233,7 +234,7 @@ def _phrases_around(parts: Iterable[Part], phrases: Iterable[Part]) -> dict[Part
 def _rest_of_phrase(phrase: Part, part: Part) -> list[str]:
     """The content of a phrase besides a part of it: its words without determiners and loose quantities."""
     places = (place for place in range(phrase.start, phrase.end) if not part.start <= place < part.end)
-    # "group of people" holds nothing besides "people": an "of" that is left alone belonged to the quantity.
+    # "group of people" holds nothing besides "people": an "of" that is left over belonged to the quantity.
     words = [phrase.doc[place] for place in places if phrase.doc[place].pos_ not in ("DET", "PRON")]
     telling = [word.lower_ for word in words if word.lower_ not in VAGUE_QUANTITIES]
     return [word for word in telling if word != "of" or len(telling) == len(words)]
@@ -249,7 +250,7 @@ def _noun_pairs(doc: Doc) -> Iterable[Pair]:
             continue
         if not _determiners_fit(first, determiners[first], second, determiners[second]):
             continue
-        # What stands between makes the swap false, or what the nouns leave behind does: of "a black cat and a white
+        # What stands between makes the swap false, or what the nouns leave behind does: in "a black cat and a white
         # dog" cat and dog may change places, since their colors stay.
         if _order_matters(one, other, telling) or rests[first] != rests[second]:
             yield first, second

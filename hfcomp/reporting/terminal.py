@@ -61,7 +61,7 @@ def render_terminal(report: Report, console: Console | None = None, *, folder: P
     closing = report.closing or ({"written to": str(folder)} if folder else {})
     for index, (word, text) in enumerate(closing.items()):
         say_whole(f"{word}: {text}" if index else f"\n{word}: {text}")
-    # Last, below all tables: it is what one sees when a run has ended.
+    # Last, below all tables: readers see it when a run has ended.
     say_all(report.verdict, "bold")
 
 

@@ -76,7 +76,7 @@ def _pick_form(generator: np.random.Generator, shares: Mapping[str, float]) -> s
 
 
 def _tags(generator: np.random.Generator, scene: Scene) -> str:
-    # in random order: tags say which words belong to an image, not to each other
+    # In random order: tags say which words belong to an image, not to each other.
     words = [thing.colour for thing in scene.things] + [thing.shape for thing in scene.things]
     if generator.random() < MORE_TAGS:
         words += [thing.texture for thing in scene.things]

@@ -62,7 +62,7 @@ class Pearson:
     """Pearson's correlation of drawn items, from -1 to 1; NaN where one of the two is constant."""
 
     def __init__(self, first: Numbers, second: Numbers, images: Places) -> None:
-        # The correlation is the same for standardised values, but sums of squares of large values with a small spread
+        # The correlation is the same for standardized values, but sums of squares of large values with a small spread
         # would cancel: their variance would be the rounding error.
         x, y = (_standardised(np.asarray(values, dtype=np.float64)) for values in (first, second))
         columns = np.ones(len(x)), x, y, x * x, y * y, x * y
@@ -153,7 +153,7 @@ class _Ranks:
 def _standardised(values: Numbers) -> Numbers:
     centred = values - values.mean()
     spread = float(np.mean(centred**2))
-    # A constant leaves nothing but rounding, whose correlation would be a number that means nothing.
+    # A constant leaves only rounding, whose correlation would be a meaningless number.
     still = spread <= 1e-20 * max(1.0, float(np.abs(values).max()) ** 2)
     return centred / (np.nan if still else np.sqrt(spread))
 

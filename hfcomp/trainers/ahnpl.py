@@ -184,7 +184,7 @@ def start_of_margin(args: AHNPLConfig) -> float:
             )
         return args.margin_start
     seed = args.seed if args.margin_seed is None else args.margin_seed
-    # A generator of its own: the global one may stand elsewhere on another process and in a resumed run.
+    # A generator of its own: the global one may be at another place on another process and in a resumed run.
     return torch.randn((), generator=torch.Generator().manual_seed(seed)).item()
 
 

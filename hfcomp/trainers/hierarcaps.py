@@ -194,7 +194,7 @@ class HierarCapsTrainer(CompositionalTrainer):
 
     def gather_features(self, model: nn.Module, inputs: dict[str, Any]) -> Features:
         """As in [`CompositionalTrainer`]; texts are in the order of the collator, with those of before training."""
-        # The frozen copy too encodes each text once, however many rows have it.
+        # The frozen copy also encodes each text once, however many rows have it.
         start = self._before_training(inputs["input_ids"])
         if "text_index" in inputs:
             start = start.index_select(0, inputs["text_index"])
@@ -236,7 +236,7 @@ class HierarCapsTrainer(CompositionalTrainer):
 
     def _before_training(self, input_ids: torch.Tensor) -> torch.Tensor:
         """The features of texts `[n, L]` by the frozen copy, `[n, D]`."""
-        # It stays there until a checkpoint is written.
+        # The copy stays on the device until a checkpoint is written.
         self.start.to(input_ids.device)
         size = self.args.mini_batch_size or len(input_ids)
         with torch.no_grad(), torch.autocast(input_ids.device.type, enabled=False):

@@ -9,7 +9,7 @@ from typing import Any
 from transformers import ProgressCallback, TrainerCallback
 from transformers.trainer_callback import PrinterCallback
 
-# Of all metrics, which are in `history.json`.
+# The metrics that are shown, by their names in the log. `history.json` has all metrics.
 SHOWN = {
     "loss": "loss",
     "accuracy_image_to_text": "accuracy",
@@ -93,7 +93,7 @@ class StepCounter(TrainerCallback):
         self.counter = counter
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        # The steps before a resumed one.
+        # A resumed run counts the steps before it.
         self._add(state.global_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -124,7 +124,7 @@ def show_in_notebook(trainer: Any) -> None:
 
 
 def _notebook_progress() -> TrainerCallback:
-    # a class within a function: importing its parent needs IPython
+    # A class within a function: importing its parent needs IPython.
     from transformers.utils.notebook import NotebookProgressCallback
 
     class NotebookProgress(NotebookProgressCallback):

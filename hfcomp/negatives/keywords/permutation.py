@@ -100,7 +100,7 @@ def keyword_negatives(
 
 
 def _matcher(concepts: Sequence[str] | None, num_negatives: int, matching: Matching, table: KeywordTable) -> Matcher:
-    # In the order of the table, whatever the order of `concepts`: the seed numbers places, and the same request has to
+    # In the order of the table, whatever the order of `concepts`: the seed numbers places, and the same request must
     # draw the same negatives.
     if concepts is None:
         concepts = table.names
@@ -115,7 +115,7 @@ def _matcher(concepts: Sequence[str] | None, num_negatives: int, matching: Match
 
 def _sample(caption: str, asked: Matcher, num_negatives: int, seed: int) -> list[Negative]:
     concepts = asked.concepts
-    # A place is an entry with the words left for it. Every turn draws a place and then a word, both uniformly: of "a
+    # A place is an entry with the words left for it. Every turn draws a place and then a word, both uniformly: in "a
     # small dog" size and object are equally likely, though "small" has one replacement and "dog" 79.
     open_places = [(place, concepts[place[3]].replacements[place[2]]) for place in asked.find(caption)]
     negatives: list[Negative] = []
@@ -134,7 +134,7 @@ def _sample(caption: str, asked: Matcher, num_negatives: int, seed: int) -> list
             kind, category = concepts[concept].kind, concepts[concept].category
             negatives.append(Negative(text, kind, keyword, words[chosen], category, ((start, end),)))
         if len(negatives) < num_negatives:
-            # without replacement: a pair that was drawn, accepted or not, is not drawn again, so the loop ends
+            # Without replacement: a pair that was drawn, accepted or not, is not drawn again, so the loop ends.
             left = words[:chosen] + words[chosen + 1 :]
             open_places[index : index + 1] = [(place, left)] if left else []
     return negatives

@@ -87,7 +87,7 @@ def tag_at(tags: Sequence[str], i: int) -> str:
 def _first_tags(plain: list[str], lower: list[str]) -> list[str]:
     from textblob.en import parser
 
-    # textblob's lexicon and context rules; words that are no words, and those that captions use in one way, are fixed
+    # textblob's lexicon and context rules. Tokens without letters, and words that captions use in one way, are fixed.
     found = [tag.partition("|")[0] for _, tag in parser.find_tags(plain)]
     tags = []
     for word, tag in zip(lower, found, strict=True):
@@ -150,7 +150,7 @@ def _fix_modifiers(lower: list[str], tags: list[str], i: int) -> None:
     elif tag in ("VBN", "VBD") and _is_premodifier(word, before, after):
         tags[i] = "JJ"
     elif tag in ("VBN", "VBD") and before in NOUNS and after in NOUNS and tag_at(tags, i - 2) in DETERMINERS:
-        # "a snow covered track": the article waits for its noun; in "a man carried boxes" it has it
+        # "a snow covered track": the article waits for its noun; in "a man carried boxes" it has one.
         tags[i] = "JJ" if previous in ("snow", "ice", "grass", "tree", "brick", "sand", "dirt", "chocolate") else tag
     elif tag == "VB" and (in_phrase or before in ("IN", "CC")) and word != "be" and previous != "to":
         tags[i] = "NN"

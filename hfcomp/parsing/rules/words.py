@@ -40,7 +40,7 @@ ING_PURPOSES = word_set(
     "serving sewing shipping shopping sitting skating skiing sleeping snowboarding steering surfing swimming "
     "training wading waiting washing wrapping writing"
 )
-# Of these, those that no noun before them does to the noun behind: "a glass dining table", not "a man riding a bike".
+# Those that a noun before them does not do to the noun after: "a glass dining table", not "a man riding a bike".
 ING_PURPOSES_BEHIND_NOUNS = word_set(
     "bathing bowling cutting dining living parking shopping swimming training wading waiting"
 )
@@ -131,7 +131,7 @@ def lemma(word: str, tag: str) -> str:
     lower = word.lower()
     if (lower, tag) in _IRREGULAR:
         return _IRREGULAR[lower, tag]
-    # A word that is in its base form by its tag is not looked up: "saw" as a noun would become "see".
+    # A word that is a base form by its tag is not looked up: "saw" as a noun would become "see".
     if tag not in _INFLECTED:
         return lower
     import simplemma
