@@ -103,7 +103,7 @@ def _read(path: Path) -> Mapping[str, Any]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
-        # torch names the class that it would have to import. Without a name the bytes are hardly a pickle.
+        # torch names the class that it would have to import. Without a name the bytes are probably not a pickle.
         kind = _GLOBAL.search(str(error))
         if kind is None and path.suffix not in ENDINGS:
             raise ValueError(f"{path}: expected a file of weights that ends in {', '.join(ENDINGS)}.") from error

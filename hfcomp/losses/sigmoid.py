@@ -106,8 +106,7 @@ class _AllPairs(torch.autograd.Function):
             if query_groups is not None and key_groups is not None:
                 for query_group, key_group in zip(query_groups, key_groups, strict=True):
                     s.masked_fill_(query_group[part, None] == key_group, -torch.inf)
-            # The own pair is taken out for now: `top` is the highest other logit, and the own pair's term has another
-            # sign.
+            # The own pair is taken out for now: `top` is the highest other logit, and the own term has another sign.
             s.scatter_(1, at, -torch.inf)
             own_logit[part], top[part] = positive.squeeze(1), s.amax(1)
             total += F.softplus(s, threshold=40).sum() + F.softplus(-positive, threshold=40).sum()

@@ -40,7 +40,7 @@ MODEL_FOLDER = "model"
 POINTS_FILE = "points.parquet"
 FIGURE = "figure.png"
 TUNED = "tuned"
-# The files that a sweep writes beside the folder of the model.
+# The files that a sweep writes next to the folder of the model.
 WRITTEN = (*FILES, POINTS_FILE)
 ENDS = {point_name(0.0): BASE, point_name(1.0): TUNED}
 HALVES = "Half of the images chose the point. Except for the table of points, all numbers are from the other half."

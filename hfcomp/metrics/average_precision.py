@@ -156,7 +156,7 @@ def _rank(scores: NDArray[np.floating], labels: NDArray[np.bool_]) -> _Ranked:
     place = np.arange(len(scores))[:, None]
     new = np.ones(scores.shape, dtype=bool)
     new[1:] = ranked[1:] != ranked[:-1]
-    # The first and the last place of every image's group, by running maximum and minimum in place of a loop over
+    # The first and the last place of every image's group, by running maximum and minimum instead of a loop over
     # groups.
     first = np.maximum.accumulate(np.where(new, place, 0), axis=0)
     ends = np.ones(scores.shape, dtype=bool)

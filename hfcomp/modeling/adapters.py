@@ -39,7 +39,7 @@ TARGETS = {
 """Groups of modules by name: the encoders' layers, what maps a pooled state to the embedding, SigLIP's pooling."""
 DEFAULT_TARGETS = ("attention", "mlp")
 SCALARS = ("logit_scale", "logit_bias")
-# PEFT's word for all linear layers, in place of names.
+# PEFT's word for all linear layers, instead of names.
 PEFT_ALL = "all-linear"
 _ADAPTED = (nn.Linear, nn.Conv2d, nn.Embedding, nn.MultiheadAttention)
 _WITHOUT_EFFECT = "nn.MultiheadAttention reads the weight of its out_proj and never calls the module"
@@ -227,7 +227,7 @@ def _resolve(backbone: nn.Module, targets: Iterable[str], frozen_towers: Collect
         if len(attentions) < len(kept):
             patterns.append(pattern)
     # PEFT matches one expression against whole names and knows no exceptions: frozen towers, and pooling that is
-    # adapted as a parameter, have to be excluded inside the expression.
+    # adapted as a parameter, must be excluded inside the expression.
     excluded = [re.escape(name) for name in (*frozen, *dict.fromkeys(pooling))]
     if patterns and excluded:
         patterns = [rf"(?!({'|'.join(excluded)})(\.|$))({'|'.join(patterns)})"]

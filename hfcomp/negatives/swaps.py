@@ -87,8 +87,7 @@ _KINDS = {
 }
 _LIST_CLASSES = frozenset((*NOUN_CLASSES, "DET", "ADJ", "NUM", "PUNCT", "CCONJ", "PRON", "SPACE"))
 _COUNTING_DETERMINERS = word_set("a an another each every either neither one")
-# A part changes places only with one of the next parts of its sort, at most this number of them: all pairs would grow
-# with the square of a caption.
+# A part changes places with at most this many following parts: all pairs would grow with a caption's square.
 _MOST_NEIGHBOURS = 64
 _PARTICIPLES = ("VBG", "VBN")
 # "that is also sitting right next to": anything longer is not a symmetric relation and need not be scanned.

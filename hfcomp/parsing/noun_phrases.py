@@ -214,8 +214,7 @@ def _sharing(tree: CaptionTree, place: _Place) -> tuple[list[tuple[int, int]], i
     # "other" does not count: in "an orange and some other fruit" the orange is a noun of its own.
     if found or tree.tags[start] not in DETERMINERS or not tree.has_modifier(noun, ("amod",), besides=("other",)):
         return found, start
-    # Second way: "a red" is a phrase whose head is an adjective. Follow the joints to the left while they have such
-    # phrases.
+    # Second way: "a red" is a phrase whose head is an adjective. Follow the joints to the left through such phrases.
     first = start
     while (adjective := _joined_adjective(tree, first, noun)) >= 0:
         first = tree.start_of(adjective)

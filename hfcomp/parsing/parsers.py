@@ -33,9 +33,8 @@ _NEEDED = {
     "token.dep": "a dependency parser",
     "token.lemma": "a lemmatizer",
 }
-# DocBin adds the words and the spaces after them; sentences follow from the heads. `Doc.to_bytes`, which `nlp.pipe`
-# uses to talk with its processes, and user data call srsly once per `Doc`, which searches all installed packages each
-# time.
+# DocBin adds words and the spaces after them; sentences follow from the heads. `Doc.to_bytes`, which `nlp.pipe` uses
+# between processes, and user data call srsly once per `Doc`, which searches all installed packages each time.
 _ATTRIBUTES = ("TAG", "POS", "MORPH", "LEMMA", "HEAD", "DEP")
 # Batches under way per process: one in work, one waiting, and no more, so that captions are not read long before.
 _AHEAD = 2

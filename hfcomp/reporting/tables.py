@@ -58,8 +58,7 @@ ADJUSTED = "adj. p is adjusted for the number of differences (q of Benjamini and
 MOST_INTERVALS = 2
 # Longer model names appear in the titles of tables of differences.
 LONGEST_NAME = 16
-# A figure with more rows than MANY_ROWS keeps the lines that stand for others, then the foremost ones of each
-# benchmark. At most MOST_ROWS are drawn.
+# A figure of more rows than this keeps the lines that stand for others, then the foremost, and draws MOST_ROWS.
 MANY_ROWS = 24
 MOST_ROWS = 40
 VALUES = "percent, 95 % intervals (dotted: chance)"

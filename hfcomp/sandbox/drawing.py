@@ -24,8 +24,7 @@ KIND_WEIGHTS = {
     "replace_rel": 1.0,
 }
 
-# Number of things, whether the first is there several times, and whether three form a corner. Styles map it to a
-# relative frequency.
+# Number of things, whether the first is there several times, whether three form a corner.
 Layout = tuple[int, bool, bool]
 
 

@@ -45,9 +45,8 @@ class Noise:
 
 def with_noise(generator: np.random.Generator, row: DrawnRow, noise: Noise) -> DrawnRow:
     """The clean row with what chance makes wrong, named in `noise`."""
-    # Three numbers for every row, noisy or not, and a separate generator for what a noisy row draws in addition: a
-    # dose of noise changes the rows it hits and moves no later one. Runs with different doses train on the same
-    # scenes.
+    # Three numbers for every row, noisy or not, and a separate generator for what a noisy row draws besides: a dose of
+    # noise changes the rows it hits and moves no later one. Runs with different doses train on the same scenes.
     caption, false_negative, edit = generator.random(3).tolist()
     generator = generator.spawn(1)[0]
     negative, found = row.negatives[0], []

@@ -27,7 +27,7 @@ from hfcomp.statistics.clusters import (
 
 # Up to this many images with a difference, all 2 ** 13 signs are tried instead of a sample of them.
 EXACT_IMAGES = 13
-# With fewer images than this, equal statistics count half: with so few signs, whole ones would hardly ever reach 0.05.
+# With fewer images than this, equal statistics count half: whole ones would hardly ever reach 0.05.
 MID_P_IMAGES = 10
 # Discordance of items of one image is estimated as if so many further pairs of items had been found fully alike. Our
 # choice: from few items that differ, nothing can be said against it.
@@ -199,9 +199,8 @@ def _implied_difference(
     )
     index = distinct(np.concatenate([np.asarray(images) for _, images in subsets]))[1]
     items = np.bincount(index)
-    # Items of an image that agree count for less than the same number of single ones: by `largest` if they are fully
-    # alike, by 1 if they are independent, and in between by how much of their products is seen. `ALIKE_PAIRS` is a
-    # prior.
+    # Items of an image that agree count for less than as many single ones: by `largest` if they are fully alike, by 1
+    # if independent, and in between by how much of their products is seen. `ALIKE_PAIRS` is a prior.
     largest = (np.bincount(index, weight) ** 2).sum() / (weight**2).sum()  # the design effect of items fully alike
     sums = np.stack([np.bincount(index, column) for column in values.T], axis=1)  # [I, M]
     alike = np.maximum((sums**2).sum(axis=0) - (values**2).sum(axis=0), 0.0)
@@ -238,8 +237,7 @@ def _all_signs(sums: NDArray[np.float64]) -> float:
     statistic = np.abs(signs @ sums)
     p = float(np.mean(statistic >= _threshold(sums)))
     if len(sums) < MID_P_IMAGES:
-        # The threshold lies just below the observed value. The second one lies just above it, so the ties are between
-        # the two.
+        # The threshold lies just below the observed value, the second limit just above it: ties count half.
         rounding = 2 * (np.abs(sums.sum()) - _threshold(sums))
         p = (p + float(np.mean(statistic > _threshold(sums) + rounding))) / 2
     return p

@@ -113,8 +113,7 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
         freeze_towers(backbone, args.freeze_towers or [])
         if processing_class is None:
             processing_class = load_processor(model, argument="processing_class")
-        # Before everything below: `setup` decides which features are required, and they decide what is read, computed
-        # and frozen.
+        # Before what follows: it decides which features are required, and these what is read, computed and frozen.
         self.setup(args, backbone)
         self._check_settings(args)
         adapted = with_adapter(backbone, args, peft_config, self.required_features)

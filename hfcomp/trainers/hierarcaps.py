@@ -97,12 +97,12 @@ class ChainCollator(CompositionalCollator):
         self.chain_columns = list(chain_columns)
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        # Which texts exist travels as `concept_image_index`, whose -1 the gathering over processes keeps, in place of
-        # a key of its own.
         names = [row.get("row", index) for index, row in enumerate(rows)]
         laid_out = [self._texts_of(row, name) for row, name in zip(rows, names, strict=True)]
         texts, text_index = listed_once([text or "" for texts in laid_out for text in texts])
         ids, truncated = self.tokenizer(texts)
+        # Whether a text exists is told by `concept_image_index`, whose -1 gathering over processes keeps: it needs no
+        # key of its own.
         owners = [[-1 if text is None else place for text in texts] for place, texts in enumerate(laid_out)]
         streamed = {LEFT_OUT: torch.tensor([row[LEFT_OUT] for row in rows])} if LEFT_OUT in rows[0] else {}
         return {

@@ -155,7 +155,7 @@ def _notebook_progress() -> TrainerCallback:
 def show_progress(trainer: Any, name: str, pace: Pace | None = None) -> None:
     """Replaces transformers' progress bar; with `disable_tqdm` only warnings are shown."""
     trainer.remove_callback(ProgressCallback)
-    # transformers prints every line of the log in place of a bar that is switched off.
+    # transformers prints every line of the log instead of a bar that is switched off.
     trainer.remove_callback(PrinterCallback)
     if pace is not None and pace.counter is not None:
         trainer.add_callback(StepCounter(pace.counter))

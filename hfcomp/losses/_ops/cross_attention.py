@@ -89,8 +89,7 @@ class _AttendedCosines(torch.autograd.Function):
         cosines, lengths = (tokens.new_empty((len(tokens), len(concepts))) for _ in range(2))
         for part in parts(len(tokens), chunk):
             now = work.fill(tokens[part], keys)
-            # a^T (V V^T) a, see the docstring of the module. The work space may be overwritten: backward fills it
-            # again.
+            # a^T (V V^T) a, see the module's docstring. Work space is overwritten freely: backward fills it again.
             square = now.spread.mul_(now.weights).sum(1)
             # An infinite length makes the cosine and all of its gradient 0.
             lengths[part] = square.sqrt().masked_fill_(square <= torch.finfo(square.dtype).eps, torch.inf)
@@ -108,8 +107,8 @@ class _AttendedCosines(torch.autograd.Function):
         with torch.autocast(tokens.device.type, enabled=False):
             for part in parts(len(tokens), ctx.chunk):
                 some, now = tokens[part], work.fill(tokens[part], keys)
-                # With h = gradient / |v| and k = cosine / |v|, the gradient to <token_p, c> is a_p h (1 + (<token_p,
-                # c> - k <token_p, v>) / temperature), and that to V V^T is -(h k / 2) a a^T.
+                # With h = gradient / |v| and k = cosine / |v|, the gradient to <token_p, c> is
+                # a_p h (1 + (<token_p, c> - k <token_p, v>) / temperature), and that to V V^T is -(h k / 2) a a^T.
                 h = (gradients[0][part] / lengths[part]).unsqueeze(1)
                 k = (cosines[part] / lengths[part]).unsqueeze(1)
                 grad_scores = torch.addcmul(now.scores, now.spread, k, value=-1 / ctx.temperature, out=now.spread)

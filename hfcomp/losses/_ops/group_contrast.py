@@ -22,8 +22,7 @@ class Term(NamedTuple):
     """Sums over own anchors divided by the global number of anchors."""
 
     loss: Tensor  # [] nats
-    # [] 0 to 1, among anchors that meet another group: the own group scores strictly above all others. NaN without
-    # any.
+    # [] 0 to 1, among anchors that meet another group: the own one scores strictly highest. NaN without any.
     accuracy: Tensor
     anchors: Tensor  # [] long, the global number of anchors
 

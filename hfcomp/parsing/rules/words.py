@@ -40,7 +40,7 @@ ING_PURPOSES = word_set(
     "serving sewing shipping shopping sitting skating skiing sleeping snowboarding steering surfing swimming "
     "training wading waiting washing wrapping writing"
 )
-# Those that a noun before them does not do to the noun after: "a glass dining table", not "a man riding a bike".
+# Those of them that a noun before does not do to the noun after: "a glass dining table", not "a man riding a bike".
 ING_PURPOSES_BEHIND_NOUNS = word_set(
     "bathing bowling cutting dining living parking shopping swimming training wading waiting"
 )

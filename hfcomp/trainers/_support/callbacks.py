@@ -17,7 +17,7 @@ from hfcomp.trainers._support.saving import HubPushes
 from hfcomp.trainers.profiling import StepProfiler
 from hfcomp.trainers.weight_average import WeightAverage
 
-# Training an adapter below this learning rate is reported. The configs' defaults, which are for whole models, are.
+# Training an adapter with a lower rate is reported: the configs' defaults are for whole models.
 LOW_FOR_ADAPTERS = 1e-5
 
 
@@ -129,8 +129,7 @@ def default_callbacks(trainer: Any) -> Iterator[TrainerCallback]:
         yield trainer.weights
     if args.weight_average_decay is not None:
         yield WeightAverage(args.weight_average_decay, args.weight_average_start)
-    # The clamp acts on the optimizer's step, before the event that ends a step: the weight average gets clamped
-    # scales.
+    # The clamp acts on the optimizer's step, before the event that ends a step, so the average gets clamped scales.
     maximum = args.max_logit_scale
     if maximum is None:
         maximum = math.inf if model.config.model_type == "siglip" else 100.0

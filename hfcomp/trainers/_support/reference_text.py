@@ -28,9 +28,8 @@ from hfcomp.writing import host, remove_unfinished, replacing, write_text
 
 # Increased when the same model and text would give other features.
 VERSION = 1
-# A text whose features identify a run's copy in a checkpoint, and how far the features of one copy may differ between
-# two machines. A fingerprint does not work: it changes with new adapters, which change no feature, and with library
-# versions.
+# A text whose features identify a run's copy in a checkpoint, and how far the features of a copy may differ between
+# machines. A fingerprint fails: new adapters, which change no feature, and library versions change it.
 PROBE = "A red cube to the left of a small dog."
 PROBE_FILE = "frozen_text.json"
 PROBE_TOLERANCE = 1e-4
@@ -45,7 +44,7 @@ class FrozenText:
         self.tokenizer = TextTokenizer.from_processor(processor, backbone.config)
         plain = backbone.get_base_model() if hasattr(backbone, "peft_config") else backbone
         images = [part for name, part in plain.named_children() if name in ("vision_model", "visual_projection")]
-        # deepcopy takes what its memo holds as it is, so the image parts are not copied.
+        # deepcopy takes what its memo holds, so the image parts become `Identity` and are not copied.
         frozen = copy.deepcopy(backbone, {id(part): nn.Identity() for part in images})
         self.backbone = frozen.float().cpu().eval().requires_grad_(False)
 

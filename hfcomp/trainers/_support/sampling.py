@@ -44,7 +44,7 @@ def sample_epochs(trainer: Any, rows: Any) -> EpochSampling:
     args, seed = trainer.args, seed_of_order(trainer.args)
     plain = _plain_order(trainer, rows)
     apart = _without_duplicates(trainer, plain, rows) if args.no_duplicates else None
-    # Each order takes the rows of the one before it: the rows that bring neighbors along have no duplicates already.
+    # Each order takes the rows of the one before it: neighbors are added to rows that have no duplicates already.
     order = trainer.row_order(apart or plain)
     # Rows that draw need the epoch in which they are read. An EpochOrder passes it with each index.
     draws = args.draw_captions or args.random_crop < 1
@@ -89,8 +89,7 @@ def _without_duplicates(trainer: Any, order: Any, rows: Any) -> NoDuplicatesOrde
         rows.column("negative_captions") if reads else None,
     )
     apart = NoDuplicatesOrder(with_epochs(order, seed), keys, batch_size=batch, seed=seed)
-    # Planned now, before training starts, to warn of what the first epoch leaves out. The first epoch reuses this
-    # plan.
+    # Planned now, to warn of what the first epoch leaves out before training starts. The epoch reuses this plan.
     apart.plan(0)
     if apart.left_out:
         logger.warning(

@@ -62,8 +62,7 @@ class StepLog:
         """Keeps a step's loss and rows, adds its metrics, and remembers values that are the same on every process."""
         for name, value in metrics.items():
             value = torch.as_tensor(value)
-            # NaN marks a step with nothing to measure: it is added as 0 and not counted, without waiting for the
-            # device.
+            # NaN marks a step with nothing to measure: added as 0 and not counted, without waiting for the device.
             measured = ~value.isnan()
             self._sums[name] = self._sums.get(name, 0) + value.masked_fill(~measured, 0)
             self._steps_of[name] = self._steps_of.get(name, 0) + measured

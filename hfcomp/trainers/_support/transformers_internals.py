@@ -134,7 +134,7 @@ def shard_on_cpus(trainer: Trainer) -> None:
     """Has accelerate shard over processes on CPUs too, where it would silently use DDP."""
     state = trainer.accelerator.state
     state.fsdp_plugin = FullyShardedDataParallelPlugin(**(trainer.args.fsdp_plugin_args or {}))
-    # accelerate's state reads its type from the `PartialState` at every access, so both are set.
+    # accelerate copies PartialState into its state whenever one is constructed, so both are set.
     state.distributed_type = PartialState().distributed_type = DistributedType.FSDP
     trainer.is_fsdp_enabled = True
 
