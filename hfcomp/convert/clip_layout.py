@@ -126,7 +126,7 @@ def clip_table(text: str, image_layers: int, text_layers: int) -> list[Weight]:
 
 def refuse_other_towers(names: set[str]) -> None:
     """Raises for networks that have no model in transformers, with their names."""
-    # Without this the names would merely be left over, which says "damaged" and not "another network".
+    # Without this check the names would merely be left over, which says "damaged", not "another network".
     kinds = {
         "lora_": "holds LoRA weights beside the model's. Merge them with the code that trained them and save the "
         "merged state: whether the other weights include them already is not in the file.",

@@ -60,7 +60,7 @@ def convert_checkpoint(source: str | Path, folder: Path, options: ConversionOpti
             that are missing or left over, an activation that nothing states, or a folder of other files.
     """
     options = options or ConversionOptions()
-    # Before anything is read: a checkpoint may have gigabytes to download.
+    # Checked before anything is read: a checkpoint may have gigabytes to download.
     check_folder(folder)
     checkpoint = read_checkpoint(str(source), state=options.state, prefix=options.prefix)
     if "visual.conv1.weight" in checkpoint.tensors or "visual.layer1.0.conv1.weight" in checkpoint.tensors:

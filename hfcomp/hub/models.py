@@ -215,7 +215,7 @@ def _run_files(run: Path) -> Iterator[tuple[str, bytes]]:
         results = read_checked(run / RESULTS_FILE, f"Remove {run / FINISHED_FILE}. {RESUME}")
         # Without the fields of the push: a user who runs the recipe again must not push to the author's repository.
         results["config"] = {k: v for k, v in results.get("config", {}).items() if not is_of_push(k)}
-        # Places of models also occur inside sentences of the report, so they are replaced wherever they stand.
+        # Places of models also occur inside sentences of the report, so they are replaced everywhere.
         known = {value for _, value in _texts(results.get("models")) if is_absolute(value)}
         content = with_checksum(without_local_paths(results, known={*known, str(run)} - {""}))
         yield RESULTS_FILE, json.dumps(content, indent=2, ensure_ascii=False).encode()

@@ -49,7 +49,7 @@ def choose_point(points: Sequence[Point], rule: Rule = "tolerance", tolerance: f
     for one in points:
         if not (math.isfinite(one.composition) and math.isfinite(one.general)):
             raise ValueError(f"points: alpha {one.alpha:g} has the scores {one.composition} and {one.general}.")
-    # By alpha, because `max` takes the first of equal points: the one nearest to the base was changed least.
+    # Sorted by alpha, because `max` takes the first of equal points: the one nearest to the base was changed least.
     front = sorted(non_dominated(points), key=lambda one: one.alpha)
     if rule == "mean":
         return max(front, key=lambda one: one.composition + one.general)

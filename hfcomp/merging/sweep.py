@@ -24,7 +24,7 @@ from hfcomp.statistics.outcomes import Outcomes
 from hfcomp.statistics.summary import summarize
 
 POINTS = 11
-# From the base to the tuned model in steps of a tenth, as in WiSE-FT.
+# Alphas from the base to the tuned model in steps of a tenth, as in WiSE-FT.
 ALPHAS = tuple(index / (POINTS - 1) for index in range(POINTS))
 BASE_POINT = point_name(0.0)
 

@@ -253,7 +253,7 @@ def _fold(expression: str) -> str:
 
 
 def _singulars(expression: str) -> list[str]:
-    # The table decides which of these are words: of "buses" it has no "buse", so the next form is tried.
+    # The table decides which of these are words: "buses" gives "buse", which it lacks, so the next form is tried.
     forms = []
     if expression.endswith("ies"):
         forms.append(expression[:-3] + "y")

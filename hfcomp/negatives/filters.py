@@ -23,7 +23,7 @@ SAME_SENTENCE, DUPLICATE, SAME_WORDS = "same_sentence", "duplicate", "same_words
 FALSE_NEGATIVE, GRAMMAR = "false_negative", "grammar"
 
 _PUNCTUATION = string.punctuation + "“”‘’„«»…–—"
-# Stripped rather than matched: a pattern for the end is tried at each dot of a row of dots in the middle.
+# Stripped, not matched: a pattern for the end would be tried at each dot of a row of dots in the middle.
 _FINAL = " .,;:!?…"
 _AN = re.compile(r"\ban\b")
 

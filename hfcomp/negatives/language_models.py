@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-# A vocabulary's worth of logits stands behind every token, so the tokens of a batch are bounded and not only its rows.
+# Every token has a vocabulary's worth of logits, so the tokens of a batch are bounded, not only its rows.
 _TOKENS_PER_ROW = 64
 
 DEFAULT_MODEL = "FacebookAI/roberta-base"

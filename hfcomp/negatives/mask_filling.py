@@ -305,7 +305,7 @@ def maskable_tokens(doc: Doc, part: str) -> list[Token]:
 
 
 def _stands_alone(caption: str, start: int, end: int) -> bool:
-    # By characters of the caption and not by tokens: parsers split "t-shirt" in different ways.
+    # Judged by the caption's characters, not by tokens: parsers split "t-shirt" in different ways.
     before, after = caption[max(start - 1, 0) : start], caption[end : end + 1]
     joined_after = after.isalnum() or after in _JOINS_WORDS
     # An apostrophe may follow ("the man's hat"), not go before ("'n'").

@@ -158,7 +158,7 @@ def _group_numbers(groups: ArrayLike | None, rows: int) -> Integers:
 
 def _exact(units: Floats, group: Integers, number: int, rows: Integers) -> Integers:
     # Blocks of columns bound the memory; the best so far is merged with the best of each block. Blocks come in order,
-    # so of equal similarities the first row stays, as if all had been compared at once.
+    # so the first of equal similarities stays, as if all had been compared at once.
     best = np.full((len(rows), number), -np.inf)
     index = np.full(best.shape, -1, dtype=np.int64)
     for at in range(0, len(units), _COLUMNS):
@@ -172,8 +172,8 @@ def _exact(units: Floats, group: Integers, number: int, rows: Integers) -> Integ
 
 def _top(similarity: Floats, number: int) -> tuple[Floats, Integers]:
     """The `number` highest of each row and their places, the first of equal ones; -inf and -1 for what is missing."""
-    # `partition` finds the value of the last place in linear time, but of equal values it names any. So all entries
-    # that reach it are collected, ordered by row, falling value and column, and each row keeps its first `number`.
+    # `partition` finds the value of the last place in linear time, but picks any of equal values. So all entries that
+    # reach it are collected, ordered by row, falling value and column, and each row keeps its first `number`.
     found = np.full((len(similarity), number), -np.inf)
     place = np.full(found.shape, -1, dtype=np.int64)
     width = min(number, similarity.shape[1])

@@ -92,7 +92,7 @@ _MOST_NEIGHBOURS = 64
 _PARTICIPLES = ("VBG", "VBN")
 # "that is also sitting right next to": anything longer is not a symmetric relation and need not be scanned.
 _MOST_WORDS_OF_A_RELATION = 10
-# Where a caption splits into pieces whose order is irrelevant.
+# Separators of pieces of a caption whose order is irrelevant.
 _BETWEEN_PIECES = re.compile(r"[,;.]|\b(?:and|or|next to|beside|near|alongside|with|as well as)\b")
 
 
@@ -249,8 +249,8 @@ def _noun_pairs(doc: Doc) -> Iterable[Pair]:
             continue
         if not _determiners_fit(first, determiners[first], second, determiners[second]):
             continue
-        # What stands between makes the swap false, or what the nouns leave behind does: in "a black cat and a white
-        # dog" cat and dog may change places, since their colors stay.
+        # The words between make the swap false, or what the nouns leave behind does: in "a black cat and a white dog"
+        # cat and dog may change places, since their colors stay.
         if _order_matters(one, other, telling) or rests[first] != rests[second]:
             yield first, second
 
@@ -277,7 +277,7 @@ def _adjective_pairs(doc: Doc) -> Iterable[Pair]:
             continue
         if not _fits_beside(first, second, one) or not _fits_beside(second, first, other):
             continue
-        # Of two cats, "a black cat and a white cat" says the same after the swap unless something tells them apart.
+        # "a black cat and a white cat" says the same after the swap unless something tells the two cats apart.
         if base_form(one) != base_form(other) or _order_matters(around[first], around[second], telling):
             yield first, second
 

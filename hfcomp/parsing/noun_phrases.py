@@ -97,7 +97,7 @@ def sift_noun_phrases(doc: Doc, *, excluded: ExcludedWords = EXCLUDED_WORDS) -> 
 
 
 def _places(tree: CaptionTree, excluded: ExcludedWords, left_out: Counter[str]) -> Iterator[_Place]:
-    # From left to right, past the last word of each phrase: "people" of "a group of people" heads no second one.
+    # Left to right, past the last word of each phrase: "people" in "a group of people" heads no second one.
     counted = -1
     for word, word_class in enumerate(tree.classes):
         if word <= counted or word_class not in _HEADING:

@@ -147,10 +147,10 @@ class SpacyParser(_ProcessParser):
 
     def _check_parts(self) -> None:
         factories = {part: name for part, name in self._factories().items() if part in self._nlp.pipe_names}
-        # By what components declare to write and not by their names, which users may choose.
+        # Judged by what components declare to write, not by their names, which users may choose.
         written = {what for part in factories for what in self._nlp.get_pipe_meta(part).assigns}
         if "attribute_ruler" in factories.values():
-            # It declares nothing, because it can write anything.
+            # The attribute ruler declares nothing, because it can write anything.
             written.add("token.pos")
         missing = [part for what, part in _NEEDED.items() if what not in written]
         if missing:

@@ -91,7 +91,7 @@ def is_whole(doc: Doc | Sequence[Token], start: int, end: int) -> bool:
     texts = [doc[place].text for place in range(start, end)]
     if any(not text.isalpha() and _RUN_TOGETHER.search(text) for text in texts):
         return False
-    # By neighbors: the whole text, put together again for each part, would take its length times their number.
+    # Judged by neighbors: building the whole text for each part would take its length times their number.
     if start and not doc[start - 1].whitespace_ and _ties(doc[start - 1].text[-1]):
         return False
     return end == len(doc) or bool(doc[end - 1].whitespace_) or not _ties(doc[end].text[0])
@@ -164,7 +164,7 @@ def nouns(doc: Doc) -> list[Part]:
 
 
 def _end_of_compound(doc: Doc, start: int) -> int:
-    # By word class and not by the tree: parsers disagree on the arcs inside compounds, and all tag them as nouns.
+    # Judged by word class, not by the tree: parsers disagree on the arcs inside compounds, and all tag them as nouns.
     end = start
     while end < len(doc) and doc[end].pos_ in NOUN_CLASSES:
         end += 1

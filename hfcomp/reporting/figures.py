@@ -243,7 +243,7 @@ def _label(panel: Points) -> int:
 
 
 def _draw_points(axes: Any, panel: Points, styles: Mapping[str, Style], main: str | None) -> None:
-    # The models of a row stand one below another, in the order of the legend, so that no interval hides another one.
+    # The models of a row are drawn one below another, in the order of the legend, so that no interval hides another.
     rows = [{name: one for name in panel.names if (one := row.get(name)) is not None} for _, row, _ in panel.rows]
     for name in panel.names:
         color, marker = styles[name]

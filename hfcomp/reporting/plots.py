@@ -93,7 +93,7 @@ def _draw_densities(
     if not densities:
         return
     whole = np.concatenate(list(densities.values()))
-    # The same bins for all names, or their outlines could not be compared; of some width even if all values are equal.
+    # The same bins for all names, so that outlines can be compared. They have some width even if all values are equal.
     edges = np.linspace(whole.min(), whole.max() + 1e-9, BINS + 1)
     for name, values in densities.items():
         color = styles[name][0]

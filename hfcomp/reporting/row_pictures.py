@@ -190,7 +190,7 @@ def _highlight_mask(image: Image.Image, mask: Image.Image) -> Image.Image:
 
 
 def _stride(title: str, panel: Image.Image, font: Any) -> int:
-    # A narrow image takes the room of its title.
+    # A narrow image is as wide as its title.
     return max(panel.width, math.ceil(font.getlength(title))) + GAP
 
 

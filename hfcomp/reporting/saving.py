@@ -33,8 +33,7 @@ def publish(
 
     `report` makes the report, with `brief` for the terminal or whole; `page` and `items` are those of `save_report`.
     """
-    # The JSON first: a report can be made from it again if drawing fails or is interrupted, but not the other way
-    # round.
+    # The JSON first: if drawing fails or is interrupted, a report can be made from it again, but not the reverse.
     write_results(path, contents)
     save_report(report(brief=False), path.parent, page=page, items=items)
     if shown:

@@ -133,7 +133,7 @@ def _rich_table(table: Table) -> RichTable:
         found.add_column(heading, justify=side, vertical="top", no_wrap=True, min_width=width)
     above = ""
     for row in table.rows:
-        # With several labels the first one groups rows, and its name stands once.
+        # With several labels the first one groups rows, and its name is shown once.
         again = table.labels > 1 and row[0] == above
         above, cells = row[0], ["", *row[1:]] if again else row
         wrapped = [wrap(cell, width) for cell, width in zip(cells[: table.labels], widths, strict=False)]

@@ -128,7 +128,7 @@ def draw_pair(
     With `novel` the caption mentions a combination of shape and colour that training never shows; without it the
     scene has none.
     """
-    # By rejection: the split and the combinations are properties of the whole scene.
+    # Drawn by rejection: the split and the combinations are properties of the whole scene.
     while True:
         number, counted, corner = weighted(generator, style.layouts, style.layouts)
         scene = draw_scene(generator, number, counted=counted, corner=corner)

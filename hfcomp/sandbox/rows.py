@@ -31,7 +31,7 @@ from hfcomp.sandbox.scenes import Scene
 
 SOURCE = "hfcomp-sandbox (synthetic)"
 LICENSE = "Apache-2.0"
-# By their places: a new stream goes to the end, or the sets of all streams after it would change.
+# Streams are numbered by place: a new one goes to the end, or the sets of all streams after it would change.
 _STREAMS = ("pretraining", "training", "choice", "retrieval", "zero_shot", "levels", "places")
 _CHUNK = 256
 # Everything that can be said of a lone object.

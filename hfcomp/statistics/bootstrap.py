@@ -182,7 +182,7 @@ class ImageBootstrap:
         unknown = np.full(parts[0][1].shape[1], np.nan)
         if fewest < 2:
             return unknown, unknown
-        # What is resampled is t = (draw's mean - mean) / draw's spread, whose distribution depends little on the
+        # The resampled statistic is t = (draw's mean - mean) / draw's spread, whose distribution depends little on the
         # unknown truth. Solving t for the truth turns the tails around: the upper quantile of t gives the lower bound.
         aligned = self._align(parts, share)
         mean, spread, _ = aligned.mean_and_spread(np.ones((1, len(aligned.used))))

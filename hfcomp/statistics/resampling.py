@@ -70,7 +70,7 @@ class Pearson:
         self._sums = np.stack([np.bincount(images, column) for column in columns], axis=1)  # by image
 
     def __call__(self, draws: Draws) -> Numbers:
-        # From sums over each image's items, so all draws are one product.
+        # Computed from sums over each image's items, so all draws are one product.
         number, *means = (draws[:, : len(self._sums)].astype(np.float64) @ self._sums).T
         with np.errstate(invalid="ignore", divide="ignore"):  # of draws without an item
             x, y, xx, yy, xy = means / number
@@ -143,7 +143,7 @@ class _Ranks:
             times: `[n]`, how often each item is drawn.
         """
         # Ranks from 1 to the number drawn: a group of equal values that ends at `upto` with `size` members has the
-        # middle rank upto - (size - 1) / 2. Less the mean rank, (upto[-1] + 1) / 2, that is what stands below.
+        # middle rank upto - (size - 1) / 2. The mean rank, (upto[-1] + 1) / 2, is subtracted from it.
         upto = np.cumsum(times.take(self._order), dtype=np.int64).take(self._ends)
         size = np.diff(upto, prepend=0)
         ranks = (2 * upto - size - upto[-1]) * 0.5

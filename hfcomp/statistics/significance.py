@@ -276,7 +276,7 @@ def holm(p: ArrayLike) -> NDArray[np.float64]:
 def false_discovery_rate(p: ArrayLike) -> NDArray[np.float64]:
     """q-values: of the differences with q below a level, at most that share is false (Benjamini, Hochberg 1995)."""
     p = np.asarray(p, dtype=np.float64)
-    # From the largest p down, each times n by its rank; a smaller p can only have the smaller q.
+    # The p-values from the largest down, each times n by its rank. A smaller p can only have the smaller q.
     order = np.argsort(-p, kind="stable")
     adjusted = np.empty(len(p))
     scaled = p[order] * len(p) / np.arange(len(p), 0, -1)

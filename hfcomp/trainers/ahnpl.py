@@ -156,7 +156,7 @@ class AHNPLTrainer(ThresholdTrainer):
             return f.reference_text_embeds, f.reference_negative_text_embeds
         if self.args.shift_gradient:
             return f.text_embeds, f.negative_text_embeds
-        # As released: the shift says where an image would go, and is not itself trained.
+        # The released code detaches it: the shift says where an image would go, and is not itself trained.
         return f.text_embeds.detach(), f.negative_text_embeds.detach()
 
     def after_save(self, folder: Path) -> None:

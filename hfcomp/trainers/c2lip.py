@@ -103,7 +103,7 @@ class C2LIPTrainer(CompositionalTrainer):
         required = [*type(self).required_features]
         if self.sigmoid:
             required.append("logit_bias")
-        # What only a term without a weight would read is not required, and so not computed.
+        # Features that only a term without a weight would read are not required, and so not computed.
         if any(getattr(args, name) for name in WEIGHTS):
             required += ["concept_embeds", "concept_image_index"]
             required += ["concept_id"] if args.mask_equal_texts else []

@@ -225,7 +225,7 @@ class CompositionalConfig(TrainingArguments):
     logging_steps: float = option(10, "Steps between two lines of the log.")
     ddp_find_unused_parameters: bool | None = option(False, "See the class.")
 
-    # What a row of a batch is, for the line at the start of a training.
+    # Name of a batch's rows, for the line at the start of a training.
     batch_unit = "pairs"
     # Whether the objective can read negative captions.
     reads_negatives = True
@@ -233,7 +233,7 @@ class CompositionalConfig(TrainingArguments):
     draws_captions = True
     # Whether rows of a general set can join the batch. They cannot if the objective trains on texts only.
     replays = True
-    # transformers reads these fields from JSON, as a command line gives them.
+    # transformers reads these fields from JSON, which is how a command line gives them.
     _VALID_DICT_FIELDS = [*JSON_FIELDS, "column_names"]
 
     def __post_init__(self) -> None:

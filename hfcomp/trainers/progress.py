@@ -116,7 +116,7 @@ def in_words(seconds: float) -> str:
 def show_in_notebook(trainer: Any) -> None:
     """Replaces the table that transformers shows in a notebook, if it does, by one with the numbers of hfcomp."""
     for one in trainer.callback_handler.callbacks:
-        # By name: importing the class needs IPython, which only a notebook has.
+        # Compared by name: importing the class needs IPython, which only a notebook has.
         if type(one).__name__ == "NotebookProgressCallback":
             trainer.remove_callback(type(one))
             trainer.add_callback(_notebook_progress())

@@ -127,7 +127,7 @@ def draw_slots(size: int, number: int, *, seed: Sequence[int]) -> torch.Tensor:
 
 
 def to_device(slots: torch.Tensor, device: torch.device) -> torch.Tensor:
-    # From page-locked memory the copy joins the GPU's queue of work; from other memory the host would wait for it.
+    # A copy from page-locked memory joins the GPU's queue of work. From other memory the host would wait for it.
     return slots.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else slots.to(device)
 
 

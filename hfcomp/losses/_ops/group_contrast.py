@@ -66,7 +66,7 @@ def group_terms(scores: Tensor, group: Tensor, valid: Tensor, counted: Tensor) -
 
 def absent(valid: Tensor, dtype: torch.dtype) -> Tensor:
     """Return what to add to logits: 0 where valid, else the lowest finite number."""
-    # Not -inf: if every group is absent, the highest is too, and -inf less -inf would be NaN.
+    # Not -inf: if every group is absent, the highest is too, and -inf minus -inf would be NaN.
     return torch.zeros(valid.shape, dtype=dtype, device=valid.device).masked_fill(~valid, torch.finfo(dtype).min)
 
 

@@ -188,8 +188,8 @@ def all_keyword_permutations(
         raise ValueError(f"the match has concept {found[0].concept!r}, the test {concept!r}.")
     keyword, of = found[0].keyword, table.concepts[concept]
     texts = [replace_keyword(caption, found[0], word, matching, table=table) for word in of.replacements[keyword]]
-    # Where every word may become every other, the texts of all captions stand in one order, that of the table, as in
-    # Table 7; the true one then has its keyword's place. Otherwise there is no such order, and the true one is first.
+    # If every word may become every other, the texts of all captions have one order, that of the table, as in Table 7.
+    # The true one then has its keyword's place. Otherwise there is no such order, and the true one is first.
     target = list(of.replacements).index(keyword) if of.interchangeable(keyword) else 0
     texts.insert(target, caption)
     return KeywordPermutations(texts=tuple(texts), target=target, match=found[0])

@@ -73,7 +73,7 @@ class Clauses:
 
     def finite_verb_ahead(self, number: int, any_form: bool = False) -> bool:
         """Whether the noun phrase or the like at `number` gets a verb of its own further on."""
-        # Only up to the next border: a verb behind a joint or subordinator belongs to another phrase.
+        # Searches only up to the next border: a verb behind a joint or subordinator belongs to another phrase.
         for unit in self.units[number:]:
             if unit.kind == "V":
                 if unit.finite or any_form:

@@ -131,7 +131,7 @@ class _Sentence(Clauses):
 
     def settle_joiner(self, joiner: int, user: int) -> None:
         """Attaches an "and" or comma: to the first of what it joins, else to the word before it."""
-        # Only known once the next unit is attached: "a cat and a dog" joins nouns, "sits and sleeps" verbs.
+        # Known only once the next unit is attached: "a cat and a dog" joins nouns, "sits and sleeps" verbs.
         if self.arcs.heads[joiner] >= 0:
             return
         label = "cc" if self.tags[joiner] == "CC" else "punct"

@@ -57,7 +57,7 @@ def write_run_cards(folder: Path, *, place: str = PLACE) -> list[Path]:
     Returns:
         The folders whose card was written; a card that was changed by hand stays.
     """
-    # Only from the record, so a run can get new cards at any time.
+    # Written only from the record, so a run can get new cards at any time.
     record = RunRecord.read(folder)
     adapter = folder / record.model_folder(record.method) / ADAPTER_FOLDER
     # Each folder that may be pushed has a card of its own.
