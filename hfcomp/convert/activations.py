@@ -18,7 +18,7 @@ QUICK_NAME = "-quickgelu"
 _QUICK_TAGS = re.compile(r"openai|metaclip_(400m|fullcc)|dfn2b|dfn5b")
 _GELU_TAGS = re.compile(r"metaclip_altogether|dfn2b_s39b|(laion2b|datacomp|commonpool)_\w+")
 _BY_PATCH_TAG = re.compile(r"laion400m_e3[12]")  # QuickGELU for ViT-B/32, GELU for the others
-# timm's models with the tanh form of GELU; the other ones that SigLIP uses have the exact one.
+# timm models with the tanh form of GELU. The other timm models of SigLIP have the exact one.
 _TANH_TOWERS = re.compile(r".*(patch32_siglip_256|large_patch16_siglip_512|so400m_patch16_siglip_\d+|giantopt_\w+)")
 # A state of OpenAI's own archive holds these numbers among its weights.
 OPENAI_NUMBERS = ("input_resolution", "context_length", "vocab_size")
@@ -53,8 +53,8 @@ def clip_activation(
     """
     if given is not None:
         return Activation(given, given, "--activation")
-    # All sources are collected, not the first one taken: two that disagree mean that one of them is wrong, and no
-    # weight shows which.
+    # All sources are collected, not only the first one: if two disagree, one of them is wrong, and no weight shows
+    # which.
     stated: dict[str, str] = {}
     if config is not None:
         quick = bool(config.get("quick_gelu", False))

@@ -17,7 +17,7 @@ CONFIG_FILE, WEIGHTS_FILE = "open_clip_config.json", "open_clip_model.safetensor
 # In the order in which open_clip prefers them.
 WEIGHTS_FILES = (WEIGHTS_FILE, "open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin")
 ENDINGS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
-# A tensor of the image tower of each layout: where one is, a model is.
+# A tensor of the image tower of each layout: a file with one of them holds a model.
 MARKS = ("visual.conv1.weight", "visual.trunk.patch_embed.proj.weight")
 _GLOBAL = re.compile(r"GLOBAL ([\w.]+)")
 
@@ -79,7 +79,7 @@ def _downloaded(name: str) -> Path:
     from huggingface_hub import HfApi, hf_hub_download
 
     files = HfApi().list_repo_files(name)
-    # It lands in the same snapshot folder as the weights, where `read_checkpoint` looks for it.
+    # The configuration lands in the snapshot folder of the weights, where `read_checkpoint` looks for it.
     if CONFIG_FILE in files:
         hf_hub_download(name, CONFIG_FILE)
     return Path(hf_hub_download(name, _name_among(files, name)))
@@ -103,7 +103,7 @@ def _read(path: Path) -> Mapping[str, Any]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
-        # torch names the class that it would have to import. Without a name the bytes are hardly a pickle.
+        # torch names the class that it would have to import. Without a name the bytes are probably not a pickle.
         kind = _GLOBAL.search(str(error))
         if kind is None and path.suffix not in ENDINGS:
             raise ValueError(f"{path}: expected a file of weights that ends in {', '.join(ENDINGS)}.") from error

@@ -25,7 +25,7 @@ _OF_MODEL = {
     *("embed_dim", "vision_cfg", "text_cfg", "quick_gelu", "custom_text", "output_dict"),
     *("init_logit_scale", "init_logit_bias", "nonscalar_logit_scale", "cast_dtype"),
 }
-# Other fields change the network: each has the value that leaves it a plain one.
+# Other fields change the network. Each has the value that leaves it a plain one.
 _PLAIN = {
     "pool_type": ("tok", "argmax"),
     "pos_embed_type": ("learnable",),
@@ -38,8 +38,8 @@ _PLAIN = {
 
 def refuse_other_networks(config: Mapping[str, Any], plain: Mapping[str, tuple[Any, ...]] | None = None) -> None:
     """Raises for settings of a network that the target model does not have."""
-    # Some settings, such as pooling, change what a model computes without changing any weight. A setting that is not
-    # known here may be one of them, so it is an error, not a guess.
+    # Some settings, such as pooling, change what a model computes without changing any weight. An unknown setting may
+    # be one of them, so it is an error, not a guess.
     for name in sorted(set(config) - _OF_MODEL):
         raise ValueError(f"{_place(name, config[name])}: not a setting of a CLIP or SigLIP. {_ADVICE}")
     allowed = {**_PLAIN, **(plain or {})}
@@ -126,7 +126,7 @@ def clip_table(text: str, image_layers: int, text_layers: int) -> list[Weight]:
 
 def refuse_other_towers(names: set[str]) -> None:
     """Raises for networks that have no model in transformers, with their names."""
-    # Without this the names would merely be left over, which says "damaged" and not "another network".
+    # Without this check the names would merely be left over, which says "damaged", not "another network".
     kinds = {
         "lora_": "holds LoRA weights beside the model's. Merge them with the code that trained them and save the "
         "merged state: whether the other weights include them already is not in the file.",
@@ -219,7 +219,7 @@ def count_layers(tensors: Mapping[str, Any], prefix: str) -> int:
 
 def leftover(tensors: Mapping[str, Any], table: list[Weight]) -> tuple[list[str], list[str]]:
     """Names that a table does not read: those of the towers, and others, such as a teacher's."""
-    # A weight of a tower that nobody reads means another network. Weights of other modules are recorded and left out.
+    # A weight of a tower that nothing reads means another network. Weights of other modules are recorded and left out.
     names = sorted(set(tensors) - set(source_names(table)))
     names = [name for name in names if not _IGNORED.fullmatch(name)]
     towers = [name for name in names if name.startswith(("visual.", "text.", *_TEXT_PARTS))]

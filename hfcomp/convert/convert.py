@@ -60,7 +60,7 @@ def convert_checkpoint(source: str | Path, folder: Path, options: ConversionOpti
             that are missing or left over, an activation that nothing states, or a folder of other files.
     """
     options = options or ConversionOptions()
-    # Before anything is read: a checkpoint may have gigabytes to download.
+    # Checked before anything is read: a checkpoint may have gigabytes to download.
     check_folder(folder)
     checkpoint = read_checkpoint(str(source), state=options.state, prefix=options.prefix)
     if "visual.conv1.weight" in checkpoint.tensors or "visual.layer1.0.conv1.weight" in checkpoint.tensors:
@@ -145,14 +145,14 @@ def _check_names(checkpoint: Checkpoint, table: list[Weight]) -> tuple[str, ...]
 
 
 def _config(kind: Any, sizes: dict[str, Any], tokenizer: Any) -> Any:
-    # With an `eos_token_id` of 2, as older conversions have it, CLIPModel reads a text at its highest token id, not at
-    # its end: a token added to the vocabulary would move the place.
+    # With an `eos_token_id` of 2, as in older conversions, CLIPModel reads a text at its highest token id, not at its
+    # end: a token added to the vocabulary would move the place.
     ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
     return kind(**{**sizes, "text_config": {**sizes["text_config"], **ids}})
 
 
 def _filled(kind: Any, config: Any, tensors: Mapping[str, torch.Tensor], path: Path) -> Any:
-    # A folder of transformers has one type for all weights, and fp32 holds every half-precision number exactly.
+    # A transformers folder has one type for all weights, and fp32 holds every half-precision number exactly.
     types = {value.dtype for value in tensors.values()}
     if len(types) > 1:
         tensors = {name: value.float() for name, value in tensors.items()}

@@ -76,7 +76,7 @@ def _check_end_of_text(model: str | Path, tokenizer: Any, text: Any) -> None:
 
 def _describe_export(model: str | Path, config: Any) -> dict[str, Any]:
     tokens = config.text_config.vocab_size
-    # Only the publisher knows the Hub id that open_clip is to load the tokenizer from.
+    # Only the publisher knows the Hub id from which open_clip should load the tokenizer.
     note = (
         ""
         if tokens == _CLIP_TOKENS

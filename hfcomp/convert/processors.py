@@ -60,7 +60,7 @@ def preprocessing(config: Mapping[str, Any] | None, tag: str | None) -> Preproce
     given = config.get("preprocess_cfg") or {}
     mean, std = (_channels(given.get(name), default) for name, default in zip(("mean", "std"), openai, strict=True))
     interpolation, mode = given.get("interpolation") or "bicubic", given.get("resize_mode") or SHORTEST
-    # "random" is drawn per image in training; open_clip then evaluates with bicubic.
+    # "random" means that training draws one per image; open_clip then evaluates with bicubic.
     interpolation = "bicubic" if interpolation == "random" else interpolation
     if interpolation not in RESAMPLING or mode not in (SHORTEST, SQUASH):
         raise ValueError(
@@ -72,12 +72,12 @@ def preprocessing(config: Mapping[str, Any] | None, tag: str | None) -> Preproce
 
 def image_processor(settings: Preprocessing, size: int, *, siglip: bool = False) -> Any:
     """The image processor of a tower for square images of a size in pixels."""
-    # open_clip resizes Pillow images, and so do these. The processors on torchvision resize tensors, whose pixels
+    # open_clip resizes Pillow images, and so do these processors. The torchvision ones resize tensors, whose pixels
     # differ.
     kind = SiglipImageProcessorPil if siglip else CLIPImageProcessorPil
     square = {"height": size, "width": size}
     crop = settings.resize_mode == SHORTEST
-    # CLIP's processor crops unless it is told not to; SigLIP's has no such setting until it is given one.
+    # CLIP's processor crops unless it is told not to. SigLIP's has no such setting until it is given one.
     cropping = {"do_center_crop": crop, "crop_size": square} if crop or not siglip else {}
     return kind(
         image_mean=list(settings.mean),

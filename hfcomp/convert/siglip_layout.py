@@ -21,7 +21,7 @@ from hfcomp.convert.weight_table import Weight, pair
 TRUNK = "visual.trunk."
 EPSILON = 1e-6
 _EPSILON_OF_TEXT = 1e-5  # torch's, where norm_kwargs does not name another
-# Heads of timm's models for SigLIP.
+# Heads of the timm models for SigLIP.
 _HEADS = {"base": 12, "large": 16, "so400m": 16, "giantopt": 16}
 _NAME = re.compile(r"vit_(\w+?)_patch\d+_siglip_\d+")
 _BLOCK = (("norm1", "layer_norm1"), ("norm2", "layer_norm2"), ("attn.proj", "self_attn.out_proj"))

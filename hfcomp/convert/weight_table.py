@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 Change = Callable[[torch.Tensor], torch.Tensor]
-# How a tensor lies in the other layout, and back.
+# The change to the other layout, and back.
 FORMS: dict[str, tuple[Change, Change]] = {
     "same": (lambda value: value, lambda value: value),
     "transposed": (lambda value: value.T, lambda value: value.T),

@@ -31,7 +31,7 @@ def rank() -> int:
 
 def check_world_size(counted: int) -> None:
     """Raises `ValueError`, with the commands that start them right, unless accelerate counted all processes."""
-    # Otherwise each process reads every row, and its batches hold the others' pairs.
+    # If accelerate counts fewer, each process reads every row, and its batches hold the others' pairs.
     if counted != world_size():
         raise ValueError(
             f"torch.distributed connects {world_size()} processes, but accelerate counts {counted}: each would train "
@@ -59,7 +59,7 @@ class _Gather(torch.autograd.Function):
             if not needed:
                 own.append(None)
                 continue
-            # a copy: autograd may hand the same gradient to other nodes, and to several tensors of this one
+            # A copy: autograd may hand the same gradient to other nodes, and to several tensors of this one.
             gradient = gradient.clone(memory_format=torch.contiguous_format)
             dist.all_reduce(gradient)
             per_row = gradient.shape[0] // total
@@ -69,7 +69,7 @@ class _Gather(torch.autograd.Function):
 
 def _all_gather(tensor: torch.Tensor, sizes: list[int]) -> torch.Tensor:
     # `all_gather` wants equal shapes, and the last batch of an epoch is shorter on some processes: pad to the longest,
-    # gather, and cut. Sizes are known beforehand, from one small collective for all tensors of a step.
+    # gather, and cut. Sizes are known in advance, from one small collective for all tensors of a step.
     per_row = tensor.shape[0] // sizes[rank()]
     sizes = [size * per_row for size in sizes]
     longest = max(sizes)
@@ -78,7 +78,7 @@ def _all_gather(tensor: torch.Tensor, sizes: list[int]) -> torch.Tensor:
         padding = tensor.new_zeros((longest - tensor.shape[0], *tensor.shape[1:]))
         padded = torch.cat([padded, padding])
     parts = [torch.empty_like(padded) for _ in sizes]
-    # NCCL and gloo have no collective for bool
+    # Sent as bytes, because not every backend has a collective for bool.
     if padded.dtype == torch.bool:
         as_bytes = [part.to(torch.uint8) for part in parts]
         dist.all_gather(as_bytes, padded.to(torch.uint8))
@@ -175,7 +175,7 @@ def fail_together() -> Iterator[None]:
     except OtherProcessFailed:
         raise
     except Exception as error:
-        # The others wait in an exchange for a value of this process. It sends its failure in place of one, exactly
+        # The other processes wait in an exchange for a value of this process. It sends its failure instead, exactly
         # once: a second message would answer the next exchange and shift all that follow.
         if not _is_known(error):
             _exchange(f"{type(error).__name__}: {error}", None)

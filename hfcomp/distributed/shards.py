@@ -31,7 +31,8 @@ def reshard(module: nn.Module) -> None:
 
 def half_precision(dtype: torch.dtype) -> Any:
     """FSDP2's policy that computes in `dtype`; weights, sums of gradients, inputs and outputs stay as they are."""
-    # Sums of gradients stay fp32: rounded to half precision at each process they would depend on how many there are.
+    # Sums of gradients stay fp32: rounded to half precision on each process, they would depend on the number of
+    # processes.
     return MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32, cast_forward_inputs=False)
 
 
@@ -57,7 +58,7 @@ def part_like(whole: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """A whole tensor split as `like` is, without communication; as it is where `like` is not split."""
     if not is_split(like):
         return whole.to(like.device)
-    # src_data_rank=None: every process already holds the whole and cuts its own part, so nothing is sent
+    # src_data_rank=None: every process already holds the whole and cuts its own part, so nothing is sent.
     mesh, places = like.device_mesh, like.placements  # type: ignore[attr-defined]
     return distribute_tensor(whole.to(like.device), mesh, places, src_data_rank=None)
 
@@ -81,7 +82,6 @@ def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
     for parameter in parameters:
         if parameter.grad is not None:
             kinds.setdefault((parameter.grad.device, parameter.grad.dtype), []).append(parameter.grad)
-    # A collective costs a fixed time, and these are many small tensors: one flat one per device and type.
     for gradients in kinds.values():
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         dist.all_reduce(flat)
@@ -93,7 +93,7 @@ def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
 def copy_from_main(tensors: Iterable[torch.Tensor], device: torch.device) -> None:
     """Overwrites tensors with those of the main process, one at a time through the memory of `device`."""
     for tensor in tensors:
-        # one at a time: all on the device at once would need memory for a second copy of the model
+        # One at a time: all on the device at once would need memory for a second copy of the model.
         sent = tensor.detach().to(device).contiguous()
         dist.broadcast(sent, src=0)
         tensor.data.copy_(sent)

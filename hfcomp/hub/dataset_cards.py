@@ -39,7 +39,7 @@ class SetFolders:
             views = read_views(folder)
             if views is not None:
                 return cls({part: folder / part for part in part_names(views)}, folder)
-            # A set with several configurations has one card that names them, and a folder for each beside it.
+            # A set with several configurations has one card that names them, and a folder for each next to it.
             names = [entry.get("config_name", DEFAULT) for entry in _stated_configs(folder)]
             several = names and all((folder / name).is_dir() for name in names)
             whole = folder if (folder / CARD).is_file() else None

@@ -55,7 +55,7 @@ def push_built_sets(
     repository = Repository.of(options, KIND, api)
     sets = SetFolders.of(folders)
     for folder in filter(None, (sets.whole, *sets.configs.values())):
-        # A configuration of a set that is pushed as a whole is a part too, but is not pushed alone.
+        # Only the configurations of a set that is pushed as a whole may be parts.
         if sets.whole != folder.parent:
             _check_whole(folder)
         check_finished(folder)

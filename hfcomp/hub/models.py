@@ -35,7 +35,7 @@ from hfcomp.store import size_text
 from hfcomp.trainers.stages import CHECKSUMS_FILE, SUMMARY_FILE, damage, is_of_push, read_summary
 
 KIND = "model"
-# To which transformers' zero-shot pipeline pads the texts of every SigLIP.
+# Length to which transformers' zero-shot pipeline pads the texts of every SigLIP.
 PIPELINE_LENGTH = 64
 LOADING = f"""from transformers import AutoModel, AutoProcessor
 
@@ -106,7 +106,7 @@ class ModelFolder:
 
 def is_model_file(name: str) -> bool:
     """Whether a file, by its place in the repository, is one of those of a model."""
-    # `*` of fnmatch also matches slashes: without the count a file in a checkpoint's folder would be a model's.
+    # `*` in fnmatch also matches slashes: without the count a file in a checkpoint's folder would be a model's.
     return any(fnmatch(name, pattern) and name.count("/") == pattern.count("/") for pattern in MODEL_FILES)
 
 
@@ -213,9 +213,9 @@ def _run_files(run: Path) -> Iterator[tuple[str, bytes]]:
     yield CONFIG_FILE, yaml.safe_dump(without_local_paths(given), sort_keys=True, allow_unicode=True).encode()
     if (run / RESULTS_FILE).is_file():
         results = read_checked(run / RESULTS_FILE, f"Remove {run / FINISHED_FILE}. {RESUME}")
-        # Without the fields of the push: whoever runs the recipe again must not push to the author's repository.
+        # Without the fields of the push: a user who runs the recipe again must not push to the author's repository.
         results["config"] = {k: v for k, v in results.get("config", {}).items() if not is_of_push(k)}
-        # Places of models also occur inside sentences of the report, so they are replaced wherever they stand.
+        # Places of models also occur inside sentences of the report, so they are replaced everywhere.
         known = {value for _, value in _texts(results.get("models")) if is_absolute(value)}
         content = with_checksum(without_local_paths(results, known={*known, str(run)} - {""}))
         yield RESULTS_FILE, json.dumps(content, indent=2, ensure_ascii=False).encode()
@@ -242,8 +242,8 @@ def push_model(
         return options.repo
     state = repository.open()
     files = model_files(model, _card(model, repository.name))
-    # Compared before anything is uploaded, and `commit` names the state as its parent: a commit in between is refused
-    # by the Hub.
+    # Compared before anything is uploaded, and `commit` names the state as its parent: the Hub refuses if a commit
+    # came in between.
     if not options.force:
         check_replaceable(repository, state, model.place, files, advice=advice)
     stale = _stale_files(state.files, files)
@@ -273,9 +273,9 @@ def _stale_files(there: Collection[str], files: Collection[str]) -> list[str]:
     """Files of an earlier model, which would be read beside the new ones."""
     others = set(there) - set(files)
     return sorted(
-        # A license stays: it is nobody's but its author's to remove.
         name
         for name in others
+        # A license stays: only its author may remove it.
         if (is_model_file(name) or name in RUN_FILES) and not name.startswith("LICENSE")
     )
 

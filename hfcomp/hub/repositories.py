@@ -21,10 +21,10 @@ from hfcomp.writing import write_json
 Kind = Literal["model", "dataset"]
 TITLES: dict[Kind, str] = {"model": "model", "dataset": "data set"}
 MAIN = "main"
-# Files that are uploaded before the next ones begin: what an interrupted push has not to send again.
+# Files that are uploaded before the next ones begin. An interrupted push does not send finished groups again.
 FILES_AT_A_TIME = 16
-# the bases too: an unreachable Hub is an error of the HTTP client alone, a missing login an OSError alone, and an
-# upload that breaks a RuntimeError with either as its cause
+# Includes the bases: an unreachable Hub is only an error of the HTTP client, a missing login only an OSError, and an
+# upload that breaks a RuntimeError with either as its cause.
 _ERRORS = (*HfHubHTTPError.__bases__, HFValidationError, RuntimeError)
 _LOGIN = "Log in with `hf auth login` and a token with write access to the namespace, then repeat the command"
 _CONNECTION = "The Hub was not reached: check the connection, HF_ENDPOINT and HF_HUB_OFFLINE, then repeat the command"
@@ -34,7 +34,7 @@ _CONFLICT = "Another commit came in between: repeat the command"
 _CONFLICTS = (409, 412)
 PUSHED_FILE = "pushed.json"
 PUSHES = "pushes"
-# What a repository has that was made but never pushed to.
+# Files of a repository that was created but never pushed to.
 EMPTY = {".gitattributes"}
 ADVICE = "Pass --force to replace them (the history keeps them), --revision BRANCH for a branch of its own, or "
 ADVICE += "another --repo."
@@ -48,7 +48,7 @@ def one_line_refusals(what: str) -> Iterator[None]:
     except _ERRORS as error:
         said = f"{error} {error.__cause__ or ''}" if isinstance(error, RuntimeError) else str(error)
         line = " ".join(TOKEN.sub("TOKEN", said).split()).removesuffix(".")
-        # the error itself may hold the token
+        # The error itself may hold the token.
         raise ValueError(f"{what} was not pushed: {line}. {_advice(error)}") from None
 
 
@@ -123,13 +123,13 @@ class Repository:
 
             self.api = HfApi()
         with one_line_refusals(self.what):
-            # with exist_ok alone, one that may not be written to would be found too
             # A name without a namespace is the user's own, which only the answer of create_repo tells.
             if "/" not in self.name or not self.api.repo_exists(self.name, repo_type=self.kind):
                 made = self.api.create_repo(
                     self.name, repo_type=self.kind, private=self.private or None, exist_ok=True
                 )
                 self.name = made.repo_id
+            # With exist_ok alone, a repository without write access would pass too.
             self.api.auth_check(self.name, repo_type=self.kind, write=True)
             # `private=True` has no effect on a repository that exists.
             is_private = self.api.repo_info(self.name, repo_type=self.kind).private
@@ -165,7 +165,7 @@ class Repository:
             added = additions(files)
             for start in range(0, len(added), FILES_AT_A_TIME):
                 group = added[start : start + FILES_AT_A_TIME]
-                # In groups, each complete before the next: an interrupted push loses one group at most. The files
+                # In groups, each complete before the next: an interrupted push loses at most one group. The files
                 # become visible with the commit below.
                 self.api.preupload_lfs_files(self.name, additions=group, free_memory=False, **where)
             operations = [*added, *(CommitOperationDelete(path_in_repo=place) for place in removed)]

@@ -200,7 +200,7 @@ def logit_threshold(
     """
     scale = check_scalar("logit_scale", logit_scale)
     with torch.no_grad():
-        # against zero texts a lead is minus the negative's similarity; NaN marks an absent kind
+        # Against zero texts a lead is minus the negative's similarity. NaN marks an absent kind.
         opposite = adaptive_threshold(
             image,
             torch.zeros_like(text),

@@ -102,5 +102,5 @@ def _intra_modal(image: Tensor, text: Tensor, negative_text: Tensor, mask: Tenso
     """Return the sum over texts of the cross-entropy of their own pair ([R, D], [R, K, D], [R, K])."""
     positive = scale * (image * text).sum(-1, keepdim=True)
     negatives = own_negative_logits(text, negative_text, mask, scale)
-    # a text without negatives has a log-sum-exp of -inf, which is a term of 0
+    # A text without negatives has a log-sum-exp of -inf, which makes its term 0.
     return cross_entropy(Direction(log_sum_exp(negatives), negatives.detach().amax(1), positive))

@@ -90,7 +90,7 @@ def cement_loss(
     index = torch.arange(2 * size, device=image.device)
     image_valid, text_valid, shared = doubled.image_valid, doubled.text_valid, doubled.shared
     either, both = image_valid | text_valid, image_valid & text_valid
-    # A margin without a negative is ignored whatever it is: a NaN would stay NaN beside the -inf of a masked key.
+    # A margin without a negative is ignored, whatever its value: NaN would stay NaN next to a masked key's -inf.
     raised = torch.where(either[size:], margin, 0).repeat(2)
     anchors = None if rows is None else torch.cat([index[:size][rows], index[size:][rows]])
     part = index if anchors is None else anchors

@@ -62,7 +62,7 @@ def concept_info_nce_loss(
     scale = check_scalar("logit_scale", logit_scale)
     chosen = torch.zeros_like(image[:, 0], dtype=torch.bool).index_fill_(0, images, True)
 
-    # every process scores all concepts here: to pick those of its slice, it would wait for their number
+    # Every process scores all concepts here: to pick those of its slice, it would wait for their number.
     def of_concepts(part: slice) -> tuple[Tensor, Tensor]:
         own, negative = batch.images_of(part, size)
         return own & chosen, negative

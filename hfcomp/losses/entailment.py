@@ -87,8 +87,8 @@ def radial_entailment_loss(
     part = slice(None) if rows is None else rows
     terms, count = triplets.entailed - triplets.contradicted, triplets.valid.sum().clamp(min=1)
     entailment = terms[part].sum() / count
-    # Of the global batch: each process searches all chains and counts the two triplets only if they are its own, so
-    # the sum over processes has each once.
+    # The hardest triplets of the global batch: each process searches all chains and counts the two triplets only if
+    # they are its own, so the sum over processes has each once.
     hardest = _hardest(terms, triplets, part)
     pairs = ((text, start_text, mask), (negative_text, start_negative_text, negative_mask))
     texts = (mask.sum() + negative_mask.sum()).clamp(min=1)

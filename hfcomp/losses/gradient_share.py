@@ -33,7 +33,7 @@ class NegativeLogits(NamedTuple):
         """
         margin = margin.repeat(2) if isinstance(margin, Tensor) else margin
         hard = self.hard + margin
-        # Logits are relative to the own pair, so its own is 0; all easy negatives together are one entry.
+        # Logits are relative to the own pair, so the own logit is 0. All easy negatives together are one entry.
         p = torch.stack([torch.zeros_like(hard), hard, self.easy]).softmax(0)
         return torch.where(self.counted, p[1:], 0)
 

@@ -71,7 +71,7 @@ def pairwise_group_loss(
     check_settings(temperature, inner_temperature, alpha)
     images, texts = check_groups(image, text, mask)
     shared = check_shared(image_id, text_id, images.mask)
-    # the mean of all products is the product of the means
+    # The mean of all products is the product of the means.
     centroid, groups = images.centroid() * texts.centroid(), slice(None) if rows is None else rows
     inner = contrast_joint(images, texts, centroid, inner_temperature, groups, shared)
     return weigh(contrast_members(images, texts, temperature, groups, shared), inner, alpha, shared, groups)
@@ -122,7 +122,7 @@ class _Centroid(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
         check_first_derivative()
-        # Computed again with gradients in place of keeping the forward's graph: only the embeddings are held until
+        # Computed again with gradients instead of keeping the forward's graph: only the embeddings are held until
         # then.
         members = [x.detach().requires_grad_() for x in ctx.saved_tensors]
         with torch.enable_grad(), torch.autocast(members[0].device.type, enabled=False):

@@ -119,7 +119,7 @@ class LearnedMargin(nn.Module):
 
     def forward(self) -> Tensor:
         """Return the margin, [], cosine, at least `minimum`."""
-        # clamp would still pass the gradient at exactly the floor
+        # `clamp` would still pass the gradient at exactly the floor.
         return self.value.masked_fill(self.value <= self.minimum, self.minimum)
 
 

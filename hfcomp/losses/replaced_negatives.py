@@ -81,7 +81,7 @@ def replaced_negative_loss(
     to_image = _without(text[part], image, scale, own, negatives[:, :0], part, shared)
 
     loss_to_text, loss_to_image = cross_entropy(to_text) / size, cross_entropy(to_image) / size
-    # a text in a slot is replaced, so that a row meets other images or has own negatives in their place
+    # An image always meets a key if it has own negatives in slots. A text meets other images only.
     has_negative, count_to_image = replaced.any(1), count_anchors(shared, image)
     count_to_text = count_anchors(shared, image, has_negative)
     hard = hard_negative_accuracy(to_text.entries[:, 0], negatives, has_negative.sum())

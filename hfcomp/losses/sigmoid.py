@@ -106,12 +106,12 @@ class _AllPairs(torch.autograd.Function):
             if query_groups is not None and key_groups is not None:
                 for query_group, key_group in zip(query_groups, key_groups, strict=True):
                     s.masked_fill_(query_group[part, None] == key_group, -torch.inf)
-            # The own pair is taken out for now: `top` is the highest other logit, and its term has another sign.
+            # The own pair is taken out for now: `top` is the highest other logit, and the own term has another sign.
             s.scatter_(1, at, -torch.inf)
             own_logit[part], top[part] = positive.squeeze(1), s.amax(1)
             total += F.softplus(s, threshold=40).sum() + F.softplus(-positive, threshold=40).sum()
             if wanted:
-                # no subnormal numbers, with which the products would take many times as long
+                # Subnormal numbers become 0: the products would take many times as long with them.
                 F.threshold(s.sigmoid_(), torch.finfo(s.dtype).tiny * 2**26, 0.0, inplace=True)
                 # The gradient of softplus(l) is sigmoid(l), and that of softplus(-l), the own pairs' term, is
                 # -sigmoid(-l).

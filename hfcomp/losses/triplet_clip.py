@@ -155,7 +155,7 @@ def _negative_half(
     both, ones = image_valid & text_valid, own.new_ones(size)
     counted, count = both[part], both.sum().clamp(min=1)
     loss_to_text, loss_to_image = (cross_entropy(way, counted) / count for way in (to_text, to_image))
-    # other texts that each image leaves out, and whether it has another key; likewise for texts
+    # Accuracies are over anchors that have another key. `equal`: other texts that each image leaves out.
     equal = SharedRows(None, doubled).count_left_out(torch.cat([ones, torch.zeros_like(ones)]))[size:]
     meets_text = shared.count_left_out(text_valid.long()) + equal < text_valid.sum() + size
     meets_image = shared.count_left_out(image_valid.long()) < image_valid.sum()

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, get_args
 Rule = Literal["tolerance", "mean"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 TOLERANCE = 0.01
-# What rounding may cost: 1 - 0.7 is above 0.3 in floating point.
+# Room for rounding: 1 - 0.7 is above 0.3 in floating point.
 SLACK = 1e-9
 
 
@@ -49,11 +49,11 @@ def choose_point(points: Sequence[Point], rule: Rule = "tolerance", tolerance: f
     for one in points:
         if not (math.isfinite(one.composition) and math.isfinite(one.general)):
             raise ValueError(f"points: alpha {one.alpha:g} has the scores {one.composition} and {one.general}.")
-    # by alpha, as `max` takes the first of equal ones: the nearest to the base was changed least
+    # Sorted by alpha, because `max` takes the first of equal points: the one nearest to the base was changed least.
     front = sorted(non_dominated(points), key=lambda one: one.alpha)
     if rule == "mean":
         return max(front, key=lambda one: one.composition + one.general)
-    # never empty: if the base is dominated, what dominates it is not below it
+    # Never empty: if the base is dominated, what dominates it is not below it.
     kept = [one for one in front if one.general >= base.general - tolerance - SLACK]
     return max(kept, key=lambda one: one.composition)
 
@@ -76,5 +76,5 @@ def rule_text(rule: Rule, tolerance: float) -> str:
 
 
 def _dominates(one: Point, other: Point) -> bool:
-    # equal points dominate neither way, or both would go
+    # Equal points do not dominate each other, or both would be dropped.
     return one.composition >= other.composition and one.general >= other.general and one[1:] != other[1:]

@@ -40,7 +40,7 @@ MODEL_FOLDER = "model"
 POINTS_FILE = "points.parquet"
 FIGURE = "figure.png"
 TUNED = "tuned"
-# The files that a sweep writes beside the folder of the model.
+# The files that a sweep writes next to the folder of the model.
 WRITTEN = (*FILES, POINTS_FILE)
 ENDS = {point_name(0.0): BASE, point_name(1.0): TUNED}
 HALVES = "Half of the images chose the point. Except for the table of points, all numbers are from the other half."
@@ -76,7 +76,7 @@ def merge_record(
     alpha: float, *, base: Place, tuned: Place, chosen: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Content of `merge.json`: `alpha`, both models with their `identity`, what is scaled, and how it was chosen."""
-    # without local paths, as the folder may be published
+    # Without local paths, because the folder may be published.
     models = {
         name: {"path": without_local_paths(str(place)), "weights": identity(place)}
         for name, place in (("base", base), ("tuned", tuned))
@@ -133,7 +133,7 @@ def merge_by_sweep(
     interpolation = load_interpolation(base, tuned)
     evaluator = _load(options)
     declared = {one.benchmark.title: one.benchmark.averages for one in evaluator.loaded} | MEANS
-    # on scores of no model: what cannot be judged or halved costs no encoding
+    # On scores of no model: benchmarks that cannot be judged or halved fail before anything is encoded.
     evaluator.check_names(lambda outcomes: (_proxies(outcomes, options=options, declared=declared), halves(outcomes)))
     embedder = PointsEmbedder(
         interpolation,
@@ -144,7 +144,7 @@ def merge_by_sweep(
     )
     with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
         outcomes = Outcomes(embedder.score(evaluator, progress=sys.stderr.isatty()))
-    # the best of 11 on some items looks better on these than on others, so the report is of the other half
+    # The best of 11 on some items looks better on these than on others, so the report uses the other half.
     choosing, reported = halves(outcomes)
     proxies = _proxies(outcomes, options=options, declared=declared)
     swept = choose(choosing, proxies, rule=options.rule, tolerance=options.tolerance)
@@ -163,7 +163,7 @@ def merge_by_sweep(
 
 
 def _write_card(folder: Path, record: Mapping[str, Any], contents: Mapping[str, Any], model: str) -> None:
-    # the results on it are those of the half that did not choose
+    # The results on the card come from the half that did not choose.
     place = folder / MODEL_FOLDER
     drawn = copy_figure(folder / FIGURE, place)
     write_card(place, merge_card(record, contents, model=model, figure=FIGURE if drawn else ""))
@@ -188,7 +188,7 @@ def _proxies(outcomes: Outcomes, *, options: SweepOptions, declared: Mapping[str
 
 
 def _chosen_name(swept: Swept) -> str:
-    # an end is called by what it is, not "alpha 1"
+    # An end is called by what it is, not "alpha 1".
     chosen = point_name(swept.chosen.alpha)
     return ENDS.get(chosen, chosen)
 
@@ -217,7 +217,6 @@ def _results(
 
 
 def _report(swept: Swept, results: EvaluationResults, folder: Path, *, brief: bool) -> Report:
-    # the report of an evaluation, with the front and the points before its tables
     report = evaluation_report(results, brief=brief)
     alpha = f"{swept.chosen.alpha:g}"
     title = f"Between base and tuned model: alpha {alpha}"

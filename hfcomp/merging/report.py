@@ -34,7 +34,7 @@ def front_figure(
     first = next(iter(sweeps.values()))
     composition, general = first.lines
     paths = {model: [_stop(swept, point.alpha) for point in swept.points] for model, swept in sweeps.items()}
-    # drawn once: all paths begin at it
+    # Drawn once: all paths begin at it.
     paths["base"] = [_stop(first, 0.0, bars=True)]
     axes = f"{general['name']}, percent", f"{composition['name']}, percent"
     panel = Paths(
@@ -46,7 +46,7 @@ def front_figure(
 def _stop(swept: Swept, alpha: float, *, bars: bool = False) -> Stop:
     composition, general = (line["models"][point_name(alpha)] for line in swept.lines)
     is_chosen = alpha == swept.chosen.alpha and not bars
-    # ".3" has room in a marker, "0.3" has not
+    # ".3" has room in a marker, "0.3" does not.
     mark = f"{alpha:g}".removeprefix("0") or "0"
     return Stop(general, composition, mark if is_chosen else "", bars or is_chosen)
 
@@ -83,7 +83,7 @@ def merge_card(
         figure: the name of the picture of the points beside the card.
     """
     base, tuned = record["base"]["path"], record["tuned"]["path"]
-    # a card names a model that readers can load; a local folder says nothing to them
+    # A card names a model that readers can load. A local folder says nothing to them.
     base_id = base if is_on_hub(base) else None
     scored = without_local_paths(dict(results or {}))
     lines = as_last(scored.get("results", []), model)

@@ -24,7 +24,7 @@ from hfcomp.statistics.outcomes import Outcomes
 from hfcomp.statistics.summary import summarize
 
 POINTS = 11
-# From the base to the tuned model in steps of a tenth, as in WiSE-FT.
+# Alphas from the base to the tuned model in steps of a tenth, as in WiSE-FT.
 ALPHAS = tuple(index / (POINTS - 1) for index in range(POINTS))
 BASE_POINT = point_name(0.0)
 
@@ -63,7 +63,7 @@ class Swept:
 
 
 def few_images(swept: Swept) -> list[str]:
-    # one image of fewer than 100 weighs more than the default tolerance of one percentage point
+    # One image of fewer than 100 weighs more than the default tolerance of one percentage point.
     return [
         f"only {line['images']:,} images choose the point by {line['name']}: a single image is worth more than one "
         "percentage point, so other images may choose another point. Use more images."

@@ -156,7 +156,7 @@ def _rank(scores: NDArray[np.floating], labels: NDArray[np.bool_]) -> _Ranked:
     place = np.arange(len(scores))[:, None]
     new = np.ones(scores.shape, dtype=bool)
     new[1:] = ranked[1:] != ranked[:-1]
-    # The first and the last place of every image's group, by running maximum and minimum in place of a loop over
+    # The first and the last place of every image's group, by running maximum and minimum instead of a loop over
     # groups.
     first = np.maximum.accumulate(np.where(new, place, 0), axis=0)
     ends = np.ones(scores.shape, dtype=bool)
@@ -164,7 +164,7 @@ def _rank(scores: NDArray[np.floating], labels: NDArray[np.bool_]) -> _Ranked:
     last = np.minimum.accumulate(np.where(ends, place, len(scores))[::-1], axis=0)[::-1]
     count = np.cumsum(positive, axis=0)
     above_positive = np.take_along_axis(count, last, axis=0)
-    # Positives of the group: those down to its end, less those before its first place. It has no negative if all of
+    # Positives of the group: those down to its end, minus those before its first place. It has no negative if all of
     # its members are positive.
     in_group: NDArray[np.intp] = above_positive - np.take_along_axis(count - positive, first, axis=0)
     retrieved = positive & (in_group == last - first + 1)
@@ -174,7 +174,7 @@ def _rank(scores: NDArray[np.floating], labels: NDArray[np.bool_]) -> _Ranked:
 
 
 def _from_group(values: NDArray[np.float64], first: NDArray[np.intp]) -> NDArray[np.float64]:
-    # From its group's first place, not from its own: an image's weight also counts for positives that tie with it.
+    # Summed from the group's first place, not its own: an image's weight also counts for positives that tie with it.
     return np.take_along_axis(np.cumsum(values[::-1], axis=0)[::-1], first, axis=0)
 
 

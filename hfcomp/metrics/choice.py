@@ -43,7 +43,7 @@ def credit(outcome: ChoiceOutcome, tie: TieRule = "wrong") -> NDArray[np.float64
     """What each item is worth, `[n]`: 1 when correct, and 0, 1/2 or 1 for a tie."""
     if tie not in _TIE_CREDIT:
         raise ValueError(f"tie={tie!r}: expected one of {', '.join(_TIE_CREDIT)}.")
-    # Only with "wrong" does a constant scorer get 0.
+    # A constant scorer gets 0 only with "wrong".
     return outcome.correct + _TIE_CREDIT[tie] * outcome.tie
 
 

@@ -68,7 +68,7 @@ def top_k(scores: Scores, labels: NDArray[np.integer], k: int = 1, *, chunk: int
         _check_rows(part, own, start, k)
         score = np.take_along_axis(part, own[:, None], axis=1)
         other = np.arange(part.shape[1]) != own[:, None]
-        # not "at least as high" and "higher": every comparison with NaN is false, and NaN must not come first
+        # Not ">=" and ">": every comparison with NaN is false, and NaN must not come first.
         correct[start:stop] = (~(part < score) & other).sum(axis=1) < k
         wins[start:stop] = (~(part <= score) & other).sum(axis=1) < k
     return ChoiceOutcome(correct=correct, tie=wins & ~correct)

@@ -128,7 +128,7 @@ def _retrieve(image: NDArray[np.float64], texts: _Texts) -> NDArray[np.intp]:
         second = np.maximum(np.maximum(second, added.max(axis=1)), np.minimum(best, top))
         which = np.where(top > best + margin, start + candidate, which)
         best, start = np.maximum(best, top), stop
-        # not "is as high": NaN must not be retrieved
+        # Every comparison with NaN is false, so NaN is never retrieved.
         found[:, column] = np.where(second < best - margin, which, which + len(texts.vectors))
     return found
 

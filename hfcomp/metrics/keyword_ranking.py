@@ -42,12 +42,12 @@ def keyword_ranking(
     first = choose(true_score, other_scores, mask)
     exists = np.ones(other_scores.shape, dtype=bool) if mask is None else mask
     own = true_score[:, None]
-    # not "at least as high": every comparison with NaN is false, and NaN must not help
+    # Not ">=": every comparison with NaN is false, and NaN must not help.
     rank = 1 + (~(other_scores < own) & exists).sum(axis=1)
     candidates = 1 + exists.sum(axis=1)
     told_apart = (((other_scores < own) | (other_scores > own)) & exists).any(axis=1)
     # In a random order each rank from 1 to the number of candidates is equally likely, so the mean of 1 / rank is a
-    # harmonic number over that.
+    # harmonic number divided by that number.
     harmonic = np.cumsum(1 / np.arange(1, candidates.max(initial=1) + 1))
     return KeywordRanking(
         first=first,

@@ -62,10 +62,10 @@ def rank_scores(
             f"scores {scores.shape}, positive {right.shape}, mask {exists.shape}: expected [Q, M] for all."
         )
     _require_positive(right & exists)
-    # NaN passes through `max`: a positive of a broken model then is below every other key.
+    # NaN passes through `max`: a positive of a broken model is then below every other key.
     top = np.where(right & exists, scores, -np.inf).max(axis=1, keepdims=True)
     others = exists & ~right
-    # not "at least as high" and "higher": every comparison with NaN is false, and NaN must not come first
+    # Not ">=" and ">": every comparison with NaN is false, and NaN must not come first.
     return RankBounds(
         worst=1 + (~(scores < top - margin) & others).sum(axis=1),
         best=1 + (~(scores <= top + margin) & others).sum(axis=1),
@@ -157,8 +157,8 @@ def recall_chance(
     positives: NDArray[np.integer] | int, keys: NDArray[np.integer] | int, k: int = 1
 ) -> NDArray[np.float64]:
     """Chance that a random order puts a right key among the first `k`: `[Q]`, or one for all queries."""
-    # A product of the chances that draw after draw is wrong, in place of binomial coefficients, which overflow for
-    # large sets. It reaches 0 where fewer than `k` keys are wrong, so nobody can fail there.
+    # The product of the chances that each draw in turn is wrong, instead of binomial coefficients, which overflow for
+    # large sets. It reaches 0 if fewer than `k` keys are wrong, so nobody can fail there.
     wrong, missed = np.subtract(keys, positives), np.ones(np.broadcast_shapes(np.shape(positives), np.shape(keys)))
     for drawn in range(k):
         missed = missed * np.clip(wrong - drawn, 0, None) / np.clip(np.subtract(keys, drawn), 1, None)
@@ -223,7 +223,7 @@ def _ranks(
     wrong = np.delete(scores, positive)
     right = np.sort(-scores[positive]) * -1  # NaN last
     number = np.arange(1, len(right) + 1)
-    # not "at least as high" and "higher": every comparison with NaN is false, and NaN has to count as before
+    # Not ">=" and ">": every comparison with NaN is false, so a wrong key with NaN counts as ahead.
     worst = number + (~(wrong < right[:, None] - ROUNDING)).sum(axis=1)
     best = number + (~(wrong <= right[:, None] + ROUNDING)).sum(axis=1)
     return worst, best

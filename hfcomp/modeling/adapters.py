@@ -39,7 +39,7 @@ TARGETS = {
 """Groups of modules by name: the encoders' layers, what maps a pooled state to the embedding, SigLIP's pooling."""
 DEFAULT_TARGETS = ("attention", "mlp")
 SCALARS = ("logit_scale", "logit_bias")
-# PEFT's word for all linear layers, in place of names.
+# PEFT's word for all linear layers, instead of names.
 PEFT_ALL = "all-linear"
 _ADAPTED = (nn.Linear, nn.Conv2d, nn.Embedding, nn.MultiheadAttention)
 _WITHOUT_EFFECT = "nn.MultiheadAttention reads the weight of its out_proj and never calls the module"
@@ -115,7 +115,7 @@ def add_adapter(backbone: PreTrainedModel, config: PeftConfig, *, seed: int) -> 
     trained = [parameter for parameter in _scalars(backbone).values() if parameter.requires_grad]
     # Every process draws its own adapter, and so does a run that is resumed: with one seed they begin with the same.
     set_seed(seed)
-    # the commit of a base that came from the Hub, so that the adapter is for that one and no later one
+    # The commit of a base from the Hub: the adapter is for that commit and no later one.
     adapted = get_peft_model(backbone, config, revision=getattr(backbone.config, "_commit_hash", None))
     check_adapter(adapted)
     for parameter in trained:
@@ -199,7 +199,7 @@ def load_merged(adapter: str | Path) -> PreTrainedModel:
     backbone = load_backbone(adapter, dtype=torch.float32)
     if not is_peft(backbone):
         raise ValueError(f"{adapter} is a plain model, not an adapter: it has no adapter_config.json to merge.")
-    # With safe_merge PEFT raises for a merged weight that is not finite, in place of writing it.
+    # With safe_merge PEFT raises for a merged weight that is not finite, instead of writing it.
     return backbone.merge_and_unload(safe_merge=True).requires_grad_(True)
 
 
@@ -227,7 +227,7 @@ def _resolve(backbone: nn.Module, targets: Iterable[str], frozen_towers: Collect
         if len(attentions) < len(kept):
             patterns.append(pattern)
     # PEFT matches one expression against whole names and knows no exceptions: frozen towers, and pooling that is
-    # adapted as a parameter, have to be excluded inside the expression.
+    # adapted as a parameter, must be excluded inside the expression.
     excluded = [re.escape(name) for name in (*frozen, *dict.fromkeys(pooling))]
     if patterns and excluded:
         patterns = [rf"(?!({'|'.join(excluded)})(\.|$))({'|'.join(patterns)})"]

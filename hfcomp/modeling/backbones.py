@@ -163,7 +163,7 @@ def _whole_model(model: str | Path, **kwargs: Any) -> nn.Module:
     # CLIPs that were saved years ago hold position_ids, a buffer that transformers does not store any more.
     unused = {name for name in info["unexpected_keys"] if not name.endswith(".position_ids")}
     own = {name for name in unused if name.partition(".")[0] in OWN_PARTS}
-    # where some are missing, they may be there under names that nothing reads
+    # If weights are missing, they may exist under names that nothing reads.
     refuse(
         model,
         missing=info["missing_keys"],
@@ -183,7 +183,7 @@ def _restore_unfrozen(backbone: nn.Module, model: str, hub: dict[str, Any]) -> N
     )
     prefix = "backbone."
     stored = {} if path is None else read_tensors(path)
-    # An adapter that is copied without the file beside it would silently fall back to the base's logit_scale.
+    # An adapter that is copied without this file would silently fall back to the base's logit_scale.
     trained = set() if adapter is None else unfrozen_names(adapter)
     refuse(path or f"{model}: no {OBJECTIVE_STATE_FILE}", missing=trained - set(stored))
     state = {key.removeprefix(prefix): value for key, value in stored.items() if key.startswith(prefix)}
@@ -272,7 +272,7 @@ def encode_image_tokens(backbone: nn.Module, pixel_values: torch.Tensor) -> tupl
     output = backbone.get_image_features(pixel_values=pixel_values.to(backbone.dtype))
     tower, states = backbone.vision_model, output.last_hidden_state
     if hasattr(tower, "head"):
-        # one key has all the attention, and an adapter of the head counts as it does in the pooled embedding
+        # One key gets all the attention, and an adapter of the head counts as it does in the pooled embedding.
         tokens = tower.head(states.flatten(0, 1).unsqueeze(1)).unflatten(0, states.shape[:2])
     else:
         tokens = backbone.visual_projection(tower.post_layernorm(states[:, 1:]))
@@ -302,7 +302,7 @@ def encode_phrases(
     """
     output = backbone.get_text_features(input_ids=input_ids)
     states = output.last_hidden_state[: len(mask)]
-    # A masked mean of all phrases of a caption as one matrix product; an absent phrase divides by 1 in place of 0.
+    # A masked mean of all phrases of a caption as one matrix product. An absent phrase divides by 1 instead of 0.
     means = mask.to(states.dtype) @ states / mask.sum(-1, keepdim=True).clamp(min=1)
     return normalized(output.pooler_output), normalized(_text_head(backbone)(means))
 
@@ -316,6 +316,6 @@ def freeze_towers(backbone: nn.Module, towers: list[str]) -> None:
     """Freezes the `image` or the `text` tower with its projection; `logit_scale` stays as it is."""
     prefixes = tuple(part for tower in towers for part in TOWERS[tower])
     for name, parameter in backbone.named_parameters():
-        # Any part of the name, not the first alone: PEFT puts its own prefixes before it.
+        # Any part of the name, not only the first: PEFT adds its own prefixes.
         if any(piece in prefixes for piece in name.split(".")):
             parameter.requires_grad_(False)

@@ -116,7 +116,7 @@ def _record_unfrozen(backbone: nn.Module, folder: Path, names: list[str]) -> Non
     adapter = backbone.active_adapter
     path = (folder if adapter == "default" else folder / adapter) / ADAPTER_FILE
     if names and path.is_file():
-        # the tensors may be views of the file: it is replaced, not written over
+        # The tensors may be views of the file: it is replaced, not written over.
         with replacing(path) as part:
             save_file(load_file(path), part, metadata={"format": "pt", UNFROZEN: json.dumps(names)})
 
@@ -153,7 +153,7 @@ def _load_adapter(backbone: nn.Module, folder: Path) -> None:
     from peft import get_peft_model_state_dict, load_peft_weights, set_peft_model_state_dict
 
     adapter = backbone.active_adapter
-    # PEFT writes an adapter of a name of its own into a folder of that name
+    # PEFT writes a named adapter into a folder of that name.
     folder = folder if adapter == "default" else folder / adapter
     with damage_named(folder):
         state = load_peft_weights(str(folder), device="cpu")

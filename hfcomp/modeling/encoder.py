@@ -63,8 +63,8 @@ class DualEncoder(nn.Module):
         self.main_input_name = "input_ids"
         device = next(backbone.parameters()).device
         self.objective_state.to(device)
-        # Rescaling is divided into both, so uint8 pixels take one subtraction and one division on the device. The
-        # buffers are not persistent because a checkpoint holds the plain backbone only.
+        # Rescaling is folded into both, so uint8 pixels take one subtraction and one division on the device. The
+        # buffers are not persistent because a checkpoint holds only the plain backbone.
         mean = torch.tensor(list(image_mean), device=device).view(1, -1, 1, 1) / rescale_factor
         std = torch.tensor(list(image_std), device=device).view(1, -1, 1, 1) / rescale_factor
         self.register_buffer("pixel_mean", mean, persistent=False)
@@ -161,7 +161,7 @@ class DualEncoder(nn.Module):
         if "learned" in self.required_features:
             output["learned"] = {name: module() for name, module in self.objective_state.items()}
         if is_sharded(self):
-            # FSDP2 hooks onto what is returned; an operation in place would take the hook from a view
+            # FSDP2 hooks onto what is returned. An operation in place would take the hook from a view.
             output = {name: x.clone() if isinstance(x, torch.Tensor) else x for name, x in output.items()}
         return Features(**output)
 
@@ -201,7 +201,7 @@ class DualEncoder(nn.Module):
         phrases = None
         if "concept_embeds" in parts and concept_token_mask is not None:
             phrases = concept_token_mask.unflatten(0, (len(texts["text_embeds"]), -1))
-            # the captions lead the list, with their phrases
+            # The captions lead the list, with their phrases.
             del parts["concept_embeds"]
             parts = {"text_embeds": texts["text_embeds"], **parts}
         if not parts:
@@ -243,7 +243,7 @@ class DualEncoder(nn.Module):
             return encode(0, count)
         spans = [(start, min(start + size, count)) for start in range(0, max(count, 1), size)]
         if is_sharded(self):
-            # a forward gathers weights, which takes all processes: those with fewer rows encode their last again
+            # A forward gathers weights, which needs all processes: those with fewer rows encode their last row again.
             needed = max(gather_sizes(len(spans), self.device))
             spans += [(max(count - 1, 0), count)] * (needed - len(spans))
         if torch.is_grad_enabled():
@@ -271,7 +271,7 @@ class DualEncoder(nn.Module):
 
     def freeze_unused(self) -> list[str]:
         """Freezes the trainable parameters on which no used field depends, and returns their names."""
-        # DDP stops at its second step where a trainable parameter has no gradient
+        # DDP stops at its second step if a trainable parameter has no gradient.
         training, size = self.training, self.mini_batch_size
         self.eval()
         self.mini_batch_size = None

@@ -57,7 +57,7 @@ def merge_without_magnitudes(backbone: nn.Module, place: str | Path) -> tuple[nn
     return backbone.merge_and_unload(), magnitudes
 
 
-# What decides how weights of equal names and shapes are used.
+# Settings that decide how weights of equal names and shapes are used.
 TOWERS = ("text_config", "vision_config")
 SETTINGS = ("hidden_act", "num_attention_heads", "layer_norm_eps", "image_size", "patch_size", "eos_token_id")
 BOTH = "Both have to be of one architecture: pass the model that the tuned one was trained from."
@@ -105,7 +105,7 @@ class Interpolation:
         self.model = copy.deepcopy(tuned).float().eval()
         self._magnitudes = dict(magnitudes or {})
         ours, theirs = base.state_dict(), tuned.state_dict()
-        # a frozen tower takes no memory and no time
+        # A frozen tower takes no memory and no time.
         changed = [name for name in theirs if name in self._magnitudes or not _equal(ours[name], theirs[name])]
         for name in changed:
             if not theirs[name].is_floating_point():

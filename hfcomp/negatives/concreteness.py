@@ -190,7 +190,7 @@ class ConcretenessRatings:
         Returns:
             The match, or None if none is there.
         """
-        # The order is that of trust: the word itself before a form that is derived from it.
+        # Forms are in the order of trust: the word itself before a form that is derived from it.
         for source, entry in forms:
             if entry in self._ratings:
                 return RatingMatch(rating=self._ratings[entry], entry=entry, source=source)
@@ -253,7 +253,7 @@ def _fold(expression: str) -> str:
 
 
 def _singulars(expression: str) -> list[str]:
-    # The table decides which of these are words: of "buses" it has no "buse", so the next form is tried.
+    # The table decides which of these are words: "buses" gives "buse", which it lacks, so the next form is tried.
     forms = []
     if expression.endswith("ies"):
         forms.append(expression[:-3] + "y")
@@ -278,7 +278,7 @@ def _read_rows(path: Path) -> Iterable[tuple[int, tuple[str, str, str]]]:
             f"{path} lacks the column {', '.join(map(repr, lacking))}; its first line, split at tabs, has {header}. "
             f"{HOW_TO_GET}"
         )
-    # By name: which columns a copy has beside these, and in which order, plays no part.
+    # Columns are found by name: a copy may have further ones, in any order.
     places = header.index(WORD), header.index(RATING), header.index(PART_OF_SPEECH)
     for number, line in enumerate(lines[1:], start=2):
         if not line:
@@ -290,7 +290,7 @@ def _read_rows(path: Path) -> Iterable[tuple[int, tuple[str, str, str]]]:
 
 
 def _rating(text: str, *, word: str, where: str) -> float:
-    # NaN fails the comparison as a text that is no number does: both end in one message.
+    # A text that is not a number becomes NaN, which fails the comparison: both end in one message.
     try:
         rating = float(text)
     except ValueError:
@@ -347,7 +347,7 @@ def _fetch(url: str, timeout: float) -> bytes:
         with urllib.request.urlopen(url, timeout=timeout) as response:
             while piece := response.read1(1 << 16):
                 content += piece
-                # Cut off here, its hash is wrong, which the caller reports.
+                # A download that is cut off here has a wrong hash, which the caller reports.
                 if len(content) > _MAX_BYTES:
                     break
                 if time.monotonic() > deadline:

@@ -23,7 +23,7 @@ SAME_SENTENCE, DUPLICATE, SAME_WORDS = "same_sentence", "duplicate", "same_words
 FALSE_NEGATIVE, GRAMMAR = "false_negative", "grammar"
 
 _PUNCTUATION = string.punctuation + "“”‘’„«»…–—"
-# Stripped rather than matched: a pattern for the end is tried at each dot of a row of dots in the middle.
+# Stripped, not matched: a pattern for the end would be tried at each dot of a row of dots in the middle.
 _FINAL = " .,;:!?…"
 _AN = re.compile(r"\ban\b")
 
@@ -137,9 +137,9 @@ class GrammarFilter:
         Returns:
             [number of texts] float64, nats per token, 0 or more; NaN for a text without tokens.
         """
+        # Each text once: every negative of a caption is compared with the same caption.
         distinct = list(dict.fromkeys(texts))
         bodies = self._tokenizer(distinct, add_special_tokens=False, verbose=False)["input_ids"] if distinct else []
-        # Texts come back many times: every negative of a caption is compared with the same caption.
         windows = [(row, *window) for row, body in enumerate(bodies) for window in self._windows(body)]
         totals = np.zeros(len(distinct))
         for batch in length_sorted_batches([len(ids) for _, ids, _ in windows], self._batch_size):
@@ -161,8 +161,8 @@ class GrammarFilter:
         """
         if len(captions) != len(texts):
             raise ValueError(f"{len(captions)} captions for {len(texts)} texts; expected one for each.")
-        # NaN > tolerance is False: without tokens there is no evidence against a text.
         losses = self.losses([*captions, *texts])
+        # NaN > tolerance is False: without tokens there is no evidence against a text.
         flags: list[bool] = (losses[len(captions) :] - losses[: len(captions)] > self.tolerance).tolist()
         return flags
 

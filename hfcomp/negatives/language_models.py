@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-# A vocabulary's worth of logits stands behind every token, so the tokens of a batch are bounded and not only its rows.
+# Every token has a vocabulary's worth of logits, so the tokens of a batch are bounded, not only its rows.
 _TOKENS_PER_ROW = 64
 
 DEFAULT_MODEL = "FacebookAI/roberta-base"
@@ -43,7 +43,7 @@ def load_language_model(
             "Pass a folder with config.json, model.safetensors and a tokenizer, or connect to the Hub once to cache "
             "the model."
         ) from error
-    # transformers initialises missing weights at random and only warns; random predictions are useless.
+    # transformers initializes missing weights at random and only warns; random predictions are useless.
     if loading["missing_keys"]:
         raise ValueError(
             f"the checkpoint {str(model)!r} lacks {sorted(loading['missing_keys'])[:3]}, without which {auto_class} "
@@ -58,7 +58,7 @@ def position_limit(network: Any, tokenizer: Any) -> int:
     """The most tokens that a model takes at once, special ones included."""
     limit: int = min(getattr(network.config, "max_position_embeddings", None) or 10**9, tokenizer.model_max_length)
     for name, module in network.named_modules():
-        # RoBERTa and its kin count positions from the one after padding: 514 embeddings are 512 tokens.
+        # RoBERTa and similar models count positions from the one after padding: 514 embeddings are 512 tokens.
         padding = getattr(module, "padding_idx", None)
         if name.endswith("position_embeddings") and padding is not None:
             limit = min(limit, module.num_embeddings - padding - 1)
@@ -148,7 +148,7 @@ class MaskedModel:
         for (before, _), body in zip(texts, bodies, strict=True):
             # A caption may itself hold the characters of a mask token.
             place = [index for index, token in enumerate(body) if token == mask_id][before.count(mask)]
-            # The window is centered on the mask, and pushed inside the text where the mask is near an end.
+            # The window is centered on the mask, and pushed inside the text if the mask is near an end.
             first = max(0, min(place - self._room // 2, len(body) - self._room))
             self.windowed += len(body) > self._room
             sequences.append([*self._prefix, *body[first : first + self._room], *self._suffix])

@@ -95,7 +95,7 @@ class _Part:
 
     @property
     def trials(self) -> list[str]:
-        # Most first fills are accepted; if one is not, more are parsed at once the longer it takes.
+        # Most first fills are accepted. If one is not, each further round parses more at once.
         return (self.blanks[0].fills or [])[: self.width]
 
 
@@ -169,7 +169,7 @@ class MaskFiller:
         if num_negatives < 1:
             raise ValueError(f"num_negatives is {num_negatives}; expected 1 or more.")
         rows = [[_part(doc, name, seed) for name in _drawn_order(self.parts, doc, seed)] for doc in docs]
-        # A round asks the model and the parser once for all captions together, and only for what is still owed.
+        # A round calls the model and the parser once for all captions together, and only for what is still owed.
         while owing := [part for row in rows for part in _owing(row, num_negatives)]:
             self._propose([part for part in owing if part.blanks[0].fills is None], seed)
             trials = [(part, part.trials) for part in owing]
@@ -203,8 +203,8 @@ class MaskFiller:
 
     def _try(self, part: _Part, trials: Sequence[tuple[str, Doc]]) -> None:
         """Takes the first fill that fits its sentence as the original did; drops an empty blank."""
-        # The blank goes to the end of the line after a success, so that every word gets one fill before any gets a
-        # second, and to its front after a failure: its turn is not over. Trials double while all fail, since each
+        # After a success the blank goes to the end of the line, so that every word gets one fill before any gets a
+        # second. After a failure it goes to the front: its turn is not over. Trials double while all fail, since each
         # round costs a pass of the parser for the whole set.
         blank = part.blanks.pop(0)
         part.width *= 2
@@ -224,7 +224,7 @@ class MaskFiller:
 
 
 def _drawn_order(parts: Sequence[str], doc: Doc, seed: int) -> list[str]:
-    # Sorted first: `parts` as a user lists them is no setting that should change a set.
+    # Sorted first: the order in which a user lists `parts` should not change a set.
     order = sorted(parts)
     caption_rng(seed, doc.text, "mask", "order of parts").shuffle(order)
     return order
@@ -263,7 +263,7 @@ def _in_turn(row: Sequence[_Part]) -> list[Negative]:
 def _misfit(blank: _Blank, word: str, doc: Doc) -> str:
     """Why a word does not stand in the filled and parsed caption as the original did; empty if it does."""
     # Found again by its place: the article before it may have grown by one letter, and the parser may have split words
-    # elsewhere in another way. A word that is no token of its own any more stands in a compound or clitic.
+    # elsewhere in another way. A word that is no longer a token of its own is part of a compound or clitic.
     start = len(fit_article(blank.before, word))
     token = next((one for one in doc if one.idx == start and one.text == word), None)
     if token is None or token.tag_ != blank.tag:
@@ -305,7 +305,7 @@ def maskable_tokens(doc: Doc, part: str) -> list[Token]:
 
 
 def _stands_alone(caption: str, start: int, end: int) -> bool:
-    # By characters of the caption and not by tokens: parsers split "t-shirt" in different ways.
+    # Judged by the caption's characters, not by tokens: parsers split "t-shirt" in different ways.
     before, after = caption[max(start - 1, 0) : start], caption[end : end + 1]
     joined_after = after.isalnum() or after in _JOINS_WORDS
     # An apostrophe may follow ("the man's hat"), not go before ("'n'").

@@ -75,7 +75,7 @@ def draw_by_sort(
     while left and len(results) < number:
         # Sort first, candidate second: a caption has n^2 pairs of nouns and two of verbs, so a draw over all pairs
         # would hardly ever give a verb. For the same reason a failure is made up for inside its sort: otherwise a sort
-        # of which few candidates can be made would be drawn less often than the others.
+        # with few usable candidates would be drawn less often than the others.
         sort = rng.choice(list(left))
         result, failures = None, 0
         while result is None and left[sort] and failures < MOST_FAILURES:

@@ -19,7 +19,7 @@ EXACT_ROWS = 20_000
 # a row's similarities then do not depend on the batch, the number of threads or the CPU, and ties are real ties.
 _LENGTH = 2.0**26
 _COLUMNS = 65_536
-# Candidates of FAISS beyond those that are needed, and how far its single precision may be off.
+# FAISS candidates beyond those that are needed, and how far its single precision may be off.
 _SPARE = 16
 _DOUBT = 1e-5
 
@@ -158,7 +158,7 @@ def _group_numbers(groups: ArrayLike | None, rows: int) -> Integers:
 
 def _exact(units: Floats, group: Integers, number: int, rows: Integers) -> Integers:
     # Blocks of columns bound the memory; the best so far is merged with the best of each block. Blocks come in order,
-    # so of equal similarities the first row stays, as if all had been compared at once.
+    # so the first of equal similarities stays, as if all had been compared at once.
     best = np.full((len(rows), number), -np.inf)
     index = np.full(best.shape, -1, dtype=np.int64)
     for at in range(0, len(units), _COLUMNS):
@@ -172,8 +172,8 @@ def _exact(units: Floats, group: Integers, number: int, rows: Integers) -> Integ
 
 def _top(similarity: Floats, number: int) -> tuple[Floats, Integers]:
     """The `number` highest of each row and their places, the first of equal ones; -inf and -1 for what is missing."""
-    # `partition` finds the value of the last place in linear time, but of equal values it names any. So all entries
-    # that reach it are collected, ordered by row, falling value and column, and each row keeps its first `number`.
+    # `partition` finds the value of the last place in linear time, but picks any of equal values. So all entries that
+    # reach it are collected, ordered by row, falling value and column, and each row keeps its first `number`.
     found = np.full((len(similarity), number), -np.inf)
     place = np.full(found.shape, -1, dtype=np.int64)
     width = min(number, similarity.shape[1])
@@ -223,8 +223,8 @@ def _rerank(index: Any, units: Floats, group: Integers, number: int, rows: Integ
     similarity[group[rows, None] == group[candidates]] = -np.inf
     found, place = _top(similarity, number)
     near = np.where(place < 0, -1, np.take_along_axis(candidates, np.maximum(place, 0), axis=1))
-    # FAISS works in single precision. A row that it did not name can be no nearer than the last candidate, but for the
-    # rounding: where the last neighbour leads that candidate by less, the row is searched exactly.
+    # FAISS works in single precision. A row that it did not name can be no nearer than the last candidate, except for
+    # rounding: if the last neighbor leads that candidate by less, the row is searched exactly.
     doubtful = np.flatnonzero(found[:, -1] <= least + _DOUBT * _LENGTH**2)
     if len(doubtful) and candidates.shape[1] < len(units):
         near[doubtful] = _exact(units, group, number, rows[doubtful])

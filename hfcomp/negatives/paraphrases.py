@@ -51,7 +51,7 @@ def _one_way(words: str, other: str, **conditions: tuple[str, ...] | frozenset[s
 
 
 _TV_THINGS = word_set("monitor set show screen stand station studio tower remote cabinet")
-# "a large number of", "a big deal": the size is of no thing; "big sister", "little girl": age.
+# "a large number of", "a big deal": no thing has the size; "big sister", "little girl": age.
 _NOT_LARGE_THINGS = word_set(
     "amount apple ben bird brother crowd day deal dipper game group hit amounts number numbers portion quantity rig "
     "screen sister smile top toe variety wave wheel"

@@ -140,8 +140,8 @@ def _coordination(doc: Doc) -> Iterator[Edit]:
             continue
         if (base_form(first.root), base_form(second.root)) in FIXED_ORDERS:
             continue
-        # "a cat and a dog" has a determiner each, so the phrases move whole, but only where nothing behind them can
-        # belong to the second alone. Under one determiner ("a knife and fork") the nouns move.
+        # "a cat and a dog" has a determiner each, so the phrases move whole, but only if nothing after them can belong
+        # to the second alone. Under one determiner ("a knife and fork") the nouns move.
         with_determiner = [chunk[0].tag_ == "DT" for chunk in (first, second)]
         if all(with_determiner):
             if _opens_caption(doc, first.start) and _is_end_or_plural_verb(doc, second.end):
@@ -220,7 +220,7 @@ def _prefix(doc: Doc) -> Iterator[Edit]:
             ((_span(doc, start + 1, start + 2),), (other,)) for other in _PICTURE_PREFIXES if other != words[1]
         )
         return
-    # A caption with a verb of its own is a sentence: "a photo of a dog runs" is no English.
+    # A caption with a verb of its own is a sentence: "a photo of a dog runs" is not English.
     finite = sum(_is_finite(token) for token in doc)
     if words[:2] in (("there", "is"), ("there", "are")) and words[2:] and finite == 1 and _is_counted(doc[start + 2]):
         yield ((doc[start].idx, doc[start + 2].idx),), ("",)

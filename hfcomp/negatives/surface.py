@@ -42,8 +42,8 @@ def fit_article(before: str, text: str) -> str:
     Returns:
         `before`, with another article where the one at its end does not fit; its capital is kept.
     """
-    # Only an article at the very end is fitted: between "a" and a word may stand another ("a big", "an open"), whose
-    # sound decides then.
+    # Only an article at the very end is fitted: another word ("a big", "an open") may follow the article, and then its
+    # sound decides.
     found = _ARTICLE_AT_END.search(before)
     if found is None:
         return before
@@ -110,6 +110,6 @@ def rewrite(caption: str, spans: Sequence[Span], texts: Sequence[str]) -> str:
     written += caption[place:]
     if not has_capital_of_place(caption):
         return written
-    # The old capital went away with its word, or stands in the middle now; the place gets its own again.
+    # The old capital left with its word, or is in the middle now. The place gets its own again.
     first = start_of_text(written)
     return written[:first] + written[first : first + 1].upper() + written[first + 1 :]

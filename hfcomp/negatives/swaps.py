@@ -87,12 +87,12 @@ _KINDS = {
 }
 _LIST_CLASSES = frozenset((*NOUN_CLASSES, "DET", "ADJ", "NUM", "PUNCT", "CCONJ", "PRON", "SPACE"))
 _COUNTING_DETERMINERS = word_set("a an another each every either neither one")
-# Parts change places with one of the next so many of their sort: pairs of all would grow with the square of a caption.
+# A part changes places with at most this many following parts: all pairs would grow with a caption's square.
 _MOST_NEIGHBOURS = 64
 _PARTICIPLES = ("VBG", "VBN")
 # "that is also sitting right next to": anything longer is not a symmetric relation and need not be scanned.
 _MOST_WORDS_OF_A_RELATION = 10
-# Where a caption splits into pieces whose order is irrelevant.
+# Separators of pieces of a caption whose order is irrelevant.
 _BETWEEN_PIECES = re.compile(r"[,;.]|\b(?:and|or|next to|beside|near|alongside|with|as well as)\b")
 
 
@@ -233,7 +233,7 @@ def _phrases_around(parts: Iterable[Part], phrases: Iterable[Part]) -> dict[Part
 def _rest_of_phrase(phrase: Part, part: Part) -> list[str]:
     """The content of a phrase besides a part of it: its words without determiners and loose quantities."""
     places = (place for place in range(phrase.start, phrase.end) if not part.start <= place < part.end)
-    # "group of people" holds nothing besides "people": an "of" that is left alone belonged to the quantity.
+    # "group of people" holds nothing besides "people": an "of" that is left over belonged to the quantity.
     words = [phrase.doc[place] for place in places if phrase.doc[place].pos_ not in ("DET", "PRON")]
     telling = [word.lower_ for word in words if word.lower_ not in VAGUE_QUANTITIES]
     return [word for word in telling if word != "of" or len(telling) == len(words)]
@@ -249,8 +249,8 @@ def _noun_pairs(doc: Doc) -> Iterable[Pair]:
             continue
         if not _determiners_fit(first, determiners[first], second, determiners[second]):
             continue
-        # What stands between makes the swap false, or what the nouns leave behind does: of "a black cat and a white
-        # dog" cat and dog may change places, since their colors stay.
+        # The words between make the swap false, or what the nouns leave behind does: in "a black cat and a white dog"
+        # cat and dog may change places, since their colors stay.
         if _order_matters(one, other, telling) or rests[first] != rests[second]:
             yield first, second
 
@@ -277,7 +277,7 @@ def _adjective_pairs(doc: Doc) -> Iterable[Pair]:
             continue
         if not _fits_beside(first, second, one) or not _fits_beside(second, first, other):
             continue
-        # Of two cats, "a black cat and a white cat" says the same after the swap unless something tells them apart.
+        # "a black cat and a white cat" says the same after the swap unless something tells the two cats apart.
         if base_form(one) != base_form(other) or _order_matters(around[first], around[second], telling):
             yield first, second
 

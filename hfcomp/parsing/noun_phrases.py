@@ -97,7 +97,7 @@ def sift_noun_phrases(doc: Doc, *, excluded: ExcludedWords = EXCLUDED_WORDS) -> 
 
 
 def _places(tree: CaptionTree, excluded: ExcludedWords, left_out: Counter[str]) -> Iterator[_Place]:
-    # From left to right, past the last word of each phrase: "people" of "a group of people" heads no second one.
+    # Left to right, past the last word of each phrase: "people" in "a group of people" heads no second one.
     counted = -1
     for word, word_class in enumerate(tree.classes):
         if word <= counted or word_class not in _HEADING:
@@ -131,7 +131,7 @@ def _place(tree: CaptionTree, noun: int) -> _Place:
 
 def _owns_what_is_excluded(tree: CaptionTree, noun: int, excluded: ExcludedWords) -> bool:
     """Whether a noun's phrase counts because its possession's is not a concept: "the cow" of "the cow's side"."""
-    # Otherwise the owner is a part of "the cow's tail" and heads no phrase of its own.
+    # If the possession is a concept, the owner is a part of "the cow's tail" and heads no phrase of its own.
     if tree.labels[noun] != "poss" or tree.classes[noun] not in NOUNS:
         return False
     owned = tree.heads[noun]
@@ -139,7 +139,7 @@ def _owns_what_is_excluded(tree: CaptionTree, noun: int, excluded: ExcludedWords
 
 
 def _why_excluded(tree: CaptionTree, place: _Place, excluded: ExcludedWords) -> str | None:
-    # Judged by the last word, which says what is meant: "a group" of "a group of people" is not a region.
+    # Judged by the last word, which says what is meant: "a group" in "a group of people" is not a region.
     last, word = place.last, tree.base_form(place.last)
     if tree.is_denied(place.noun) or (last != place.noun and tree.is_denied(last)):
         return DENIED
@@ -178,8 +178,8 @@ def _phrases_at(tree: CaptionTree, place: _Place) -> Iterator[NounPhrase]:
     if not sharing:
         yield _phrase(tree, place.last, (start, end))
         return
-    # What the phrases share is the noun with its compounds ("fire hydrant"), but not the adjective before it, which
-    # belongs to the last of them alone.
+    # The phrases share the noun with its compounds ("fire hydrant"), but not the adjective before it, which belongs
+    # only to the last of them.
     described = start
     while tree.tags[described] in DETERMINERS:
         described += 1
@@ -211,10 +211,10 @@ def _sharing(tree: CaptionTree, place: _Place) -> tuple[list[tuple[int, int]], i
                 end -= 1
             found.append((start, end))
             start = joint + 1
-    # "an orange and some other fruit": the other's word is a noun of its own
+    # "other" does not count: in "an orange and some other fruit" the orange is a noun of its own.
     if found or tree.tags[start] not in DETERMINERS or not tree.has_modifier(noun, ("amod",), besides=("other",)):
         return found, start
-    # Second way: "a red" is a phrase whose head is an adjective; follow the joints to the left while they have such.
+    # Second way: "a red" is a phrase whose head is an adjective. Follow the joints to the left through such phrases.
     first = start
     while (adjective := _joined_adjective(tree, first, noun)) >= 0:
         first = tree.start_of(adjective)

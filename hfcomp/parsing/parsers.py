@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from spacy.vocab import Vocab
 
 DEFAULT_PARSER = "spacy:en_core_web_sm"
-# What writes nothing that a generator reads; everything else stays, a component of the user's own too.
+# Components that write nothing that a generator reads. All others stay, the user's own too.
 _UNUSED_FACTORIES = word_set(
     "ner beam_ner entity_linker entity_ruler future_entity_ruler span_ruler span_finder spancat "
     "spancat_singlelabel textcat textcat_multilabel senter sentencizer"
@@ -33,8 +33,8 @@ _NEEDED = {
     "token.dep": "a dependency parser",
     "token.lemma": "a lemmatizer",
 }
-# DocBin adds the words and the spaces after them; sentences follow from the heads. `Doc.to_bytes`, by which `nlp.pipe`
-# talks with its processes, and user data call srsly once per `Doc`, which searches all installed packages each time.
+# DocBin adds words and the spaces after them; sentences follow from the heads. `Doc.to_bytes`, which `nlp.pipe` uses
+# between processes, and user data call srsly once per `Doc`, which searches all installed packages each time.
 _ATTRIBUTES = ("TAG", "POS", "MORPH", "LEMMA", "HEAD", "DEP")
 # Batches under way per process: one in work, one waiting, and no more, so that captions are not read long before.
 _AHEAD = 2
@@ -133,7 +133,7 @@ class SpacyParser(_ProcessParser):
             ) from error
         meta = self._nlp.meta
         self.name = f"spacy:{meta['lang']}_{meta['name']} {meta['version']}"
-        # Checked before components go: the message names what the user's pipeline has.
+        # Checked before components are removed: the message names what the user's pipeline has.
         self._check_parts()
         for part, factory in self._factories().items():
             if factory in _UNUSED_FACTORIES:
@@ -147,10 +147,10 @@ class SpacyParser(_ProcessParser):
 
     def _check_parts(self) -> None:
         factories = {part: name for part, name in self._factories().items() if part in self._nlp.pipe_names}
-        # By what components declare to write and not by their names, which users may choose.
+        # Judged by what components declare to write, not by their names, which users may choose.
         written = {what for part in factories for what in self._nlp.get_pipe_meta(part).assigns}
         if "attribute_ruler" in factories.values():
-            # It declares nothing, because it can write anything.
+            # The attribute ruler declares nothing, because it can write anything.
             written.add("token.pos")
         missing = [part for what, part in _NEEDED.items() if what not in written]
         if missing:
@@ -227,7 +227,7 @@ def _parse_in_processes(
         remaining = iter(captions)
         while batch := list(islice(remaining, batch_size)):
             under_way.append(pool.submit(_parse_batch, batch))
-            # Waits for the oldest batch, not the first one that is ready: results keep the order of the captions.
+            # Waits for the oldest batch, not for the first one that is ready: results keep the order of the captions.
             if len(under_way) >= _AHEAD * num_processes:
                 yield from DocBin().from_bytes(under_way.popleft().result()).get_docs(vocab)
         while under_way:

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 NOUN_CLASSES = ("NOUN", "PROPN")
 FINITE_TAGS = ("VBZ", "VBP", "VBD", "MD")
 _GLUE = frozenset("-'’/_&–—+@#")
-# "carriage.on": a space is missing, and the tokeniser saw one word.
+# "carriage.on": a space is missing, and the tokenizer saw one word.
 _RUN_TOGETHER = re.compile(r"\w[.,;:!?]+[^\W\d]")
-# A noun further from its adjective is not looked for.
+# A noun further from its adjective is not searched for.
 _LONGEST_RUN = 32
 _NOT_MAIN_VERBS = word_set("be can could do get have let may might must seem shall should will would")
 
@@ -91,7 +91,7 @@ def is_whole(doc: Doc | Sequence[Token], start: int, end: int) -> bool:
     texts = [doc[place].text for place in range(start, end)]
     if any(not text.isalpha() and _RUN_TOGETHER.search(text) for text in texts):
         return False
-    # By neighbours: the whole text, put together again for each part, would take its length times their number.
+    # Judged by neighbors: building the whole text for each part would take its length times their number.
     if start and not doc[start - 1].whitespace_ and _ties(doc[start - 1].text[-1]):
         return False
     return end == len(doc) or bool(doc[end - 1].whitespace_) or not _ties(doc[end].text[0])
@@ -121,7 +121,7 @@ def noun_phrases(doc: Doc) -> list[Part]:
     the middle of a field"), the picture itself ("a photo" of "a photo of a dog"), and phrases with a possessive
     pronoun ("his hat"), which would lose the one they speak of.
     """
-    # Chunks with an "of" between are one part: to exchange "a group" alone would give "a dog of people".
+    # Chunks with an "of" between are one part: exchanging only "a group" would give "a dog of people".
     chunks = list(doc.noun_chunks)
     phrases: list[Part] = []
     index = 0
@@ -155,7 +155,7 @@ def nouns(doc: Doc) -> list[Part]:
         first = start
         if first and (doc[first - 1].lower_, base_form(doc[first])) in FIXED_PAIRS:
             first -= 1
-        # "the dog of the man" would have to keep its "of", and the exchange would change who owns what in odd ways
+        # "the dog of the man" would have to keep its "of", and the exchange would change who owns what in odd ways.
         before_of = end < len(doc) and doc[end].lower_ in ("of", "'s", "’s")
         if not before_of and _is_thing(head) and is_whole(doc, first, end):
             found.append(Part(doc, first, end, head.i))
@@ -164,7 +164,7 @@ def nouns(doc: Doc) -> list[Part]:
 
 
 def _end_of_compound(doc: Doc, start: int) -> int:
-    # By word class and not by the tree: parsers disagree on the arcs inside compounds, and all tag them as nouns.
+    # Judged by word class, not by the tree: parsers disagree on the arcs inside compounds, and all tag them as nouns.
     end = start
     while end < len(doc) and doc[end].pos_ in NOUN_CLASSES:
         end += 1

@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 _PACKAGES = ("spacy", "textblob", "simplemma")
 _INSTALL_EXTRA = 'pip install "hfcomp[text]"'
 # The tokenizer peels a run of signs without a space sign by sign, which costs the square of its length. Longer runs
-# are cut, which no caption of prose reaches.
+# are cut; no caption of prose has them.
 _LONG_RUN = re.compile(r"\S{200}(?=\S)")
 
 

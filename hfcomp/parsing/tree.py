@@ -23,7 +23,7 @@ NOUNS = ("NOUN", "PROPN")
 # Tags of the words that a phrase opens with.
 DETERMINERS = ("DT", "PDT", "PRP$", "WP$", "CD")
 JOINTS = frozenset(("and", "or", "&"))
-# Labels of words before a noun that are of its phrase.
+# Labels of words before a noun that belong to its phrase.
 _MODIFIERS = frozenset(
     ("det", "predet", "amod", "nummod", "compound", "nmod", "quantmod", "npadvmod", "poss", "punct", "cc")
 )
@@ -61,7 +61,7 @@ class CaptionTree:
     """A caption parsed with the labels of spaCy's English pipelines, as lists by token."""
 
     def __init__(self, doc: Doc) -> None:
-        # One call for all: a `Doc` that gives its attributes token by token takes three times as long. The array is of
+        # One call for all: a `Doc` that gives its attributes token by token takes three times as long. The array holds
         # unsigned numbers, but offsets to the head are signed.
         columns = doc.to_array(_attributes()).view("int64").T.tolist()
         orths, spaces, classes, tags, labels, offsets, lemmas = columns
@@ -106,8 +106,7 @@ class CaptionTree:
 
     @cached_property
     def _dependants(self) -> list[list[int]]:
-        # Built once and kept in step by `_attach`: a scan of all heads per question would cost the square of a
-        # caption.
+        # Built once and kept in step by `_attach`: scanning all heads per question would cost the square of a caption.
         under: list[list[int]] = [[] for _ in self.heads]
         for word, head in enumerate(self.heads):
             under[head].append(word)
@@ -156,7 +155,7 @@ class CaptionTree:
         if self.labels[word] in _INNER:
             return False
         first = self.first_joined(word)
-        # "salt and pepper shakers", but not "a dog asleep and a cat"
+        # "salt and pepper shakers", but not "a dog asleep and a cat".
         return self.labels[first] not in _INNER or self.heads[first] <= word
 
     def _is_used_as_noun(self, word: int) -> bool:

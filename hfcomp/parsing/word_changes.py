@@ -25,7 +25,6 @@ def word_changes(before: str, after: str) -> list[WordRun]:
 
     Words are compared without their capitals and punctuation.
     """
-    # Otherwise a text that begins or ends elsewhere would have changed the words at its ends too.
     words, others = before.split(), after.split()
     found: list[WordRun] = []
     for tag, start, end, other, other_end in _matcher(words, others).get_opcodes():
@@ -50,4 +49,5 @@ def _matcher(words: Sequence[str], others: Sequence[str]) -> SequenceMatcher[str
 
 
 def _folded(word: str) -> str:
+    # Otherwise a text that begins or ends elsewhere would have changed the words at its ends too.
     return re.sub(r"\W", "", word.casefold()) or word

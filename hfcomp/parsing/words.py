@@ -20,14 +20,14 @@ LOCATION_NOUNS = word_set(
     "back backdrop background base bottom center centre corner distance edge end foreground front inside left line "
     "middle outside rear right row side top way direction day evening moment morning night time"
 )
-# "a photo of a dog": about the image and not in it.
+# "a photo of a dog": about the image, not in it.
 PICTURE_NOUNS = word_set(
     "angle close-up closeup drawing illustration image painting photo photograph picture portrait scene shot view"
 )
 # Words for a thing named elsewhere, or for nothing visible.
 EMPTY_NOUNS = word_set("one other another something someone thing stuff each many")
 
-# Nouns that take no "a"; only those that captions are full of.
+# Nouns that take no "a"; only those that are frequent in captions.
 MASS_NOUNS = word_set(
     "air baggage bacon bread broccoli butter cereal cheese chicken clothing coffee corn dirt equipment fabric fog "
     "food foliage fruit furniture garbage grass gravel hair hay ice jewelry juice ketchup lettuce luggage meat "
@@ -135,7 +135,7 @@ def _both_ways() -> dict[str, frozenset[str]]:
 # but not "man" and "woman" or "cat" and "dog".
 MAY_BE_ONE = _both_ways()
 
-# Who "is", "sits" or "is parked" next to another has the other sitting next to itself.
+# If A "is", "sits" or "is parked" next to B, so is B next to A.
 POSTURES = word_set("be hang lay lean lie park perch pose rest seat sit stand")
 # "A kisses B" hardly differs from "B kisses A".
 MUTUAL_VERBS = word_set("embrace face fight hug kiss match meet resemble touch")
@@ -145,8 +145,8 @@ SYMMETRIC_RELATIONS = phrase_set(
     "adjacent to,in addition to,across from,opposite,as well as,plus,and,or,nor,and also,then,&,like,as"
 )
 
-# They go with what "of" joins to them: "a group of people" is people, "two slices of pizza" is pizza. No containers:
-# "a vase of flowers" shows a vase and flowers.
+# Words that mean what "of" joins to them: "a group of people" is people, "two slices of pizza" is pizza. No
+# containers: "a vase of flowers" shows a vase and flowers.
 MEASURES = word_set(
     "amount array assortment batch bit block body bunch bundle chunk clump cluster collection couple crowd dozen "
     "ear family flight flock form game group half handful head heap herd hundred kind line lineup load loaf lot "

@@ -243,7 +243,7 @@ def _label(panel: Points) -> int:
 
 
 def _draw_points(axes: Any, panel: Points, styles: Mapping[str, Style], main: str | None) -> None:
-    # The models of a row stand one below another, in the order of the legend, so that no interval hides another one.
+    # The models of a row are drawn one below another, in the order of the legend, so that no interval hides another.
     rows = [{name: one for name in panel.names if (one := row.get(name)) is not None} for _, row, _ in panel.rows]
     for name in panel.names:
         color, marker = styles[name]
@@ -321,7 +321,7 @@ def _draw_paths(axes: Any, panel: Paths, styles: Mapping[str, Style]) -> None:
             if stop.bars:
                 sides = [[[_side(one, "low")], [_side(one, "high")]] for one in (stop.across, stop.up)]
                 axes.errorbar(*place, *reversed(sides), fmt="none", ecolor=color, elinewidth=0.9, alpha=0.7, zorder=3)
-    # Far below the paths it would press them together.
+    # A line far below the paths would press them together.
     low, high = axes.get_ylim()
     if 100 * panel.chance > low - 0.5 * (high - low):
         axes.axhline(100 * panel.chance, color="black", linestyle="dotted", linewidth=1.1, zorder=1)

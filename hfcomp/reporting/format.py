@@ -14,7 +14,7 @@ Estimate = Mapping[str, Any]
 UNKNOWN = "-"
 SIGNIFICANT = 0.05
 """Where there is no interval, a difference is significant with a p below that."""
-# Control characters but tab and line feed, such as the escape sequences of a terminal, and those that turn the
+# Control characters except for tab and line feed, such as the escape sequences of a terminal, and those that turn the
 # direction of what follows them (the embeddings, overrides and isolates of Unicode's UAX 9).
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -76,7 +76,7 @@ def direction(change: Estimate | None) -> int | None:
     """
     if change is None:
         return None
-    # Where a difference has both, they agree (`ImageBootstrap.macro_difference`), so the interval that readers see
+    # If a difference has both, they agree (`ImageBootstrap.macro_difference`), so the interval that readers see
     # decides. A difference over two seeds has neither.
     if has_interval(change):
         return int(number(change["low"]) > 0) - int(number(change["high"]) < 0)

@@ -69,7 +69,7 @@ def draw_plot(axes: Any, panel: Plot, styles: Mapping[str, tuple[str, str]]) -> 
         size = 16 if panel.equal else 9 if len(shown) < 300 else 4
         look = {"marker": marker, "alpha": 0.75} if panel.equal else {"alpha": 0.35, "linewidths": 0}
         axes.scatter(across[shown], up[shown], s=size, color=color, zorder=2, **look)
-    # Named places leave room beside them. On a scale of numbers a shift would be another number.
+    # Named places leave room next to them. On a scale of numbers a shift would be another number.
     spread = SPREAD if panel.ticks else 0.0
     for place, name in enumerate(panel.means):
         shift = spread * (place / max(1, len(panel.means) - 1) - 0.5)
@@ -81,7 +81,7 @@ def draw_plot(axes: Any, panel: Plot, styles: Mapping[str, tuple[str, str]]) -> 
         axes.plot(*zip(*line, strict=True), color="black", linestyle="dotted", linewidth=1.2)
     if panel.ticks:
         axes.set_xticks(list(panel.ticks), list(panel.ticks.values()))
-    # A projection of embeddings has no axes that mean something, only distances.
+    # A projection of embeddings has no meaningful axes, only distances.
     if panel.equal:
         axes.set_aspect("equal", adjustable="datalim")
         axes.set(xticks=[], yticks=[])
@@ -93,7 +93,7 @@ def _draw_densities(
     if not densities:
         return
     whole = np.concatenate(list(densities.values()))
-    # The same bins for all names, or their outlines could not be compared; of some width even if all values are equal.
+    # The same bins for all names, so that outlines can be compared. They have some width even if all values are equal.
     edges = np.linspace(whole.min(), whole.max() + 1e-9, BINS + 1)
     for name, values in densities.items():
         color = styles[name][0]

@@ -39,7 +39,7 @@ WHITE, BLACK, GRAY, RED, PALE = "#FFFFFF", "#1A1A1A", "#6A6A6A", "#B02418", "#ED
 MARKED = "#FFE08A"  # behind the words that differ
 # Faint inside, since an edit may be a change of color; the outline shows where it is.
 TINT, TINT_SHARE = (255, 64, 32), 0.15
-# What a panel's column is called in the picture.
+# Titles of a panel's columns in the picture.
 TITLES = {"image": "image", "mask": "mask", "negative_image": "negative image"}
 
 
@@ -163,7 +163,7 @@ def _cell(row: Mapping[str, Any], index: int, label: str, shown: Sequence[str], 
         name: decode_image(row[name], where=f"column '{name}', row {index}") for name in shown if row[name] is not None
     }
     sized = {name: _resize(image, scale) for name, image in images.items() if name != "mask"}
-    # The mask says where the negative image was edited, so it is shown over that one.
+    # The mask says where the negative image was edited, so it is drawn over that image.
     if "mask" in images:
         below = "negative_image" if "negative_image" in images else "image"
         sized["mask"] = _highlight_mask(sized[below], images["mask"])
@@ -190,7 +190,7 @@ def _highlight_mask(image: Image.Image, mask: Image.Image) -> Image.Image:
 
 
 def _stride(title: str, panel: Image.Image, font: Any) -> int:
-    # A narrow image takes the room of its title.
+    # A narrow image is as wide as its title.
     return max(panel.width, math.ceil(font.getlength(title))) + GAP
 
 
@@ -260,8 +260,8 @@ def _draw_cell(cell: _Cell, width: int, font: Any) -> Image.Image:
 
 
 def _mark(draw: Any, line: Sequence[tuple[int, str]], marked: frozenset[int], y: int, font: Any) -> None:
-    # The place of a word is the width of all words before it with their blanks, as the line is drawn in one piece and
-    # letters are kerned.
+    # The place of a word is the width of all words before it with their blanks, because the line is drawn in one piece
+    # and letters are kerned.
     for place, (number, word) in enumerate(line):
         if number in marked:
             before = _joined([*line[:place], (0, "")]) if place else ""

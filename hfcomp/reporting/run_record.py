@@ -69,7 +69,7 @@ class RunRecord:
 
     @classmethod
     def of(cls, contents: Mapping[str, Any]) -> Self:
-        # Keys of other versions are skipped: a card of an old run shows what this version knows of it. Early runs have
+        # Keys of other versions are skipped: the card of an old run shows what this version can read. Early runs have
         # no `general_average`.
         names = [one.name for one in fields(cls)]
         return cls(**{"general_average": None} | {name: contents[name] for name in names if name in contents})
@@ -77,7 +77,7 @@ class RunRecord:
     def contents(self) -> dict[str, Any]:
         """What its file holds of it."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
-        # "None, and that is known" is written: a run without general abilities has `general_average: null`.
+        # A None that is known is written: a run without general abilities has `general_average: null`.
         needed = {one.name for one in fields(self) if one.default is MISSING}
         return {name: value for name, value in values.items() if value is not None or name in needed}
 

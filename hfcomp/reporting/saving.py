@@ -33,8 +33,7 @@ def publish(
 
     `report` makes the report, with `brief` for the terminal or whole; `page` and `items` are those of `save_report`.
     """
-    # The JSON first: a report can be made of it again, and not the other way round, if drawing fails or is
-    # interrupted.
+    # The JSON first: if drawing fails or is interrupted, a report can be made from it again, but not the reverse.
     write_results(path, contents)
     save_report(report(brief=False), path.parent, page=page, items=items)
     if shown:
@@ -110,7 +109,7 @@ def markdown_table(table: Table) -> list[str]:
 
 def escaped(text: str) -> str:
     """A text for Markdown. Names come from data sets: they may neither end a cell or a line, be HTML, nor link."""
-    # As entities and not with a backslash, which not every renderer reads inside a table. A "<" before a number or a
-    # blank is "less than" and stays.
+    # Entities instead of backslashes, which not every renderer reads inside a table. A "<" before a number or a blank
+    # is "less than" and stays.
     line = visible(" ".join(text.split())).replace("|", "&#124;").replace("](", "&#93;(")
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line)

@@ -54,11 +54,11 @@ READING = (
     "difference that the set would find in 80 % of the cases. {ties}"
 )
 ADJUSTED = "adj. p is adjusted for the number of differences (q of Benjamini and Hochberg)."
-# Up to this many models have room for intervals in the terminal.
+# Up to this number of models the terminal has room for intervals.
 MOST_INTERVALS = 2
-# Longer names of models are in the titles of tables of differences.
+# Longer model names appear in the titles of tables of differences.
 LONGEST_NAME = 16
-# A figure of more rows than that has the lines that stand for others; then one a benchmark; then the first ones.
+# A figure of more rows than this keeps the lines that stand for others, then the foremost, and draws MOST_ROWS.
 MANY_ROWS = 24
 MOST_ROWS = 40
 VALUES = "percent, 95 % intervals (dotted: chance)"

@@ -61,7 +61,7 @@ def render_terminal(report: Report, console: Console | None = None, *, folder: P
     closing = report.closing or ({"written to": str(folder)} if folder else {})
     for index, (word, text) in enumerate(closing.items()):
         say_whole(f"{word}: {text}" if index else f"\n{word}: {text}")
-    # Last, below all tables: it is what one sees when a run has ended.
+    # Last, below all tables: readers see it when a run has ended.
     say_all(report.verdict, "bold")
 
 
@@ -133,7 +133,7 @@ def _rich_table(table: Table) -> RichTable:
         found.add_column(heading, justify=side, vertical="top", no_wrap=True, min_width=width)
     above = ""
     for row in table.rows:
-        # With several labels the first one groups rows, and its name stands once.
+        # With several labels the first one groups rows, and its name is shown once.
         again = table.labels > 1 and row[0] == above
         above, cells = row[0], ["", *row[1:]] if again else row
         wrapped = [wrap(cell, width) for cell, width in zip(cells[: table.labels], widths, strict=False)]

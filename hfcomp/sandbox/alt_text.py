@@ -43,7 +43,7 @@ WORDS = AltText(
     {"caption": 0.30, "generalised": 0.10, "tags": 0.30, "whole": 0.15, "shapes": 0.10, "colours": 0.05},
     place_among_several=0.7,
 )
-# Mostly "a circle at the left" of two or three things: without it no fine-tuning in minutes learns relations.
+# Mostly "a circle at the left" for one of two or three things: otherwise no fine-tuning in minutes learns relations.
 PLACES = AltText(_OF_ONE, {"caption": 0.15, "shape": 0.51, "colour": 0.34}, place_among_several=1.0)
 # How often a single thing's place is mentioned. "A figure at the top left" has no other cue, and so teaches places.
 PLACE = 0.7
@@ -76,7 +76,7 @@ def _pick_form(generator: np.random.Generator, shares: Mapping[str, float]) -> s
 
 
 def _tags(generator: np.random.Generator, scene: Scene) -> str:
-    # in random order: tags say which words belong to an image, not to each other
+    # In random order: tags say which words belong to an image, not to each other.
     words = [thing.colour for thing in scene.things] + [thing.shape for thing in scene.things]
     if generator.random() < MORE_TAGS:
         words += [thing.texture for thing in scene.things]

@@ -167,7 +167,7 @@ def draw_caption(
     Returns:
         A caption that is true of the scene.
     """
-    # one call for all numbers, used or not, as single calls would take most of the time
+    # One call for all numbers, used or not, because single calls would take most of the time.
     draws = generator.random(11).tolist()
     prefix = PREFIXES[int(draws[0] * len(PREFIXES))]
     phrase = BACKGROUND_PHRASES[int(draws[1] * 2)] if draws[2] < background else ""
@@ -217,7 +217,7 @@ def paraphrase(generator: np.random.Generator, caption: Caption) -> Caption:
         style = 1 - RELATIONS[caption.relations[0]].index(links[0])
         names = caption.relations
         if len(mentioned) == 3:
-            # "A left of B and above C" stays one about A: of the others only the order changes
+            # "A left of B and above C" stays one about A: only the order of the others changes.
             mentioned, names = (mentioned[0], *mentioned[:0:-1]), names[::-1]
         elif draws[1] < 0.5:
             mentioned, names = mentioned[::-1], tuple(OPPOSITES[name] for name in names)
@@ -243,8 +243,8 @@ def zero_shot_prompts() -> dict[str, dict[str, list[str]]]:
 
     The mean of their embeddings is the class's.
     """
-    # A colour is called by all shapes that training shows in it, a shape likewise: a prompt with a novel combination
-    # would ask for what the model has never read.
+    # A color is named with all shapes that training shows in it, and the same for shapes: a prompt with a novel
+    # combination would ask for what the model has never read.
     known = [(c, s) for c in COLOURS for s in SHAPES if (c, s) not in NOVEL_COMBINATIONS]
     prompts = [(c, s, f"a photo of {with_article([c, s], 1)}") for c, s in known]
     return {

@@ -32,9 +32,9 @@ from hfcomp.sandbox.rows import (
 )
 
 MOST_RETRIEVAL_ROWS = 1000
-# Added to the seed of a run, the seed of its replay scenes: bases are pretrained on scenes of small seeds.
+# A run's seed plus this number seeds its replay scenes: bases are pretrained on scenes of small seeds.
 REPLAY_SEED = 1_000_000
-# InpaintCOCO's name of what a kind edits.
+# InpaintCOCO's name for what a kind edits.
 EDITED_CONCEPTS = {
     "replace_obj": "object",
     "replace_att": "color",
@@ -241,7 +241,7 @@ def levels_set(num_rows: int, seed: int) -> Dataset:
 def _cached_rows(rows: Callable[..., Iterator[dict]], features: Mapping[str, Any], **arguments: Any) -> Dataset:
     """The rows as a dataset, from the cache of `datasets` if this code made the same ones before."""
     columns = Features(features)
-    # The world's code is a part of it: another version makes other rows.
+    # The world's code is part of the fingerprint: another version makes other rows.
     fingerprint = Hasher.hash((_source_digest(), rows.__name__, repr(columns), repr(sorted(arguments.items()))))
     with _without_bars():
         return Dataset.from_generator(rows, columns, gen_kwargs=arguments, fingerprint=fingerprint)
@@ -249,7 +249,7 @@ def _cached_rows(rows: Callable[..., Iterator[dict]], features: Mapping[str, Any
 
 @contextmanager
 def _without_bars() -> Iterator[None]:
-    # `datasets` shows one for every little set; drawing shows its own
+    # `datasets` shows a bar for every little set; drawing shows its own.
     shown = not are_progress_bars_disabled()
     disable_progress_bars()
     try:

@@ -24,7 +24,7 @@ KIND_WEIGHTS = {
     "replace_rel": 1.0,
 }
 
-# Number of things, whether the first is there several times, whether three form a corner: relative frequency.
+# Number of things, whether the first is there several times, whether three form a corner.
 Layout = tuple[int, bool, bool]
 
 
@@ -47,7 +47,7 @@ class Style:
 
 
 _PRETRAINING_WORDS = {"relation": 0.3, "size": 0.3, "texture": 0.3, "background": 0.3, "place": 0.3, "three": 0.2}
-# One-object scenes are what teaches shapes and colours; two- and three-object ones are what a bag of words solves.
+# Scenes with one object teach shapes and colors; scenes with two or three are what a bag of words solves.
 PRETRAINING = Style(
     {(1, False, False): 0.45, (1, True, False): 0.05, (2, False, False): 0.35, (3, False, False): 0.15},
     _PRETRAINING_WORDS,
@@ -76,7 +76,7 @@ _LAYOUTS_OF_KIND = {
     "add_rel": {(2, False, False), (3, False, False)},
     "add_obj": {(1, False, False), (1, True, False), (2, False, False)},
 }
-# Captions of one object that name its shape and colour, and of two: for retrieval and zero-shot.
+# Captions of one object that name its shape and color, and captions of two: for retrieval and zero-shot.
 ONE_OBJECT = Style({(1, False, False): 1.0}, {})
 TWO_OBJECTS = Style({(2, False, False): 0.7, (3, False, False): 0.3}, TUNING.words | {"three": 0.0})
 
@@ -128,7 +128,7 @@ def draw_pair(
     With `novel` the caption mentions a combination of shape and colour that training never shows; without it the
     scene has none.
     """
-    # by rejection: the split and the combinations are properties of the whole scene
+    # Drawn by rejection: the split and the combinations are properties of the whole scene.
     while True:
         number, counted, corner = weighted(generator, style.layouts, style.layouts)
         scene = draw_scene(generator, number, counted=counted, corner=corner)
@@ -163,7 +163,7 @@ def draw_tuple(
             negative = draw_negative(generator, scene, caption, kind)
             fits = is_held_out(negative.scene) == held_out and (novel or not is_novel(negative.scene.things))
             if not fits and not negatives:
-                # another caption rather than another kind, which would favor the kinds that always fit
+                # Another caption rather than another kind, which would favor the kinds that always fit.
                 break
             if fits:
                 negatives.append(negative)

@@ -79,7 +79,7 @@ def rival_groups(group: str) -> list[str]:
     own = " ".join(shape)
     shapes = dict.fromkeys([*SHAPE_FAMILIES, *([MIXED_SHAPES] if several else []), own])
     rivals = [pair for pair in product(colours, shapes) if (pair[0] == colour) != (pair[1] == own)]
-    # No two things share a shape, so that a family of one shape is never motley.
+    # No two things share a shape, so a family of one shape is never motley.
     return [_name(counts[number], *rival) for rival in rivals if rival != (MIXED_COLOURS, "lobed")]
 
 

@@ -18,7 +18,7 @@ from hfcomp.sandbox.captions import (
 from hfcomp.sandbox.scenes import COLOURS, JITTERS, MOST_OBJECTS, SHAPES, SIZES, TEXTURES, Scene, Thing
 
 # How reliably an editor draws a change of a word, from 1 (never surely) to 5 (always): a truth of this world, made up.
-# `edit_noise` follows it whatever ratings the rows have, since what people rate changes no image.
+# `edit_noise` follows it whatever ratings the rows have, since people's ratings change no image.
 DRAWABILITY = (
     dict.fromkeys(SHAPES, 4.9)
     | dict.fromkeys(COLOURS, 4.5)
@@ -85,7 +85,7 @@ def applicable_kinds(scene: Scene, caption: Caption) -> tuple[str, ...]:
 
 
 def _may_add_thing(scene: Scene, caption: Caption) -> bool:
-    # every thing is mentioned, in a list that can be longer, with room for one more
+    # Every thing is mentioned, in a list that can be longer, with room for one more.
     says_all = len(caption.mentioned) == len(scene.things) and not caption.relations and not caption.says_place
     return says_all and scene.objects < MOST_OBJECTS
 
@@ -142,7 +142,7 @@ def _swap_relations(generator: np.random.Generator, scene: Scene, caption: Capti
 
 def _replace_colour(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
     i = _pick(generator, caption.mentioned)
-    # Only colours that the scene lacks, so that no two things of the new scene share one.
+    # Only colors that the scene lacks, so that no two things of the new scene share one.
     taken = {thing.colour for thing in scene.things}
     colour = _pick(generator, [colour for colour in COLOURS if colour not in taken])
     changes = {i: replace(scene.things[i], colour=colour)}
@@ -172,7 +172,7 @@ def _replace_texture(generator: np.random.Generator, scene: Scene, caption: Capt
 
 
 def _replace_count(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
-    # two become three, three become two
+    # Two become three, three become two.
     (thing,) = scene.things
     twins = thing.twins[:1] if thing.count == 3 else (*thing.twins, _pick(generator, scene.free_cells()))
     changes = {0: replace(thing, twins=twins)}
@@ -201,14 +201,14 @@ def _replace_relation(generator: np.random.Generator, scene: Scene, caption: Cap
 
 
 def _add_relation(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
-    # "and" becomes a relation that is false; the new scene is the one where it holds
+    # "and" becomes a relation that is false. The new scene is the one in which it holds.
     relation, other = _false_relation(generator, scene, *caption.mentioned)
     link = RELATIONS[relation][CONJUNCTIONS.index(caption.links[0])]
     return Negative(replace(caption, links=(link,)), other, "add_rel", _relation_keyword(link))
 
 
 def _add_attribute(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
-    # a size or a texture that the caption does not say, and not the thing's own
+    # A size or a texture that the caption does not say, and not the thing's own.
     i = _pick(generator, caption.mentioned)
     thing = scene.things[i]
     field = _pick(generator, [name for name in ("sized", "textured") if not getattr(caption, name)])
@@ -222,7 +222,7 @@ def _add_attribute(generator: np.random.Generator, scene: Scene, caption: Captio
 
 
 def _add_thing(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
-    # named last; its shape and colour are new, as no two things of a scene share one
+    # Named last; its shape and color are new, because no two things of a scene share one.
     new = Thing(
         _pick(generator, [shape for shape in SHAPES if shape not in {t.shape for t in scene.things}]),
         _pick(generator, [colour for colour in COLOURS if colour not in {t.colour for t in scene.things}]),

@@ -10,7 +10,7 @@ from hfcomp.sandbox.negatives import draw_negative
 from hfcomp.sandbox.rendering import changed_cells
 from hfcomp.sandbox.scenes import JITTERS, Cell, Scene, is_novel
 
-# Sizes, numbers, relations and "plain" are below; shapes, colours and "striped" above.
+# Sizes, numbers, relations and "plain" are below; shapes, colors and "striped" above.
 STEP = 4.0
 
 
@@ -45,12 +45,12 @@ class Noise:
 
 def with_noise(generator: np.random.Generator, row: DrawnRow, noise: Noise) -> DrawnRow:
     """The clean row with what chance makes wrong, named in `noise`."""
-    # Three numbers for every row, noisy or not, and a generator of its own for what a noisy one draws besides: a dose
-    # of noise changes the rows it hits and moves no later one. Runs with different doses train on the same scenes.
+    # Three numbers for every row, noisy or not, and a separate generator for what a noisy row draws besides: a dose of
+    # noise changes the rows it hits and moves no later one. Runs with different doses train on the same scenes.
     caption, false_negative, edit = generator.random(3).tolist()
     generator = generator.spawn(1)[0]
     negative, found = row.negatives[0], []
-    # an edit that does not show leaves the same things half a pixel aside, as an editor that draws them once more
+    # An edit that does not show leaves the same things half a pixel aside, like an editor that draws them once more.
     drawn_again = _drawn_again(generator, row.scene, changed_cells(row.scene, negative.scene))
     if caption < noise.caption:
         row = replace(row, said=_misread(generator, row))
@@ -67,7 +67,7 @@ def with_noise(generator: np.random.Generator, row: DrawnRow, noise: Noise) -> D
 
 def _misread(generator: np.random.Generator, row: DrawnRow) -> Scene:
     """A scene with one mentioned shape or colour replaced, which no negative describes and training could show."""
-    # else the false caption would equal a negative, or give a novel combination of the evaluation away
+    # Otherwise the false caption would equal a negative, or reveal a novel combination of the evaluation.
     negatives = {negative.caption.text(negative.scene) for negative in row.negatives}
     while True:
         kind = "replace_obj" if generator.random() < 0.5 else "replace_att"

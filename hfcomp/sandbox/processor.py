@@ -88,7 +88,7 @@ def _towers(tokenizer: PreTrainedTokenizerBase) -> dict[str, dict]:
         "max_position_embeddings": MAX_TOKENS,
         "num_hidden_layers": 2,
         "bos_token_id": tokenizer.bos_token_id,
-        # CLIP pools the text at the first token that equals it
+        # CLIP pools the text at the first token that equals it.
         "eos_token_id": tokenizer.eos_token_id,
         "pad_token_id": tokenizer.pad_token_id,
     }
@@ -130,7 +130,7 @@ def _tokenizer() -> CLIPTokenizer:
 
 def _merges() -> list[tuple[str, str]]:
     """BPE merges learned on the grammar's words until each is one token."""
-    # not by the trainer of `tokenizers`, which breaks ties at random: ids would change from process to process
+    # Not by the trainer of `tokenizers`, which breaks ties at random: ids would change from process to process.
     spellings = [[*word[:-1], word[-1] + _END_OF_WORD] for word in words()]
     merges = []
     while counts := Counter(pair for spelling in spellings for pair in zip(spelling, spelling[1:], strict=False)):

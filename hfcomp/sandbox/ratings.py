@@ -28,7 +28,7 @@ BANDS: dict[str, tuple[str, ...]] = {
 BAND_RATINGS = {"concrete": 4.6, "middle": 4.0, "abstract": 3.4}
 BANDS_LABEL = "our bands, in the order of human norms"
 SYNTHETIC_LABEL = "made up by us, neither human nor in the order of human norms"
-# Made up, in no way measured on people: ratings that know which of this world's words are hard to draw.
+# Made up, not measured on people: ratings that know which of this world's words are hard to draw.
 SYNTHETIC_CONCRETENESS = DRAWABILITY
 
 Ratings = Literal["bands", "synthetic"]

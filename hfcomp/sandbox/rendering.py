@@ -38,7 +38,7 @@ def render(scenes: Sequence[Scene]) -> np.ndarray:
         uint8 pixels `[N, 36, 36, 3]`, RGB.
     """
     background = _BACKGROUNDS[[_BACKGROUND_INDEX[scene.background] for scene in scenes]]
-    # all things of all scenes at once, by index into tables: one by one would take most of the time of a set
+    # All things of all scenes at once, by index into tables: one by one would take most of the time of a set.
     cells = np.broadcast_to(background[:, None, None, None, None], (len(scenes), GRID, GRID, CELL, CELL, 3)).copy()
     looks = [(n, *cell, *look) for n, scene in enumerate(scenes) for look, taken in _looks(scene) for cell in taken]
     if looks:
@@ -90,9 +90,9 @@ def encode_mask(cells: frozenset[Cell]) -> bytes:
 
 def encode_images(pixels: np.ndarray) -> list[bytes]:
     """Encodes uint8 `[N, 36, 36, 3]`, RGB, as N BMP files."""
-    # The noise hardly compresses, and a BMP is read two to three times faster than a PNG.
-    # A BMP is a header, the same for all images of one size, and the rows from the bottom up, each BGR and padded to
-    # a multiple of four bytes, which rows of 36 pixels are.
+    # BMP, because the noise hardly compresses, and a BMP is read two to three times faster than a PNG. A BMP is a
+    # header, the same for all images of one size, and the rows from the bottom up, each BGR and padded to a multiple
+    # of four bytes, which rows of 36 pixels are.
     header = _bmp_header()
     return [header + image.tobytes() for image in pixels[:, ::-1, :, ::-1]]
 
@@ -107,7 +107,7 @@ def _bmp_header() -> bytes:
 @cache
 def _noises() -> np.ndarray:
     """Noise in levels of +-`NOISE`, `[NOISES, 36 * 36 * 3]`."""
-    # a view of one strip in which noise n starts at n: a million images of noise in 1 MB in place of 4 GB
+    # A view of one strip in which noise n starts at n: a million images of noise in 1 MB instead of 4 GB.
     size = SIDE * SIDE * 3
     strip = np.random.default_rng(0).integers(-NOISE, NOISE + 1, size=NOISES + size - 1, dtype=np.int8)
     return np.lib.stride_tricks.sliding_window_view(strip, size)
@@ -119,7 +119,7 @@ def _masks() -> np.ndarray:
     masks = np.empty((len(SHAPES), len(SIZES), len(TEXTURES), JITTERS, JITTERS, CELL, CELL), dtype=np.float32)
     stripes = np.where(np.arange(CELL) // STRIPE % 2, 1, DARK_STRIPE)[:, None]
     for shape, size, vertical, horizontal in np.ndindex(len(SHAPES), len(SIZES), JITTERS, JITTERS):
-        # half-pixel shifts: a thing that is drawn again differs, and stays inside its cell
+        # Half-pixel shifts: a thing that is drawn again differs, and stays inside its cell.
         centre = (CELL / 2 + (horizontal - 1) / 2, CELL / 2 + (vertical - 1) / 2)
         plain = _mask(SHAPES[shape], DIAMETERS[SIZES[size]], centre)
         masks[shape, size, :, vertical, horizontal] = plain, plain * stripes
@@ -128,7 +128,7 @@ def _masks() -> np.ndarray:
 
 def _mask(shape: str, diameter: float, centre: tuple[float, float]) -> np.ndarray:
     """Coverage `[12, 12]` of one shape; diameter and centre (x, y) in pixels."""
-    # drawn eight times as large and averaged, as Pillow draws hard edges
+    # Drawn eight times as large and averaged, because Pillow draws hard edges.
     canvas = Image.new("L", (CELL * _SUPERSAMPLING,) * 2)
     x, y = (_SUPERSAMPLING * value for value in centre)
     _DRAW[shape](ImageDraw.Draw(canvas), x, y, _SUPERSAMPLING * diameter / 2)

@@ -31,10 +31,10 @@ from hfcomp.sandbox.scenes import Scene
 
 SOURCE = "hfcomp-sandbox (synthetic)"
 LICENSE = "Apache-2.0"
-# By their places: a new stream goes to the end, or all sets of those behind it would change.
+# Streams are numbered by place: a new one goes to the end, or the sets of all streams after it would change.
 _STREAMS = ("pretraining", "training", "choice", "retrieval", "zero_shot", "levels", "places")
 _CHUNK = 256
-# All that can be said of a lone object.
+# Everything that can be said of a lone object.
 EVERYTHING = Caption("", (0,), (), (0,), (0,), 0, True, BACKGROUND_PHRASES[0])
 
 Worded = tuple[Scene, Caption, Caption]
@@ -82,7 +82,6 @@ def choice_rows(num_rows: int, seed: int, kinds: Sequence[str], novel: bool) -> 
     generator = _generator("choice", seed)
 
     def draw(kind: str) -> DrawnRow:
-        # searching for rare kinds among all layouts would take most of the time
         style = TUNING.of_kind(kind)
         return draw_tuple(
             generator, style, lambda allowed: kind if kind in allowed else None, held_out=True, novel=novel
@@ -101,7 +100,7 @@ def retrieval_rows(num_rows: int, seed: int) -> Iterator[dict]:
     while len(pairs) < num_rows:
         pair = _draw_worded(generator, TWO_OBJECTS, held_out=True)
         named = frozenset((thing.colour, thing.shape) for thing in pair[0].things[:2])
-        # the first of equal ones stays: a caption must fit its own image alone
+        # The first of equal pairs stays: a caption must fit only its own image.
         pairs.setdefault(named, pair)
     return _rows(pairs.values(), _pair_columns, f"retrieval-{seed}", num_rows)
 
@@ -138,7 +137,6 @@ def levels_rows(num_rows: int, seed: int) -> Iterator[dict]:
 def _rows(drawn: Iterable, columns: Callable[[Sequence], dict[str, list]], name: str, total: int) -> Iterator[dict]:
     """Rows with an `image_id`, made a few hundred at a time, as rendering is quick on many scenes together."""
     drawn, number = iter(drawn), 0
-    # a bar for what takes longer than a second
     with tqdm(total=total, desc=f"drawing {name}", leave=False, delay=1, disable=None) as bar:
         while chunk := list(islice(drawn, _CHUNK)):
             made = columns(chunk)
@@ -183,7 +181,7 @@ def _meaning_columns(rows: Sequence[tuple[Scene, Caption]], said: Sequence[Scene
 
 
 def _generalise(caption: Caption, scene: Scene) -> str:
-    # never a concept's name alone: training must not show what the levels ask
+    # Never only a concept's name: training must not show what the levels ask.
     text = caption.generalised(scene)
     return replace(caption, prefix="there is").generalised(scene) if text in levels(scene) else text
 
@@ -196,7 +194,7 @@ def _tuple_columns(rows: Sequence[DrawnRow], num_negatives: int, ratings: Rating
         lists = [[value(negative) for negative in row.negatives] for row in rows]
         return [entries + [padding] * (num_negatives - len(entries)) for entries in lists]
 
-    # white where the true counterfactual differs, and where the shown one does, if noise made it another
+    # White where the true counterfactual differs, and where the shown one does, if noise made it another.
     edited = [
         changed_cells(row.scene, first.scene) | changed_cells(row.scene, row.shown)
         for row, first in zip(rows, firsts, strict=True)
@@ -217,5 +215,5 @@ def _tuple_columns(rows: Sequence[DrawnRow], num_negatives: int, ratings: Rating
 
 
 def _generator(stream: str, seed: int) -> np.random.Generator:
-    # each set draws from a stream of its own: equal seeds do not give equal scenes
+    # Each set draws from a stream of its own: equal seeds do not give equal scenes.
     return np.random.default_rng([seed, _STREAMS.index(stream)])

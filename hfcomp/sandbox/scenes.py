@@ -8,7 +8,7 @@ import numpy as np
 
 GRID = 3
 SHAPES = ("circle", "square", "triangle", "diamond", "cross", "star", "ring", "heart")
-# Bright objects on dark backgrounds: with mixed brightness a small model learns colours long before shapes.
+# Bright objects on dark backgrounds: with mixed brightness a small model learns colors long before shapes.
 COLOURS = {
     "red": (245, 70, 70),
     "orange": (245, 150, 45),
@@ -34,7 +34,7 @@ NOISES = 1 << 20
 MOST_OBJECTS = 3
 MOST_SPECKS = 2
 HELD_OUT_ONE_IN = 3
-# Combinations that no training image shows: each colour with one shape, each shape in one colour.
+# Combinations that no training image shows: each color with one shape, each shape in one color.
 NOVEL_COMBINATIONS = frozenset(zip(COLOURS, SHAPES, strict=True))
 
 Cell = tuple[int, int]
@@ -175,8 +175,8 @@ def is_held_out(scene: Scene) -> bool:
     """
     if is_novel(scene.things):
         return True
-    # A hash, not a list: the split needs no file, and a scene that nobody drew yet has its side. CRC32, as Python's
-    # own hash differs from process to process.
+    # A hash, not a list: the split needs no file, and a scene that nobody drew yet has its side. CRC32, because
+    # Python's own hash differs from process to process.
     shown = sorted(
         f"{thing.shape} {thing.colour} {thing.size} {thing.texture} {row} {column}"
         for thing in scene.things
@@ -187,7 +187,7 @@ def is_held_out(scene: Scene) -> bool:
 
 def _draw_line(draws: _Draws) -> list[Cell]:
     """Three cells, all different; the first two share a row or a column."""
-    # a relation has a name only along a row or a column
+    # A relation has a name only along a row or a column.
     lines = list(range(GRID))
     line, first, second = draws.below(GRID), draws.take(lines), draws.take(lines)
     cells = [(line, first), (line, second)]

@@ -24,14 +24,14 @@ from hfcomp.statistics.clusters import (
 )
 from hfcomp.statistics.significance import differing_images, macro_sign_flip_test, macro_standard_error
 
-# A resample that happens to hold equal images only has no spread; its deviation is then counted in quarters of the
-# spread of the whole set. Without it, sets of 60 images with few errors get intervals that reach from 0 to 1.
+# A resample that happens to hold only equal images has no spread. Its deviation is then counted in quarters of the
+# spread of the whole set; otherwise sets of 60 images with few errors get intervals from 0 to 1.
 LEAST_SPREAD = 0.25
 # Level of the intervals of differences, consistent with p.
 LEVEL = 0.95
 # Counts of images that are drawn at a time: 8 MB, so that the allocator keeps them.
 CELLS = 2**23
-# Tails need that many draws.
+# Fewest draws from which tails can be read.
 FEWEST_DRAWS = 100
 # Points of the numerical integral of Student's t; its error is far below what is printed.
 GRID = 4001
@@ -75,7 +75,7 @@ class ImageBootstrap:
         # draws, so a difference of two models is paired draw by draw.
         generator = np.random.default_rng(seed)
         number = len(names)
-        # a count above 255 has no chance to occur, so a byte holds it
+        # A count above 255 has no chance to occur, so a byte holds it.
         self.draws = np.zeros((resamples, number), dtype=np.uint8)
         for row in self.draws:
             row[:] = np.bincount(generator.integers(number, size=number), minlength=number) if number else 0
@@ -182,14 +182,14 @@ class ImageBootstrap:
         unknown = np.full(parts[0][1].shape[1], np.nan)
         if fewest < 2:
             return unknown, unknown
-        # What is resampled is t = (draw's mean - mean) / draw's spread, whose distribution depends little on the
+        # The resampled statistic is t = (draw's mean - mean) / draw's spread, whose distribution depends little on the
         # unknown truth. Solving t for the truth turns the tails around: the upper quantile of t gives the lower bound.
         aligned = self._align(parts, share)
         mean, spread, _ = aligned.mean_and_spread(np.ones((1, len(aligned.used))))
         mean, spread = mean[0], spread[0]
         # No spread except for rounding: the sums are centered, so it is not the root of a rounding error.
         still = spread <= 1e-12 * np.maximum(1.0, aligned.largest)
-        # Where no draw can differ the deviation is 0 / 1, and the interval comes from the bounds alone, below.
+        # If no draw can differ, the deviation is 0 / 1, and the interval comes only from the bounds below.
         deviation = self._deviations(aligned, mean, np.where(still, 1.0, LEAST_SPREAD * spread))
         if len(deviation) < FEWEST_DRAWS:
             return unknown, unknown

@@ -226,7 +226,7 @@ def tiles(counts: Counts, columns: int) -> Iterator[tuple[slice, slice, NDArray[
     Yields:
         Rows, images, and the counts of both as float64, valid up to the next tile.
     """
-    # As wide as the number of columns allows before OpenBLAS takes threads, then as high as that and the cache allow.
+    # Tiles are as wide as the columns allow before OpenBLAS takes threads, then as high as that and the cache allow.
     number, images = counts.shape
     width = max(1, min(images, WIDEST, max(NARROWEST, MULTIPLICATIONS // (ROWS * max(1, columns)))))
     height = max(1, min(number, CELLS // width, max(ROWS, MULTIPLICATIONS // (width * max(1, columns)))))

@@ -219,7 +219,7 @@ def read_table(path: Path, expected: str | None = None) -> tuple[pd.DataFrame, d
         sealed = json.loads((pq.read_schema(path).metadata or {}).get(METADATA, b"{}"))
         about, found = sealed.get("about", {}), items_hash(table)
         whole = not sealed or sealed[CHECKSUM] == _checksum(found, about)
-    # A damaged file raises whatever its readers run into.
+    # A damaged file raises whatever its reader runs into.
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
         raise ValueError(f"{path}: not a Parquet file, or damaged ({said}). Evaluate again.") from error

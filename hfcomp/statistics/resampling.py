@@ -62,7 +62,7 @@ class Pearson:
     """Pearson's correlation of drawn items, from -1 to 1; NaN where one of the two is constant."""
 
     def __init__(self, first: Numbers, second: Numbers, images: Places) -> None:
-        # The correlation is the same for standardised values, but sums of squares of large values with a small spread
+        # The correlation is the same for standardized values, but sums of squares of large values with a small spread
         # would cancel: their variance would be the rounding error.
         x, y = (_standardised(np.asarray(values, dtype=np.float64)) for values in (first, second))
         columns = np.ones(len(x)), x, y, x * x, y * y, x * y
@@ -70,7 +70,7 @@ class Pearson:
         self._sums = np.stack([np.bincount(images, column) for column in columns], axis=1)  # by image
 
     def __call__(self, draws: Draws) -> Numbers:
-        # From sums over each image's items, so all draws are one product.
+        # Computed from sums over each image's items, so all draws are one product.
         number, *means = (draws[:, : len(self._sums)].astype(np.float64) @ self._sums).T
         with np.errstate(invalid="ignore", divide="ignore"):  # of draws without an item
             x, y, xx, yy, xy = means / number
@@ -143,7 +143,7 @@ class _Ranks:
             times: `[n]`, how often each item is drawn.
         """
         # Ranks from 1 to the number drawn: a group of equal values that ends at `upto` with `size` members has the
-        # middle rank upto - (size - 1) / 2. Less the mean rank, (upto[-1] + 1) / 2, that is what stands below.
+        # middle rank upto - (size - 1) / 2. The mean rank, (upto[-1] + 1) / 2, is subtracted from it.
         upto = np.cumsum(times.take(self._order), dtype=np.int64).take(self._ends)
         size = np.diff(upto, prepend=0)
         ranks = (2 * upto - size - upto[-1]) * 0.5
@@ -153,7 +153,7 @@ class _Ranks:
 def _standardised(values: Numbers) -> Numbers:
     centred = values - values.mean()
     spread = float(np.mean(centred**2))
-    # A constant leaves nothing but rounding, whose correlation would be a number that means nothing.
+    # A constant leaves only rounding, whose correlation would be a meaningless number.
     still = spread <= 1e-20 * max(1.0, float(np.abs(values).max()) ** 2)
     return centred / (np.nan if still else np.sqrt(spread))
 

@@ -58,7 +58,7 @@ def summarize_run(
             own = replace(measure, labels=_labels(measure, outcomes))
             lines[:0] = summarize(outcomes, models=models, references=models[:-1], measures=[own], images="measure")
         lines[place or 0]["primary"] = measure.name
-    # Once all lines are there, because the correction depends on their number. The mean below stays out of it: its
+    # After all lines are there, because the correction depends on their number. The mean below is not corrected: its
     # lines are counted here already.
     correct(lines, planned)
     general = [line for line, aspect in outcomes.aspects.items() if aspect == GENERAL]

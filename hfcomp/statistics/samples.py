@@ -123,7 +123,7 @@ class Samples:
         return Sample(chosen, parts, shared, bounds)
 
     def bootstrap(self, measure: Measure) -> ImageBootstrap:
-        # The last draws are kept, because the next measure is mostly of the same images. All of them would be a byte
+        # The last draws are kept, because the next measure mostly has the same images. Keeping all would take a byte
         # per draw and image for every benchmark.
         key: Any = None
         if self._images != "all":
@@ -159,8 +159,7 @@ def _bounds(metrics: str, parts: Sequence[Items]) -> tuple[float, float] | None:
 
 def _items(cells: Mapping[str, NDArray[Any]], names: Sequence[str], chosen: Sequence[int], where: str) -> Items:
     """The items of a line, in order of appearance, by model; `names` are those of the numbers in `item`."""
-    # A table of row numbers, items by models. What is wrong with it is found in whole columns at a time, and named by
-    # the first cell.
+    # A table of row numbers, items by models. Errors are found in whole columns at a time and named by the first cell.
     item, items = pd.factorize(cells["item"])
     column, number = np.searchsorted(chosen, cells["column"]), len(cells["item"])
     rows = np.full((len(items), len(chosen)), -1)

@@ -27,12 +27,12 @@ from hfcomp.statistics.clusters import (
 
 # Up to this many images with a difference, all 2 ** 13 signs are tried instead of a sample of them.
 EXACT_IMAGES = 13
-# With fewer images than that, equal statistics count half: so few signs that whole ones would hardly ever reach 0.05.
+# With fewer images than this, equal statistics count half: whole ones would hardly ever reach 0.05.
 MID_P_IMAGES = 10
 # Discordance of items of one image is estimated as if so many further pairs of items had been found fully alike. Our
 # choice: from few items that differ, nothing can be said against it.
 ALIKE_PAIRS = 10
-# Draws at a time: what bounds the memory of one step.
+# Draws at a time, which bound the memory of one step.
 BLOCK = 250
 
 
@@ -199,8 +199,8 @@ def _implied_difference(
     )
     index = distinct(np.concatenate([np.asarray(images) for _, images in subsets]))[1]
     items = np.bincount(index)
-    # Items of an image that go together count for less than as many single ones: by `largest` if they are fully alike,
-    # by 1 if they are independent, and in between by how much of their products is seen. `ALIKE_PAIRS` is a prior.
+    # Items of an image that agree count for less than as many single ones: by `largest` if they are fully alike, by 1
+    # if independent, and in between by how much of their products is seen. `ALIKE_PAIRS` is a prior.
     largest = (np.bincount(index, weight) ** 2).sum() / (weight**2).sum()  # the design effect of items fully alike
     sums = np.stack([np.bincount(index, column) for column in values.T], axis=1)  # [I, M]
     alike = np.maximum((sums**2).sum(axis=0) - (values**2).sum(axis=0), 0.0)
@@ -237,8 +237,7 @@ def _all_signs(sums: NDArray[np.float64]) -> float:
     statistic = np.abs(signs @ sums)
     p = float(np.mean(statistic >= _threshold(sums)))
     if len(sums) < MID_P_IMAGES:
-        # The threshold lies just below the observed value. Just above it as well, so that between the two lie the
-        # ties.
+        # The threshold lies just below the observed value, the second limit just above it: ties count half.
         rounding = 2 * (np.abs(sums.sum()) - _threshold(sums))
         p = (p + float(np.mean(statistic > _threshold(sums) + rounding))) / 2
     return p
@@ -250,7 +249,7 @@ def _random_signs(sums: NDArray[np.float64], permutations: int, seed: int) -> ND
     total, reached = sums.sum(axis=0), _threshold(sums)
     for start in range(0, permutations, BLOCK):
         rows = min(BLOCK, permutations - start)
-        # Eight signs a byte: random bits are the cost here, not the product. With kept images k, the signed sum is
+        # Eight signs per byte: random bits are the cost here, not the product. With kept images k, the signed sum is
         # kept - dropped = 2 kept - total.
         bits = np.frombuffer(generator.bytes(rows * -(-len(sums) // 8)), dtype=np.uint8).reshape(rows, -1)
         kept = np.unpackbits(bits, axis=1, count=len(sums))
@@ -277,7 +276,7 @@ def holm(p: ArrayLike) -> NDArray[np.float64]:
 def false_discovery_rate(p: ArrayLike) -> NDArray[np.float64]:
     """q-values: of the differences with q below a level, at most that share is false (Benjamini, Hochberg 1995)."""
     p = np.asarray(p, dtype=np.float64)
-    # From the largest p down, each times n by its rank; a smaller p can only have the smaller q.
+    # The p-values from the largest down, each times n by its rank. A smaller p can only have the smaller q.
     order = np.argsort(-p, kind="stable")
     adjusted = np.empty(len(p))
     scaled = p[order] * len(p) / np.arange(len(p), 0, -1)

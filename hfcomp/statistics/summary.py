@@ -182,7 +182,7 @@ def _check_names(cells: Sequence[Cell], **arguments: Sequence[Cell]) -> None:
 def _credit_ties(table: pd.DataFrame, of_a_tie: float) -> pd.DataFrame:
     if not of_a_tie:
         return table
-    # Only where all values are 0 or 1: what a tie would add to a fraction is not known.
+    # Only if all values are 0 or 1: what a tie would add to a fraction is not known.
     whole = table["value"].isin([0.0, 1.0]).groupby([table["benchmark"], table["metric"]]).transform("all")
     return table.assign(value=table["value"].mask(whole & (table["value"] == 0) & table["tie"], of_a_tie))
 
@@ -252,7 +252,7 @@ def _changes(
     sample: Sample, seeds: Seeds, cells: Sequence[Cell], others: Sequence[Cell]
 ) -> list[list[NDArray[np.float64]]]:
     """For each seed the paired differences `[n]` of the mean of some cells and that of others, part by part."""
-    # a cell without a seed, such as a base, is paired with every seed of the others
+    # A cell without a seed, such as a base, is paired with every seed of the others.
     known = {cell: seeds[cell] for cell in (*cells, *others)}
     every = list(dict.fromkeys(seed for own in known.values() for seed in own if seed != NO_SEED)) or [NO_SEED]
     for cell, own in known.items():

@@ -156,7 +156,7 @@ class AHNPLTrainer(ThresholdTrainer):
             return f.reference_text_embeds, f.reference_negative_text_embeds
         if self.args.shift_gradient:
             return f.text_embeds, f.negative_text_embeds
-        # As released: the shift says where an image would go, and is not itself trained.
+        # The released code detaches it: the shift says where an image would go, and is not itself trained.
         return f.text_embeds.detach(), f.negative_text_embeds.detach()
 
     def after_save(self, folder: Path) -> None:
@@ -184,7 +184,7 @@ def start_of_margin(args: AHNPLConfig) -> float:
             )
         return args.margin_start
     seed = args.seed if args.margin_seed is None else args.margin_seed
-    # A generator of its own: the global one may stand elsewhere on another process and in a resumed run.
+    # A generator of its own: the global one may be at another place on another process and in a resumed run.
     return torch.randn((), generator=torch.Generator().manual_seed(seed)).item()
 
 

@@ -113,7 +113,7 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
         freeze_towers(backbone, args.freeze_towers or [])
         if processing_class is None:
             processing_class = load_processor(model, argument="processing_class")
-        # First of all: it decides which features are required, and these what is read, computed and frozen.
+        # Before what follows: it decides which features are required, and these what is read, computed and frozen.
         self.setup(args, backbone)
         self._check_settings(args)
         adapted = with_adapter(backbone, args, peft_config, self.required_features)
@@ -168,7 +168,7 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
             self.args = without_checkpoint_pushes(self.args)
         show_in_notebook(self)
 
-    # The two verbs
+    # The two steps of every loss
 
     def gather_features(self, model: nn.Module, inputs: dict[str, Any]) -> Features:
         """One forward, then the features of the global batch on every process.
@@ -227,8 +227,8 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
     # Batches
 
     def _gather(self, local: Features, size: int) -> Features:
-        # Then batches of processes have equal numbers of rows, also in evaluation, where accelerate fills up the last
-        # one: the sizes need no collective and no wait for the device.
+        # With `dataloader_drop_last` the batches of all processes have equal numbers of rows, also in evaluation,
+        # where accelerate fills up the last one: the sizes need no collective and no wait for the device.
         equal = self.args.dataloader_drop_last
         sizes = [size] * world_size() if equal else gather_sizes(size, self.args.device)
         features = over_processes(local, sizes)
@@ -312,8 +312,8 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
         return loader
 
     def _exact_collator(self, rows: Any) -> Any:
-        # An objective wraps `self.data_collator` in `collator_of`. For the call it is the one that decodes images in
-        # full.
+        # An objective wraps `self.data_collator` in `collator_of`. During the call it is the collator that decodes
+        # images in full.
         given, self.data_collator = self.data_collator, exact_collator(self.data_collator)
         try:
             return self.collator_of(rows)
@@ -336,7 +336,7 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Adds the objective's metrics to a log line; stops a run with a non-finite loss."""
-        # "train_loss" is the last line of a run, which may end between two logging steps
+        # "train_loss" is in the last line of a run, which may end between two logging steps.
         if "loss" in logs or "train_loss" in logs:
             self._stop_if_not_finite()
             moved = self.changed_weights.value()
@@ -359,7 +359,7 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
         if found is None:
             return
         batches_ago, loss, rows = found
-        # several batches make a step under gradient accumulation
+        # With gradient accumulation several batches make a step.
         step = self.state.global_step - batches_ago // self.args.gradient_accumulation_steps
         path = Path(self.args.output_dir) / "nonfinite_batch.json"
         if self.args.should_save:
@@ -371,8 +371,8 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
         )
 
     def _stop_if_weights_not_finite(self) -> None:
-        # A finite loss may have a non-finite gradient, which damages the weights before the next loss shows it. Summed
-        # over processes, because all have to raise together, and with FSDP each sees its own part only.
+        # A finite loss may have a non-finite gradient, which damages the weights before the next loss shows it. The
+        # sum is over processes, because all must raise together, and with FSDP each sees only its own part.
         trained = [own_part(weight.detach()) for weight in self.model.parameters() if weight.requires_grad]
         if trained and not torch.isfinite(sum_over_processes(sum(weight.float().abs().sum() for weight in trained))):
             raise FloatingPointError(
@@ -381,7 +381,7 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
                 "lower learning rate or bf16 instead of fp16, or check the objective for a root or logarithm of 0."
             )
 
-    # Optimiser, checkpoints
+    # Optimizer, checkpoints
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
         """Matrices only: no weight decay on scalars and vectors (scale, bias, norms, class embedding)."""
@@ -394,7 +394,7 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
             _, settings = self.get_optimizer_cls_and_kwargs(self.args, self.model)
             self.optimizer_cls_and_kwargs = torch.optim.Adam, settings
         optimizer = super().create_optimizer(model)
-        # transformers calls this last before accelerate prepares the model
+        # transformers calls this last before accelerate prepares the model.
         forget_preparation(self.model)
         self.weights.prepare(optimizer)
         return optimizer

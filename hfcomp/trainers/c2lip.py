@@ -23,7 +23,7 @@ from hfcomp.trainers.info_nce import has_sigmoid_loss
 
 CONCEPT_SOURCES = ("phrase", "tokens")
 WEIGHTS = ("concept_weight", "cross_attended_weight")
-# of captions, of concepts, of concepts by which the image is seen
+# For captions, for concepts, and for concepts by which the image is seen.
 SIGMOID_LOSSES = (sigmoid_loss, concept_loss, cross_attended_concept_loss)
 INFO_NCE_LOSSES = (info_nce_loss, concept_info_nce_loss, cross_attended_info_nce_loss)
 
@@ -90,7 +90,7 @@ class C2LIPTrainer(CompositionalTrainer):
     """
 
     config_class = C2LIPConfig
-    # without concepts every image would have its caption twice, silently
+    # Not optional: without concepts every image would silently have its caption twice.
     optional_columns = tuple(name for name in CompositionalTrainer.optional_columns if name != "concepts")
 
     def setup(self, args: C2LIPConfig, backbone: nn.Module) -> None:
@@ -103,7 +103,7 @@ class C2LIPTrainer(CompositionalTrainer):
         required = [*type(self).required_features]
         if self.sigmoid:
             required.append("logit_bias")
-        # What only a term without a weight would read is not required, and so not computed.
+        # Features that only a term without a weight would read are not required, and so not computed.
         if any(getattr(args, name) for name in WEIGHTS):
             required += ["concept_embeds", "concept_image_index"]
             required += ["concept_id"] if args.mask_equal_texts else []
@@ -120,7 +120,7 @@ class C2LIPTrainer(CompositionalTrainer):
         """The C2LIP loss of the global batch."""
         self._check_source(inputs)
         f = self.gather_features(model, inputs)
-        # The two families take the same arguments but for the bias.
+        # The two families take the same arguments except for the bias.
         contrastive, concept, cross_attended = SIGMOID_LOSSES if self.sigmoid else INFO_NCE_LOSSES
         shared = {"logit_scale": f.logit_scale, "image_id": f.image_id, "text_id": f.text_id, "rows": f.rows}
         if self.sigmoid:

@@ -108,7 +108,7 @@ class ClearGlassTrainer(GroupedTrainer):
 
 def _of_pairs(f: Features, is_pair: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """InfoNCE of the rows without repeats, which would be false negatives."""
-    # Without them this process's rows begin and end elsewhere in the global batch.
+    # Without repeats this process's rows begin and end elsewhere in the global batch.
     before, own = is_pair[: f.rows.start].sum().item(), is_pair[f.rows].sum().item()
     rows = slice(before, before + own)
     image_id, text_id = (None if ids is None else ids[is_pair] for ids in (f.image_id, f.text_id))

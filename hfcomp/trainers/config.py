@@ -52,7 +52,7 @@ class Limits:
     def expected(self, value: float | None) -> str:
         """What was expected in place of a value, empty for one that is allowed."""
         bounds = {name: bound for name in COMPARISONS if (bound := getattr(self, name)) is not None}
-        # a NaN is outside: no comparison holds for it
+        # A NaN is outside: no comparison holds for it.
         if value in (None, self.unset) or all(COMPARISONS[name][0](value, bound) for name, bound in bounds.items()):
             return ""
         words = [f"{COMPARISONS[name][1]} {bound:g}" for name, bound in bounds.items() if bound != math.inf]
@@ -225,15 +225,15 @@ class CompositionalConfig(TrainingArguments):
     logging_steps: float = option(10, "Steps between two lines of the log.")
     ddp_find_unused_parameters: bool | None = option(False, "See the class.")
 
-    # What a row of a batch is, for the line at the start of a training.
+    # Name of a batch's rows, for the line at the start of a training.
     batch_unit = "pairs"
-    # Whether the objective reads negative captions, where it is asked to.
+    # Whether the objective can read negative captions.
     reads_negatives = True
     # Whether one of several captions of a row can be drawn.
     draws_captions = True
-    # Whether rows of a general set can join the batch: not where the objective trains on texts only.
+    # Whether rows of a general set can join the batch. They cannot if the objective trains on texts only.
     replays = True
-    # transformers reads these fields from JSON, as a command line gives them.
+    # transformers reads these fields from JSON, which is how a command line gives them.
     _VALID_DICT_FIELDS = [*JSON_FIELDS, "column_names"]
 
     def __post_init__(self) -> None:
@@ -245,7 +245,7 @@ class CompositionalConfig(TrainingArguments):
                     "Check the driver and CUDA_VISIBLE_DEVICES (nvidia-smi lists the GPUs), or ask for the CPU: "
                     f"use_cpu=True (--use_cpu true), or {half[0]}=False (--{half[0]} false)."
                 )
-            # else accelerate treats each of several processes on a CPU as the only one
+            # Otherwise accelerate treats each of several processes on a CPU as the only one.
             self.use_cpu = True
         if isinstance(self.fsdp, str) and self.fsdp.lower() in ("true", "false"):  # as other switches are written
             self.fsdp = self.fsdp.lower() == "true"
@@ -263,7 +263,7 @@ class CompositionalConfig(TrainingArguments):
                 "even_batches=False gives processes unequal numbers of batches. Keep the defaults."
             )
         self.accelerator_config.dispatch_batches = False  # every process reads a stream
-        # a copy from pinned memory need not stop the host
+        # A copy from pinned memory need not stop the host.
         self.accelerator_config.non_blocking = self.accelerator_config.non_blocking or self.dataloader_pin_memory
         UrlAccess(self.url_timeout)  # raises
         check_loading(self)

@@ -13,7 +13,7 @@ import torch
 from transformers import TrainerCallback
 
 ELAPSED = "elapsed_seconds"
-# What the peak memory of a stage is of.
+# Kinds of peak memory.
 GPU = "GPU"
 RESIDENT = "resident"
 RESIDENT_SO_FAR = "resident, of the whole run so far"
@@ -90,7 +90,7 @@ class Clock(TrainerCallback):
     """Seconds of training in every line of the log, which a resumed run continues from its checkpoint."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        # As if it had never stopped: a resumed run begins with the seconds of its checkpoint's last line.
+        # As if training had never stopped: a resumed run begins with the seconds of its checkpoint's last line.
         self.started = time.perf_counter() - elapsed(state.log_history)
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -107,7 +107,7 @@ def summarize_stage(name: str, trainer: Any, memory: PeakMemory) -> StageSummary
     lines = [line for line in history if "images_encoded" in line]
     images = int(sum(line["images_encoded"] for line in lines))
     texts = int(sum(line["texts_encoded"] for line in lines))
-    # A line's share is of its own texts, so it is weighted by their number.
+    # A line's share refers to its own texts, so it is weighted by their number.
     truncated = sum(line.get("truncated_text_share", 0.0) * line["texts_encoded"] for line in lines)
     losses = [line["loss"] for line in history if "loss" in line]
     seconds = elapsed(history)

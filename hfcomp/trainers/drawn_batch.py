@@ -91,8 +91,8 @@ class DrawnBatchTrainer(CompositionalTrainer):
         """Adds the sampled neighbour rows, and epochs for sampling negatives."""
         if self.neighbours is None and not self.args.draw_negatives:
             return order
-        # Neighbors are brought to rows that are ordered already, and negatives are drawn for all rows of the batch,
-        # brought ones included: hence this order of the three.
+        # Neighbors are added to rows that are ordered already, and negatives are drawn for all rows of the batch,
+        # added ones included, so the order of the three matters.
         order = with_epochs(order, seed_of_order(self.args))
         if self.neighbours is not None:
             batch_size = train_batch_size(self) * self.args.world_size

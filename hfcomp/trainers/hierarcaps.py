@@ -97,12 +97,12 @@ class ChainCollator(CompositionalCollator):
         self.chain_columns = list(chain_columns)
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        # Which texts exist travels as `concept_image_index`, whose -1 the gathering over processes keeps, in place of
-        # a key of its own.
         names = [row.get("row", index) for index, row in enumerate(rows)]
         laid_out = [self._texts_of(row, name) for row, name in zip(rows, names, strict=True)]
         texts, text_index = listed_once([text or "" for texts in laid_out for text in texts])
         ids, truncated = self.tokenizer(texts)
+        # Whether a text exists is told by `concept_image_index`, whose -1 gathering over processes keeps: it needs no
+        # key of its own.
         owners = [[-1 if text is None else place for text in texts] for place, texts in enumerate(laid_out)]
         streamed = {LEFT_OUT: torch.tensor([row[LEFT_OUT] for row in rows])} if LEFT_OUT in rows[0] else {}
         return {
@@ -194,7 +194,7 @@ class HierarCapsTrainer(CompositionalTrainer):
 
     def gather_features(self, model: nn.Module, inputs: dict[str, Any]) -> Features:
         """As in [`CompositionalTrainer`]; texts are in the order of the collator, with those of before training."""
-        # The frozen copy too encodes each text once, however many rows have it.
+        # The frozen copy also encodes each text once, however many rows have it.
         start = self._before_training(inputs["input_ids"])
         if "text_index" in inputs:
             start = start.index_select(0, inputs["text_index"])
@@ -236,7 +236,7 @@ class HierarCapsTrainer(CompositionalTrainer):
 
     def _before_training(self, input_ids: torch.Tensor) -> torch.Tensor:
         """The features of texts `[n, L]` by the frozen copy, `[n, D]`."""
-        # It stays there until a checkpoint is written.
+        # The copy stays on the device until a checkpoint is written.
         self.start.to(input_ids.device)
         size = self.args.mini_batch_size or len(input_ids)
         with torch.no_grad(), torch.autocast(input_ids.device.type, enabled=False):

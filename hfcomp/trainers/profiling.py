@@ -179,7 +179,7 @@ class TraceReader(Reader):
         self._profile.stop()
         try:
             with replacing(self.path) as part:
-                # the ending decides whether it is compressed
+                # The file name's ending decides whether the trace is compressed.
                 named = part.with_name(f"{part.name}.json.gz")
                 self._profile.export_chrome_trace(str(named))
                 named.rename(part)
@@ -346,7 +346,7 @@ class StepProfiler(TrainerCallback):
         write_text(Path(args.output_dir) / PROFILE_FILE, render_markdown(profile_report(self._profile)))
 
     def _watch(self) -> None:
-        # The borders of phases: what asks for a batch, the encoder's forward, and the backward pass.
+        # The borders of phases: the request for a batch, the encoder's forward, and the backward pass.
         encoder, trainer = self._trainer.model, self._trainer
         hooks = (
             encoder.register_forward_pre_hook(lambda *_: self._enter("encode")),
@@ -370,7 +370,7 @@ class StepProfiler(TrainerCallback):
         self._undo.append(lambda: delattr(owner, name))  # the class's own again
 
     def _enter(self, phase: str) -> None:
-        # an evaluation between two steps encodes too
+        # An evaluation between two steps encodes too.
         if self._reader is not None and (phase != "encode" and phase != "loss" or self._trainer.model.training):
             self._reader.enter(phase)
 

@@ -9,7 +9,7 @@ from typing import Any
 from transformers import ProgressCallback, TrainerCallback
 from transformers.trainer_callback import PrinterCallback
 
-# Of all metrics, which are in `history.json`.
+# The metrics that are shown, by their names in the log. `history.json` has all metrics.
 SHOWN = {
     "loss": "loss",
     "accuracy_image_to_text": "accuracy",
@@ -93,7 +93,7 @@ class StepCounter(TrainerCallback):
         self.counter = counter
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        # The steps before a resumed one.
+        # A resumed run counts the steps before it.
         self._add(state.global_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -116,7 +116,7 @@ def in_words(seconds: float) -> str:
 def show_in_notebook(trainer: Any) -> None:
     """Replaces the table that transformers shows in a notebook, if it does, by one with the numbers of hfcomp."""
     for one in trainer.callback_handler.callbacks:
-        # By name: importing the class needs IPython, which only a notebook has.
+        # Compared by name: importing the class needs IPython, which only a notebook has.
         if type(one).__name__ == "NotebookProgressCallback":
             trainer.remove_callback(type(one))
             trainer.add_callback(_notebook_progress())
@@ -124,7 +124,7 @@ def show_in_notebook(trainer: Any) -> None:
 
 
 def _notebook_progress() -> TrainerCallback:
-    # a class within a function: importing its parent needs IPython
+    # A class within a function: importing its parent needs IPython.
     from transformers.utils.notebook import NotebookProgressCallback
 
     class NotebookProgress(NotebookProgressCallback):
@@ -155,7 +155,7 @@ def _notebook_progress() -> TrainerCallback:
 def show_progress(trainer: Any, name: str, pace: Pace | None = None) -> None:
     """Replaces transformers' progress bar; with `disable_tqdm` only warnings are shown."""
     trainer.remove_callback(ProgressCallback)
-    # transformers prints every line of the log in place of a bar that is switched off.
+    # transformers prints every line of the log instead of a bar that is switched off.
     trainer.remove_callback(PrinterCallback)
     if pace is not None and pace.counter is not None:
         trainer.add_callback(StepCounter(pace.counter))

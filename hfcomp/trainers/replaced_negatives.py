@@ -92,7 +92,7 @@ class ReplacedNegativesTrainer(CompositionalTrainer):
         of_batch = (EVALUATION, 0, 0)
         if self.model.training:
             # The seed is the place in training, not a generator that runs on: every process draws the same, and a
-            # resumed run what it would have drawn.
+            # resumed run draws what it would have drawn.
             of_batch = (TRAINING, self.state.global_step, self.batch_in_step.number)
         slots = draw_slots(*mask.shape, seed=(self.args.seed, *of_batch))
         return to_device(slots, mask.device).masked_fill(~mask, -1)
@@ -117,7 +117,7 @@ def draw_slots(size: int, number: int, *, seed: Sequence[int]) -> torch.Tensor:
     slots = np.full((size, number), -1)
     taken = np.arange(size)[:, None]
     for place in range(min(number, size - 1)):
-        # the place of the new column among the free ones; each taken column at or before it moves it on by one
+        # The place of the new column among the free ones. Each taken column at or before it moves it on by one.
         column = generator.integers(size - 1 - place, size=size)
         for other in np.sort(taken, axis=1).T:
             column += column >= other
@@ -127,7 +127,7 @@ def draw_slots(size: int, number: int, *, seed: Sequence[int]) -> torch.Tensor:
 
 
 def to_device(slots: torch.Tensor, device: torch.device) -> torch.Tensor:
-    # From page-locked memory the copy joins the GPU's queue of work; from other memory the host would wait for it.
+    # A copy from page-locked memory joins the GPU's queue of work. From other memory the host would wait for it.
     return slots.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else slots.to(device)
 
 

@@ -27,7 +27,7 @@ HISTORY_FILE = "history.json"
 HASHES = "files"
 TRAIN_AGAIN = f"Remove {SUMMARY_FILE} and start the run again: this stage resumes from its last checkpoint, if any."
 CHECKSUMS_FILE = "checksums.json"
-# Files that are written after the checksums, or again later, as a card is.
+# Files that are written after the checksums, or again later, such as a card.
 WITHOUT_HASH = (CHECKSUMS_FILE, SUMMARY_FILE, "README.md")
 
 
@@ -38,7 +38,7 @@ class CheckpointChecksums(TrainerCallback):
         if args.save_only_model:  # the model alone cannot be continued
             return
         with fail_together():
-            # every process writes its random states into the folder itself
+            # Waits for all processes, because each writes its random states into the folder itself.
             gather_objects(None)
             if state.is_world_process_zero:
                 write_checksums(Path(args.output_dir) / f"checkpoint-{state.global_step}")
@@ -102,7 +102,7 @@ def train_stage(
     show_progress(trainer, name, pace)
     trainer.add_callback(Clock())
     trainer.add_callback(CheckpointChecksums())
-    # the main process looks, so that all continue the same one
+    # The main process chooses, so all processes continue from the same checkpoint.
     start = on_main_process(lambda: last_checkpoint(folder, print)) if resume else None
     with tracked(trainer, run):
         trainer.train(resume_from_checkpoint=start)
@@ -111,7 +111,7 @@ def train_stage(
         result = summarize_stage(name, trainer, memory)
         if trainer.is_world_process_zero():
             write_text(folder / HISTORY_FILE, json.dumps(trainer.state.log_history, indent=1))
-            # Last of all: a stage that has this file is finished, with exactly these files.
+            # Written last: a stage that has this file is finished, with exactly these files.
             write_json(summary, {**asdict(result), HASHES: _hashes(folder)})
     return result
 

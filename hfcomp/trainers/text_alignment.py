@@ -28,7 +28,7 @@ from hfcomp.trainers.config import CompositionalConfig, option, setting
 logger = logging.get_logger(__name__)
 
 PAIR = ("caption", "generalised_caption")
-# the loss knows images and concepts, here both are texts
+# The loss knows images and concepts; here both are texts.
 METRICS = {
     "loss_image_to_concept": "loss_caption_to_generalised",
     "loss_concept_to_image": "loss_generalised_to_caption",

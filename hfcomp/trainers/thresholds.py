@@ -29,7 +29,7 @@ class ThresholdTrainer(CompositionalTrainer):
         "logit_scale",
         "learned",
     )
-    # without kinds all negatives would share one threshold, silently
+    # Not optional: without kinds all negatives would silently share one threshold.
     optional_columns = tuple(name for name in CompositionalTrainer.optional_columns if name != "negative_kinds")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

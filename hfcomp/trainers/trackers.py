@@ -194,7 +194,7 @@ def _start_wandb(run: TrackedRun) -> bool:
 
     if wandb.run is not None:
         return False
-    # where transformers' callback finds it, which would give it no group and never end it
+    # transformers' callback reuses this run. One that it started itself would have no group and never end.
     wandb.init(project=os.environ.get("WANDB_PROJECT", run.project), group=run.group, name=run.full_name)
     return True
 

@@ -50,7 +50,7 @@ class TripletClipTrainer(CompositionalTrainer):
         "negative_text_mask",
         "logit_scale",
     )
-    # without the column it would be InfoNCE with negative captions, silently
+    # Not optional: without the column the loss would silently be InfoNCE with negative captions.
     optional_columns = tuple(name for name in CompositionalTrainer.optional_columns if name != "negative_image")
 
     def compute_loss(

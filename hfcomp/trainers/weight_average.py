@@ -108,7 +108,7 @@ class WeightAverage(TrainerCallback):
         if self._average is None:
             return
         trained = _trained(model)
-        # A collective with FSDP, so it comes before `writes` is looked at.
+        # A collective with FSDP, so every process runs it, whether it writes or not.
         state = {name: whole_of(value, trained[name]).cpu().contiguous() for name, value in self._average.items()}
         if writes:
             with replacing(folder / AVERAGE_FILE) as part:

@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Logits of one chunk: few enough for a CPU's last-level cache, enough to keep an accelerator busy.
+# Logits per chunk: few enough for a CPU's last-level cache, enough to keep an accelerator busy.
 CPU_ELEMENTS = 1 << 22
 ACCELERATOR_ELEMENTS = 1 << 25
-# Logits of one tile for a single CPU thread: few enough for the cache of a core, so that only the matrix products wait
-# for memory. Several threads meet at the end of every operation, and on a busy machine each waits there for those that
-# are not running, so they get the large chunks, with few operations.
+# Logits per tile for a single CPU thread: few enough for a core's cache, so only the matrix products wait for memory.
+# Several threads meet at the end of every operation, and on a busy machine each waits there for those that are not
+# running. They therefore get the large chunks, with few operations.
 TILE_ELEMENTS = 1 << 19
-# Rows of a tile: the gradient of the keys is read and written once for so many queries.
+# Rows per tile: the gradient of the keys is read and written once for this many queries.
 TILE_ROWS = 1 << 10
 # Logits kept for the backward pass on a CPU: 64 MB in float32, up to 4,096 pairs with all texts.
 CPU_KEPT = 1 << 24
@@ -34,7 +34,7 @@ class Tiles(NamedTuple):
 def tiles_of(query: Tensor, keys: Tensor) -> Tiles:
     """Return how to visit the logits of query [Q, D] and keys [M, D]."""
     if query.device.type != "cpu":
-        # launching an operation costs more than a cache saves
+        # Launching an operation on an accelerator costs more than a cache saves.
         return Tiles(chunk_rows(query, len(keys)), max(1, len(keys)), ACCELERATOR_ELEMENTS)
     elements = min(CPU_ELEMENTS, TILE_ELEMENTS) if torch.get_num_threads() == 1 else CPU_ELEMENTS
     rows = max(1, min(len(query), TILE_ROWS))
@@ -47,11 +47,11 @@ def exp_difference(logits: Tensor, reference: Tensor, out: Tensor | None = None)
     The reference broadcasts to logits; a logit more than 88 above it gives infinity in float32. `out` may be logits.
     """
     limits = torch.finfo(logits.dtype)
-    # clamped, because -inf less -inf would be NaN
+    # Clamped, because -inf minus -inf would be NaN.
     power = torch.sub(logits, reference.clamp(min=limits.min), out=out).mul_(math.log2(math.e))
-    # What is below 2^-100 in float32 (2^-996 in float64) becomes 0. Next to a sum of 1 it is nothing, and a number
+    # Powers below 2^-100 in float32 (2^-996 in float64) become 0. Next to a sum of 1 they are nothing, and a number
     # that small, or its product with a weight of 1 / N, is subnormal, which takes a processor many times as long. The
-    # exponential is to the base of 2 because the one to e in PyTorch's CPU library is slow where its result is 0.
+    # base is 2 because the CPU exponential with base e in PyTorch is slow where its result is 0.
     F.threshold(power, math.log2(limits.tiny) + 26, -math.inf, inplace=True)
     return power.exp2_()
 
@@ -71,8 +71,8 @@ def parts(rows: int, chunk: int) -> Iterator[slice]:
 class ChunkSums:
     """Sums of scalars over chunks, in one tensor for each."""
 
-    # A tensor of its own for each number would lie between the freed matrices of two chunks, whose place then fits no
-    # later one: memory would grow with the square of the rows.
+    # With a separate tensor per number, these tensors would lie between the freed matrices of two chunks, and no later
+    # matrix would fit the gaps: memory would grow with the square of the rows.
     def __init__(self, chunks: int) -> None:
         self._chunks, self._place = chunks, 0
         self._values: list[Tensor] = []
@@ -90,8 +90,8 @@ class ChunkSums:
 
 def check_first_derivative() -> None:
     """Raise RuntimeError inside a backward pass that runs with create_graph=True, to be differentiated again."""
-    # torch's `once_differentiable` raises only if the incoming gradient needs one and the second pass comes by it;
-    # otherwise the second derivative would silently be 0.
+    # torch's `once_differentiable` raises only if the incoming gradient requires a gradient and the second pass
+    # reaches it; otherwise the second derivative would silently be 0.
     if torch.is_grad_enabled():
         raise RuntimeError(
             "create_graph=True in the backward pass of a loss with a first derivative only, expected False. Compute "

@@ -33,7 +33,7 @@ class Concepts(NamedTuple):
         own = images.unsqueeze(1) == self.image_index
         negative = (self.image_index >= 0) & ~own
         if self.alike is not None:
-            # How often an image has each phrase: a concept is a negative only of images that do not have its phrase.
+            # Counts each phrase per image: a concept is a negative only of images that do not have its phrase.
             phrases = torch.zeros_like(own, dtype=torch.int32).index_add_(1, self.alike, own.int())
             negative &= phrases[:, self.alike] == 0
         for numbers in self.shared:
@@ -64,12 +64,12 @@ class Concepts(NamedTuple):
         if self.alike is None or not len(images):
             return torch.zeros((), device=owner.device)
         phrase = self.alike
-        # for each concept those of its phrase, without those of rows that share something with its own row
+        # Counts for each concept those of its phrase, without those of rows that share something with its own row.
         rows = ranks(owner)
         image, text = (rows if numbers is None else ranks(numbers[owner]) for numbers in self.shared)
         shared = SharedRows(joint_numbers(phrase, image), joint_numbers(phrase, text))
         others = sum_alike(phrase, valid) - shared.count_left_out(valid)
-        # a phrase that an image has twice counts once
+        # A phrase that an image has twice counts once.
         twin = joint_numbers(phrase, rows).long()
         places = torch.arange(len(twin), device=twin.device)
         first = places.new_full((len(twin),), len(twin)).scatter_reduce_(
@@ -121,7 +121,7 @@ def check_concepts(
         check_shape(name, numbers, C=len(concepts))
         if numbers.dtype is not torch.long:
             raise ValueError(f"{name} has type {numbers.dtype}, expected torch.long")
-    # Numbers by sorting and searching, not by `unique`, whose output has a size that the host would wait for.
+    # Sorting and searching assign the numbers, not `unique`: the host would wait for the size of its output.
     alike = None if concept_id is None else torch.searchsorted(concept_id.sort().values, concept_id)
     shared = shared_rows(*ids, images)
     # A NaN in padding would reach every gradient through the matrix products, masks or not: 0 * NaN is NaN.

@@ -120,7 +120,7 @@ class _Tile(NamedTuple):
         if query_groups is not None and key_groups is not None:
             for query_group, key_group in zip(query_groups, key_groups, strict=True):
                 same = query_group[self.rows, None] == key_group[self.keys]
-                # a fill takes many times as long as a look, which an accelerator would wait for
+                # A fill takes many times as long as a check. On an accelerator the check would make the host wait.
                 if not s.is_cpu or same.any():
                     s.masked_fill_(same, -torch.inf)
 
@@ -133,7 +133,7 @@ def _tiles(rows: slice, positions: Tensor, keys: int, size: int) -> Iterator[_Ti
         lines = torch.arange(len(at), device=at.device).unsqueeze(1) * width
         given = (lines + (at - span.start)).flatten()
         if width == keys:
-            # without waiting for an accelerator, which has tiles of all keys
+            # An accelerator has tiles of all keys, so the host need not wait for `nonzero`.
             yield _Tile(rows, span, given, torch.arange(len(given), device=at.device))
         else:
             source = ((at >= span.start) & (at < span.stop)).flatten().nonzero().squeeze(1)
@@ -160,7 +160,7 @@ class _LogSumExp:
             raised: [n] its logits at given positions.
             index: [n] long, in which of the a they are.
         """
-        # Given positions count with what was added to them, so they raise the reference of the sum, but never `top`.
+        # Given positions count with their additions, so they raise the reference of the sum, but never `top`.
         torch.maximum(self.top[part], top, out=self.top[part])
         highest = torch.maximum(self.highest[part], top)
         if len(raised):
@@ -230,7 +230,7 @@ class _Contrast(torch.autograd.Function):
         first, second = _work(query, keys, ctx.tiles)
         grad_query, grad_keys = torch.empty_like(query), torch.zeros_like(keys)
         grad_scale, grad_additions = torch.zeros_like(scale), query.new_empty(additions.shape)
-        # A caller may run backward inside autocast, which would take these products in half precision.
+        # A caller may run backward inside autocast, which would compute these products in half precision.
         with torch.autocast(query.device.type, enabled=False):
             for part in parts(len(query), ctx.tiles.rows):
                 scaled, weighted = query[part] * scale, torch.zeros_like(query[part])
@@ -246,16 +246,16 @@ class _Contrast(torch.autograd.Function):
                         _weigh(s, (row[part], column[tile.keys]), (grad_row[part], grad_column[tile.keys]), g, e)
                     else:
                         exp_difference(s, row[part, None], g).mul_(grad_row[part, None])
-                    # An addition is part of its logit and has the same gradient, but not what comes through the plain
-                    # entries, which are added after this.
+                    # An addition is part of its logit and has the same gradient, except for what comes through the
+                    # plain entries, which is added below.
                     grad_additions[part].view(-1)[tile.source] = g.take(tile.given)
                     g.view(-1).scatter_add_(0, tile.given, tile.pick(grad_entries))
                     weighted.addmm_(g, some)
-                    # Keys of a frozen tower need none, which saves a matrix product.
+                    # Keys of a frozen tower need no gradient, which saves a matrix product.
                     if ctx.needs_input_grad[1]:
                         grad_keys[tile.keys].addmm_(g.T, scaled)
-                # A logit is scale * <query, key>, so the gradient in scale is the sum of g * <query, key>: the product
-                # is there already.
+                # A logit is scale * <query, key>, so the gradient in scale is the sum of g * <query, key>. `weighted`
+                # already holds that product with the keys.
                 grad_scale += (weighted * query[part]).sum()
                 grad_query[part] = weighted.mul_(scale)
         return grad_query, grad_keys, grad_scale, grad_additions, None, None, None, None
@@ -273,7 +273,7 @@ def _add(s: Tensor, tile: _Tile, additions: Tensor, columns: bool) -> tuple[tupl
     before = flat[tile.given]
     flat[tile.given] = -torch.inf
     tops = s.amax(1), s.amax(0) if columns else s.new_empty(0)
-    # equal positions are set alike, and then add up
+    # Equal positions first get the same value again, then each adds its addition.
     flat[tile.given] = before
     flat.scatter_add_(0, tile.given, additions)
     return tops, flat[tile.given]

@@ -51,9 +51,9 @@ def attended_cosines(
     check_shape("concepts", concepts, C=None, D=width)
     if not 0 < temperature < math.inf:
         raise ValueError(f"attention_temperature is {temperature}, expected a finite number above 0")
-    # contiguous, so that the tokens of a chunk and their gradient are matrices without a copy
+    # Contiguous, so that the tokens of a chunk and their gradient are matrices without a copy.
     tokens = tokens.contiguous()
-    # an image has about four matrices
+    # An image has about four matrices.
     chunk = chunk_size or chunk_rows(tokens, 4 * per_image * max(per_image, len(concepts)))
     cosines: Tensor = _AttendedCosines.apply(tokens, concepts, temperature, min(chunk, max(1, images)))
     return cosines
@@ -89,9 +89,9 @@ class _AttendedCosines(torch.autograd.Function):
         cosines, lengths = (tokens.new_empty((len(tokens), len(concepts))) for _ in range(2))
         for part in parts(len(tokens), chunk):
             now = work.fill(tokens[part], keys)
-            # a^T (V V^T) a, see the top of the file. Work space is overwritten freely: backward fills it again.
+            # a^T (V V^T) a, see the module's docstring. Work space is overwritten freely: backward fills it again.
             square = now.spread.mul_(now.weights).sum(1)
-            # an infinite length makes the cosine and all of its gradient 0
+            # An infinite length makes the cosine and all of its gradient 0.
             lengths[part] = square.sqrt().masked_fill_(square <= torch.finfo(square.dtype).eps, torch.inf)
             cosines[part] = now.scores.mul_(now.weights).sum(1).mul_(temperature).div_(lengths[part])
         ctx.save_for_backward(tokens, concepts, cosines, lengths)
@@ -107,8 +107,8 @@ class _AttendedCosines(torch.autograd.Function):
         with torch.autocast(tokens.device.type, enabled=False):
             for part in parts(len(tokens), ctx.chunk):
                 some, now = tokens[part], work.fill(tokens[part], keys)
-                # with h = gradient / |v| and k = cosine / |v|: the gradient to <token_p, c> is
-                # a_p h (1 + (<token_p, c> - k <token_p, v>) / temperature), that to V V^T is -(h k / 2) a a^T
+                # With h = gradient / |v| and k = cosine / |v|, the gradient to <token_p, c> is
+                # a_p h (1 + (<token_p, c> - k <token_p, v>) / temperature), and that to V V^T is -(h k / 2) a a^T.
                 h = (gradients[0][part] / lengths[part]).unsqueeze(1)
                 k = (cosines[part] / lengths[part]).unsqueeze(1)
                 grad_scores = torch.addcmul(now.scores, now.spread, k, value=-1 / ctx.temperature, out=now.spread)

@@ -44,7 +44,7 @@ class DoubledBatch(NamedTuple):
             self.texts,
             scale,
             positions=torch.stack([index, self.counterpart], 1),
-            # -inf takes the own pair out of the sum: `cross_entropy` sets it against the others, which is exact also
+            # -inf takes the own pair out of the sum. `cross_entropy` sets it against the others, which stays exact
             # near p = 1.
             additions=torch.stack([torch.full_like(raised, -torch.inf), raised], 1),
             anchors=anchors,

@@ -14,7 +14,7 @@ from hfcomp.losses._ops.group_members import Members, SharedMembers
 from hfcomp.losses._ops.items import nan_without
 
 Terms = Callable[..., tuple[Tensor, ...]]
-# From groups [r] to the entries that their anchors leave out, a mask that broadcasts to [r, A, G, K].
+# Maps groups [r] to the entries that their anchors leave out, a mask that broadcasts to [r, A, G, K].
 LeftOut = Callable[[Tensor], Tensor]
 
 
@@ -22,7 +22,7 @@ class Term(NamedTuple):
     """Sums over own anchors divided by the global number of anchors."""
 
     loss: Tensor  # [] nats
-    # [] 0 to 1, among anchors that meet another group: the own one scores strictly above every other, NaN without any
+    # [] 0 to 1, among anchors that meet another group: the own one scores strictly highest. NaN without any.
     accuracy: Tensor
     anchors: Tensor  # [] long, the global number of anchors
 
@@ -48,25 +48,25 @@ def group_terms(scores: Tensor, group: Tensor, valid: Tensor, counted: Tensor) -
     keep = valid.repeat(len(group), 1)
     keep[one, group] = False
     keep = keep.reshape(*keep.shape, *(1,) * (scores.ndim - 2))
-    # added, because filling by a mask takes many times as long
+    # Added, because filling by a mask takes many times as long.
     right, best = scores[one, group], (scores + absent(keep, scores.dtype)).amax(1)
     others = exp_difference(scores, best.unsqueeze(1)).clamp_(max=1).mul_(keep)
-    # at least 1 unless there is no other group
+    # The sum is at least 1 unless there is no other group.
     weight = others.sum(1).clamp_(min=1)
-    # exact also where the own group takes nearly all of the probability
+    # Stays exact when the own group takes nearly all of the probability.
     behind = best + weight.log() - right
     loss = torch.where(counted, F.softplus(behind, threshold=40), 0).sum()
     wrong = torch.where(counted, behind.sigmoid(), 0)
     gradient = others.mul_((wrong / weight).unsqueeze(1))
     gradient[one, group] = -wrong
-    # Half of the lowest number, as a score was added to it: below lies only what `absent` marked.
+    # Half of the lowest number, because a score was added to it: only what `absent` marked lies below.
     met = best > torch.finfo(best.dtype).min / 2
     return GroupTerms(loss, (counted & met & (right > best)).sum(), gradient)
 
 
 def absent(valid: Tensor, dtype: torch.dtype) -> Tensor:
     """Return what to add to logits: 0 where valid, else the lowest finite number."""
-    # Not -inf: if every group is absent, the highest is too, and -inf less -inf would be NaN.
+    # Not -inf: if every group is absent, the highest is too, and -inf minus -inf would be NaN.
     return torch.zeros(valid.shape, dtype=dtype, device=valid.device).masked_fill(~valid, torch.finfo(dtype).min)
 
 
@@ -83,7 +83,7 @@ def mean_over_groups(terms: Terms, keys: Tensor, *members: Tensor, count: Tensor
         work: elements of the largest tensor that terms makes for one group. A group is never cut.
     """
     total, hits = _GroupSums.apply(terms, _groups_at_once(members[0], work), keys, *members)
-    # An accuracy of no anchor is 0 / 0, NaN on purpose: such a metric is absent, not 0.
+    # An accuracy without anchors is 0 / 0 = NaN on purpose: such a metric is missing, not 0.
     return Term(total / count.clamp(min=1), hits.to(total.dtype) / compared, count)
 
 

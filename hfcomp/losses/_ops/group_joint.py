@@ -61,7 +61,7 @@ def contrast_joint(
         of_images = torch.bmm(of_products.mT, weighted)
         of_images -= some * torch.bmm(of_squares.mT, texts.square())
         of_weighted = torch.bmm(of_products, some).unflatten(1, (groups, size))
-        # in the memory of what is done with: a new tensor of this size costs as much as the product
+        # Reuses the memory of `by_centroid`: a new tensor of this size costs as much as the product.
         of_keys = torch.mul(of_weighted, texts.unsqueeze(1), out=by_centroid).sum((0, 2))
         of_texts = of_weighted.mul_(keys.unsqueeze(1)).sum(1)
         of_texts -= texts * torch.bmm(of_squares, some.square())

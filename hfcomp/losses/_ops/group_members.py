@@ -35,7 +35,7 @@ class SharedMembers:
 
     def __init__(self, image_id: Tensor | None, text_id: Tensor | None, mask: Tensor) -> None:
         self.mask = mask
-        # None: no two members share it
+        # None if no two members share one.
         self.image, self.text = (None if ids is None else _numbers(ids, mask) for ids in (image_id, text_id))
 
     def of_members(self, groups: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ class SharedMembers:
 
         def table_of(numbers: Tensor) -> Tensor:
             some, every = numbers[groups].long(), numbers.long()
-            # each number of these groups has a slot: the table is of their members alone; the last is of all others
+            # Each number of these groups has a row of the table. The last row is for all other numbers.
             others = some.numel()
             slot = every.new_full((2 * every.numel(),), others)
             slot[some.flatten()] = torch.arange(others, device=slot.device)

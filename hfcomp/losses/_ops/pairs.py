@@ -174,7 +174,7 @@ def with_all_negatives(
 def own_negative_logits(image: Tensor, negative_text: Tensor, mask: Tensor, scale: Tensor) -> Tensor:
     """Return each image's logits [R, K] with its own K negatives, -inf where masked."""
     negative_text = negative_text.masked_fill(~mask.unsqueeze(-1), 0)
-    # a product and a sum: the backward of a matrix product would run in half precision if called inside autocast
+    # A product and a sum: the backward of a matrix product would run in half precision if called inside autocast.
     return (scale * (image.unsqueeze(1) * negative_text).sum(-1)).masked_fill(~mask, -torch.inf)
 
 

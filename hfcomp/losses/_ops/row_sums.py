@@ -32,7 +32,7 @@ def softmax_terms(logits: Tensor, own: Tensor, negative: Tensor) -> tuple[Tensor
     """
     others = logits.masked_fill(~negative, -torch.inf)
     terms = F.softplus(log_sum_exp(others).unsqueeze(1) - logits, threshold=40)
-    # one column more, because a row of no columns has no highest entry
+    # One column more, because a row without columns has no highest entry.
     highest = F.pad(others.detach(), (0, 1), value=-torch.inf).amax(1, keepdim=True)
     return torch.where(own, terms, 0).sum(), (own & (logits > highest)).sum()
 
@@ -82,7 +82,7 @@ def _sum(
     logits: _Logits, rows: Tensor, columns: Tensor, scale: Tensor, bias: Tensor | None, masks: _Masks, terms: _Terms
 ) -> tuple[Tensor, ...]:
     inputs = rows, columns, scale, torch.zeros_like(scale) if bias is None else bias
-    # Asked here, because inside a Function's forward gradients are always off.
+    # Checked here, because gradients are always off inside a Function's forward.
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
     sums: tuple[Tensor, ...] = _RowSums.apply(*inputs, logits, masks, terms, wanted)
     return sums
@@ -107,7 +107,7 @@ class _RowSums(torch.autograd.Function):
         # Leaves of their own: each chunk builds a small graph over them and frees it with `autograd.grad`, so memory
         # holds the matrices of one chunk, and the loss's terms need no derivative by hand.
         others = [x.detach().requires_grad_(wanted) for x in (columns, scale, bias)]
-        # masks and terms make about eight matrices
+        # Masks and terms make about eight matrices.
         chunks = list(parts(len(rows), chunk_rows(rows, 8 * len(columns)))) or [slice(0, 0)]
         sums = ChunkSums(len(chunks))
         for part in chunks:

@@ -92,8 +92,8 @@ def check_negative_ids(text_id: Tensor | None, negative_text_id: Tensor | None, 
 
 def ranks(ids: Tensor) -> Tensor:
     """Return a number below n for each of n ids [n], the same for equal ones, [n] int32."""
-    # Searching and not `unique`, whose output has a size that the host would wait for. 4 bytes to compare with each
-    # key in place of 8.
+    # Searching, not `unique`: the host would wait for the size of its output. int32 halves the bytes that are compared
+    # with each key.
     return torch.searchsorted(ids.sort().values, ids, out_int32=True)
 
 
@@ -165,8 +165,8 @@ def negative_keys(mask: Tensor, text_id: Tensor | None, negative_text_id: Tensor
     if text_id is None or negative_text_id is None:
         return NegativeKeys(mask, None, None)
     ordered = text_id.sort().values
-    # The place of each negative among the captions is its number if the caption there is equal; a negative behind the
-    # last caption is compared with that, in bounds.
+    # The place of each negative among the captions is its number if the caption there is equal. A negative after the
+    # last caption is compared with that caption, to stay in bounds.
     number = torch.searchsorted(ordered, negative_text_id.contiguous(), out_int32=True)
     equal = ordered[number.clamp(max=len(ordered) - 1)] == negative_text_id
     return NegativeKeys(mask, ranks(text_id), number.masked_fill(~equal, -1))

@@ -23,5 +23,5 @@ def module_path(name: str) -> Path:
 
 
 def module_card(name: str) -> str:
-    # Without the front matter, which is for the Hub.
+    # The front matter is for the Hub, so it is left out.
     return (module_path(name) / "README.md").read_text(encoding="utf-8").split("---\n", 2)[2]

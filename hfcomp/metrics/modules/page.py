@@ -25,7 +25,7 @@ def page(module: Path, example: Mapping[str, Any]) -> Any:
                 inputs[name] = json.loads(text)
             except json.JSONDecodeError as error:
                 raise gradio.Error(f"{name}: not JSON, {error}.") from error
-        # a metric keeps what was added until it was computed: every visitor gets one of their own
+        # A metric keeps what was added until it is computed, so every visitor gets their own.
         metric = evaluate.load(str(module), keep_in_memory=True)
         try:
             return metric.compute(**inputs)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from hfcomp.negatives.keywords.tables import PAPER_TABLE, Concept, KeywordTable, Plurals
 from hfcomp.negatives.surface import fit_article
 
-# For "sheep": one word between, because with two "a man with sheep" and "a person feeding sheep" come in.
+# For "sheep": one word between, because two would let in "a man with sheep" and "a person feeding sheep".
 _SINGULAR_BEFORE = re.compile(r"\b(?:a|an|one|another|each|this|that)(?: (?!of |few )[^ ]+)? $", re.IGNORECASE)
 _WORD = r"""[^ .,;:!?)'"]+"""
 # Captions are searched with a space before them: a pattern that begins with a fixed character is only tried where that
@@ -211,7 +211,7 @@ def _could_overlap(forms: Iterable[str], others: Iterable[str]) -> bool:
 
 def _pattern(forms: Iterable[str]) -> str:
     # Grouped by their first letter: most words of a caption then fail on a few letters and not on all forms. `re`
-    # takes the first alternative that fits and not the longest, so "hot dog" has to stand before "hot". Sorting before
+    # takes the first alternative that fits and not the longest, so "hot dog" must stand before "hot". Sorting before
     # the grouping keeps that order inside each letter, and forms of different letters cannot compete.
     rests: dict[str, list[str]] = {}
     for form in sorted(forms, key=len, reverse=True):

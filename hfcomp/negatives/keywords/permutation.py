@@ -100,7 +100,7 @@ def keyword_negatives(
 
 
 def _matcher(concepts: Sequence[str] | None, num_negatives: int, matching: Matching, table: KeywordTable) -> Matcher:
-    # In the order of the table, whatever the order of `concepts`: the seed numbers places, and the same request has to
+    # In the order of the table, whatever the order of `concepts`: the seed numbers places, and the same request must
     # draw the same negatives.
     if concepts is None:
         concepts = table.names
@@ -115,7 +115,7 @@ def _matcher(concepts: Sequence[str] | None, num_negatives: int, matching: Match
 
 def _sample(caption: str, asked: Matcher, num_negatives: int, seed: int) -> list[Negative]:
     concepts = asked.concepts
-    # A place is an entry with the words left for it. Every turn draws a place and then a word, both uniformly: of "a
+    # A place is an entry with the words left for it. Every turn draws a place and then a word, both uniformly: in "a
     # small dog" size and object are equally likely, though "small" has one replacement and "dog" 79.
     open_places = [(place, concepts[place[3]].replacements[place[2]]) for place in asked.find(caption)]
     negatives: list[Negative] = []
@@ -134,7 +134,7 @@ def _sample(caption: str, asked: Matcher, num_negatives: int, seed: int) -> list
             kind, category = concepts[concept].kind, concepts[concept].category
             negatives.append(Negative(text, kind, keyword, words[chosen], category, ((start, end),)))
         if len(negatives) < num_negatives:
-            # without replacement: a pair that was drawn, accepted or not, is not drawn again, so the loop ends
+            # Without replacement: a pair that was drawn, accepted or not, is not drawn again, so the loop ends.
             left = words[:chosen] + words[chosen + 1 :]
             open_places[index : index + 1] = [(place, left)] if left else []
     return negatives
@@ -188,8 +188,8 @@ def all_keyword_permutations(
         raise ValueError(f"the match has concept {found[0].concept!r}, the test {concept!r}.")
     keyword, of = found[0].keyword, table.concepts[concept]
     texts = [replace_keyword(caption, found[0], word, matching, table=table) for word in of.replacements[keyword]]
-    # Where every word may become every other, the texts of all captions stand in one order, that of the table, as in
-    # Table 7; the true one then has its keyword's place. Otherwise there is no such order, and the true one is first.
+    # If every word may become every other, the texts of all captions have one order, that of the table, as in Table 7.
+    # The true one then has its keyword's place. Otherwise there is no such order, and the true one is first.
     target = list(of.replacements).index(keyword) if of.interchangeable(keyword) else 0
     texts.insert(target, caption)
     return KeywordPermutations(texts=tuple(texts), target=target, match=found[0])

@@ -73,7 +73,7 @@ class Clauses:
 
     def finite_verb_ahead(self, number: int, any_form: bool = False) -> bool:
         """Whether the noun phrase or the like at `number` gets a verb of its own further on."""
-        # Only up to the next border: a verb behind a joint or subordinator belongs to another phrase.
+        # Searches only up to the next border: a verb behind a joint or subordinator belongs to another phrase.
         for unit in self.units[number:]:
             if unit.kind == "V":
                 if unit.finite or any_form:
@@ -134,8 +134,8 @@ class Clauses:
 
 def doer(clauses: Clauses, unit: Unit, nouns: list[int]) -> int:
     """The noun of `nouns`, nearest first, that does what a participle says; -1 for none."""
-    # Of "a dog on a mat sleeping" the mat is nearer, but only the dog can sleep: take the nearest person or animal.
-    # A past participle ("parked", "covered") goes to the nearest noun, which something was done to.
+    # In "a dog on a mat sleeping" the mat is nearer, but only the dog can sleep: take the nearest person or animal. A
+    # past participle ("parked", "covered") goes to the nearest noun, to which something was done.
     if not nouns:
         return -1
     nearest = nouns[0]

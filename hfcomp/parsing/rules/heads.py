@@ -9,8 +9,8 @@ from hfcomp.parsing.rules.clauses import Clauses, doer, is_doer, place
 from hfcomp.parsing.rules.tags import BE, NOUNS, UNIVERSAL, penn_tags
 from hfcomp.parsing.rules.words import ADVERBS_BEFORE_PREPOSITION, ADVERBS_LIKE_PREPOSITIONS, NOMINATIVES, lemma
 
-# A word of a sentence can attach to any word before it, which costs the square of its length. Longer ones are cut,
-# which no caption of prose reaches.
+# A word of a sentence can attach to any word before it, which costs the square of its length. Longer sentences are
+# cut; no caption of prose is that long.
 _LONGEST_SENTENCE = 128
 _PRONOUNS = frozenset({"something", "someone", "anything", "nothing", "everyone", "everything"})
 
@@ -18,7 +18,7 @@ _PRONOUNS = frozenset({"something", "someone", "anything", "nothing", "everyone"
 def parse_words(words: list[str]) -> dict[str, list]:
     """The annotations of a caption's `Doc`, by the names of its arguments, from its words, white space included."""
     # Sentences are parsed without their white space: arcs are in places of the sentence and are mapped back to those
-    # of the caption. spaCy wants a head for white space as well: the word before it.
+    # of the caption. spaCy also wants a head for white space: the word before it.
     tags = ["_SP"] * len(words)
     pos = ["SPACE"] * len(words)
     heads = list(range(len(words)))
@@ -131,7 +131,7 @@ class _Sentence(Clauses):
 
     def settle_joiner(self, joiner: int, user: int) -> None:
         """Attaches an "and" or comma: to the first of what it joins, else to the word before it."""
-        # Only known once the next unit is attached: "a cat and a dog" joins nouns, "sits and sleeps" verbs.
+        # Known only once the next unit is attached: "a cat and a dog" joins nouns, "sits and sleeps" verbs.
         if self.arcs.heads[joiner] >= 0:
             return
         label = "cc" if self.tags[joiner] == "CC" else "punct"
@@ -165,7 +165,7 @@ class _Sentence(Clauses):
 
     def joined_noun_phrase(self, unit: Unit, number: int) -> None:
         # "a man rides a horse and a dog runs": a verb ahead makes it a clause. Otherwise it joins the nearest noun, or
-        # the nearest person if it is one: of "a man in a hat and a woman", "woman" goes to "man".
+        # the nearest person if it is one: in "a man in a hat and a woman", "woman" goes to "man".
         root_kind = self.kinds.get(self.clause.root)
         if root_kind == "V" and self.finite_verb_ahead(number + 1):
             self.open("conj", unit.head)
@@ -201,7 +201,7 @@ class _Sentence(Clauses):
         self.wants_object = -1
 
     def joined_verb(self, unit: Unit) -> None:
-        # verbs of one form are joined: in "sitting on a bench eating and drinking", "drinking" goes to "eating"
+        # Verbs of one form are joined: in "sitting on a bench eating and drinking", "drinking" goes to "eating".
         verbs = [node for node in self.frontier() if self.kinds.get(node) == "V"]
         same = [node for node in verbs if self.tags[node] == self.tags[unit.head]]
         if unit.finite and self.kinds.get(self.clause.root) == "V":

@@ -87,7 +87,7 @@ def tag_at(tags: Sequence[str], i: int) -> str:
 def _first_tags(plain: list[str], lower: list[str]) -> list[str]:
     from textblob.en import parser
 
-    # textblob's lexicon and context rules; words that are no words, and those that captions use in one way, are fixed
+    # textblob's lexicon and context rules. Tokens without letters, and words that captions use in one way, are fixed.
     found = [tag.partition("|")[0] for _, tag in parser.find_tags(plain)]
     tags = []
     for word, tag in zip(lower, found, strict=True):
@@ -150,7 +150,7 @@ def _fix_modifiers(lower: list[str], tags: list[str], i: int) -> None:
     elif tag in ("VBN", "VBD") and _is_premodifier(word, before, after):
         tags[i] = "JJ"
     elif tag in ("VBN", "VBD") and before in NOUNS and after in NOUNS and tag_at(tags, i - 2) in DETERMINERS:
-        # "a snow covered track": the article waits for its noun; in "a man carried boxes" it has it
+        # "a snow covered track": the article waits for its noun; in "a man carried boxes" it has one.
         tags[i] = "JJ" if previous in ("snow", "ice", "grass", "tree", "brick", "sand", "dirt", "chocolate") else tag
     elif tag == "VB" and (in_phrase or before in ("IN", "CC")) and word != "be" and previous != "to":
         tags[i] = "NN"
@@ -164,8 +164,8 @@ def _is_premodifier(word: str, before: str, after: str) -> bool:
 
 
 def _ing_tag(word: str, tag: str, before: str, following: str, after: str) -> str:
-    # From the surest to the weakest sign: a known pair ("dining table"), a known noun, a place in a noun phrase, the
-    # tagger's opinion; everything else is a verb, as most -ing words of captions are.
+    # The signs, from the surest to the weakest: a known pair ("dining table"), a known noun, a place in a noun phrase,
+    # the tagger's opinion. Everything else is a verb, as most -ing words of captions are.
     if word in ING_PURPOSES and following in PURPOSE_HEADS:
         is_verb = before in ("VBZ", "VBP") or (before in NOUNS and word not in ING_PURPOSES_BEHIND_NOUNS)
         if not is_verb:
@@ -198,7 +198,7 @@ def _has_main_verb(tags: Sequence[str], start: int, end: int) -> bool:
 def _fix_verbs(lower: list[str], tags: list[str], i: int) -> None:
     """Finite verbs that the tagger takes for nouns ("a dog chases a cat", "two men ride bikes"), and the reverse."""
     word, tag, after = lower[i], tags[i], tag_at(tags, i + 1)
-    # A caption needs one verb and has nouns without end, so a noun that stands where a verb would is read as a verb:
+    # A caption needs one verb and may have any number of nouns, so a noun in the place of a verb is read as a verb:
     # after a phrase that agrees with it in number, and before what a verb can have behind it.
     number = _subject_number(lower, tags, i)
     closed = after not in NOUNS | ADJECTIVES | FINITE | {"POS"}

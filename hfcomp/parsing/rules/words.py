@@ -8,7 +8,7 @@ from hfcomp.parsing.words import COLORS, word_set
 
 # "colorful" is tagged well without help, and the metals may be nouns ("made of gold").
 PLAIN_COLORS = COLORS - word_set("colorful gold golden silver")
-# What people and things do in captions. Their forms in -s are plural nouns to a tagger that knows newspapers.
+# Verbs of what people and things do in captions. A tagger trained on newspapers takes their -s forms for plurals.
 CAPTION_VERBS = sorted(
     word_set(
         "appear board brush carry catch chase chew climb come compete cook cover cross cut do drink drive eat enjoy "
@@ -40,7 +40,7 @@ ING_PURPOSES = word_set(
     "serving sewing shipping shopping sitting skating skiing sleeping snowboarding steering surfing swimming "
     "training wading waiting washing wrapping writing"
 )
-# Of these, those that no noun before them does to the noun behind: "a glass dining table", not "a man riding a bike".
+# Those that say a purpose even after a noun: "a glass dining table", not "a man riding a bike".
 ING_PURPOSES_BEHIND_NOUNS = word_set(
     "bathing bowling cutting dining living parking shopping swimming training wading waiting"
 )
@@ -131,7 +131,7 @@ def lemma(word: str, tag: str) -> str:
     lower = word.lower()
     if (lower, tag) in _IRREGULAR:
         return _IRREGULAR[lower, tag]
-    # A word that is in its base form by its tag is not looked up: "saw" as a noun would become "see".
+    # A word that is a base form by its tag is not looked up: "saw" as a noun would become "see".
     if tag not in _INFLECTED:
         return lower
     import simplemma

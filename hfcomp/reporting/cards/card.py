@@ -28,7 +28,7 @@ CARD = "README.md"
 INTERPOLATION = "WiSE-FT"
 TEMPLATE = "template.md"
 OWN_MARK = "<!-- written by hfcomp, and again when the model is saved or pushed: remove this line to keep changes -->"
-# What cards say that peft and transformers write by themselves, with nothing of a user's in them.
+# Phrases of cards that peft and transformers write by themselves, with nothing of a user's in them.
 AUTOMATIC = ("[More Information Needed]", "generated automatically according to the information the Trainer")
 PLACE, BASE_PLACE = "<this model's id or folder>", "<its base's id or folder>"
 
@@ -138,7 +138,7 @@ def render_card(card: Card) -> str:
 @cache
 def _compiled(template: str) -> jinja2.Template:
     # Without autoescape, which is for HTML: the template's filter `plain` escapes for Markdown. A field that the
-    # template misspells is an error and not an empty line.
+    # template misspells is an error, not an empty line.
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )

@@ -14,9 +14,9 @@ from hfcomp.reporting.lines import Line, models_of
 LIBRARY, PEFT = "transformers", "peft"
 PIPELINE = "zero-shot-image-classification"
 TAGS = ("hfcomp", "compositionality")
-# Benchmarks whose name begins so are synthetic.
+# Benchmarks whose name begins with this are synthetic.
 SYNTHETIC = "sandbox"
-# What a set of the user's own is called in results.
+# Name of a user's own set in results.
 OWN = "own"
 DIGITS = 4
 SCORED_WITH = "scored with hfcomp"
@@ -43,7 +43,7 @@ def card_metadata(
         adapter: Whether the repository holds a PEFT adapter.
         extra: Further entries, such as `license` and `language`.
     """
-    # The Hub links what stands here. A path of this machine would be a dead link, and tell others about the machine.
+    # The Hub links these entries. A path of this machine would be a dead link, and tell others about the machine.
     on_hub = is_on_hub(base)
     known = [one for one in datasets if one is not None and is_on_hub(one)]
     relation: dict[str, Any] = {"base_model_relation": "adapter" if adapter else "finetune"} if on_hub else {}
@@ -106,7 +106,7 @@ def eval_files(
 
 def _hub_data(benchmarks: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, str | None]]:
     """Id and commit of the data of benchmarks that were read from the Hub, by their title."""
-    # The form of an id is not enough: `data/own` may be a folder. Only data of the Hub has a commit.
+    # The form of an id is not enough: `data/own` may be a folder. Only data from the Hub has a commit.
     return {
         facts["title"]: (data["place"], data["commit"])
         for facts in benchmarks.values()

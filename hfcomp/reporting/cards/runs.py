@@ -57,7 +57,7 @@ def write_run_cards(folder: Path, *, place: str = PLACE) -> list[Path]:
     Returns:
         The folders whose card was written; a card that was changed by hand stays.
     """
-    # From the record and nothing else, so a run can get new cards at any time.
+    # Written only from the record, so a run can get new cards at any time.
     record = RunRecord.read(folder)
     adapter = folder / record.model_folder(record.method) / ADAPTER_FOLDER
     # Each folder that may be pushed has a card of its own.
@@ -281,7 +281,7 @@ def _limits(record: RunRecord) -> Iterator[str]:
 
 def _local_places(record: RunRecord) -> set[str]:
     """Absolute paths among the values of the configuration and the places of the models."""
-    # Known as a whole, they can be replaced inside sentences even if they contain blanks.
+    # Paths that are known as a whole can be replaced inside sentences even if they contain blanks.
     models = [place.get("path") if isinstance(place, dict) else place for place in (record.models or {}).values()]
     places = [*record.config.values(), *models]
     return {str(place) for place in places if isinstance(place, str | Path) and is_absolute(str(place))}

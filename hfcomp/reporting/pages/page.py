@@ -87,8 +87,8 @@ def render_page(
     """
     style = "\n".join(path.read_text("utf-8") for path in (STYLE, *styles))
     script = "\n".join(path.read_text("utf-8") for path in scripts)
-    # The second line of defense behind escaping: a browser runs no script and loads no address that this does not
-    # name, whatever a caption has smuggled into the page.
+    # The second line of defense after escaping: a browser runs no script and loads no address that this does not name,
+    # whatever a caption has smuggled into the page.
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -108,9 +108,9 @@ def fill(path: Path, **values: Any) -> Markup:
 
 @cache
 def _template(path: Path) -> jinja2.Template:
-    # StrictUndefined: a name that the template does not get is an error and not an empty text. Autoescape alone would
-    # leave control characters and the direction of texts, which `finalize` sees to first; what it returns is Markup,
-    # so nothing is escaped twice.
+    # StrictUndefined: a name that the template does not get is an error, not an empty text. Autoescape alone would
+    # leave control characters and the direction of texts, which `finalize` handles first. It returns Markup, so
+    # nothing is escaped twice.
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_escaped
     )
@@ -127,7 +127,7 @@ def _escaped(value: Any) -> Markup:
 
 
 def _data(name: str, value: Any) -> str:
-    # A browser ends a script at "</script", even inside a string: no "<" is left, whatever a text says. A NaN is no
+    # A browser ends a script at "</script", even inside a string: no "<" is left, whatever a text says. A NaN is not
     # JSON and would stop the page's script.
     text = json.dumps(_visible(value), ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace(
         "<", "\\u003c"
@@ -202,7 +202,7 @@ def mask_overlay(mask: Image.Image, size: tuple[int, int]) -> Thumbnail:
     alpha = ImageChops.add(area.point(lambda value: TINT_ALPHA * (value > 0)), outline)
     picture = Image.new("RGBA", size, (*TINT, 0))
     picture.putalpha(alpha)
-    # Nothing, tint and line: a palette holds them in a much shorter PNG.
+    # The values are nothing, tint and line: a palette holds them in a much shorter PNG.
     few = picture.quantize(4)
     return _with_uri(_encoded(few, "PNG"), "PNG", few)
 

@@ -48,5 +48,5 @@ def report_page(report: Report, images: Mapping[str, bytes], items: ItemBrowser 
 
 
 def _shown_parts(section: Section, images: Mapping[str, bytes]) -> list[Part | str]:
-    # Without matplotlib a figure has no PNG; a section of nothing but figures then has no place in the page.
+    # Without matplotlib a figure has no PNG. A section with nothing but figures then has no place in the page.
     return [part for part in section.shown() if not isinstance(part, Figure | Picture) or images.get(part.name)]

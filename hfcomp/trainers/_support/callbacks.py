@@ -17,7 +17,7 @@ from hfcomp.trainers._support.saving import HubPushes
 from hfcomp.trainers.profiling import StepProfiler
 from hfcomp.trainers.weight_average import WeightAverage
 
-# A rate below it, as the configs' defaults are for whole models, is reported where an adapter is trained.
+# Training an adapter with a lower rate is reported: the configs' defaults are for whole models.
 LOW_FOR_ADAPTERS = 1e-5
 
 
@@ -105,7 +105,7 @@ class SkipTrainedBatches(TrainerCallback):
             rows = getattr(rows, "dataset", None)  # a process's part
         if isinstance(rows, StreamedRows):
             steps = 0 if args.ignore_data_skip else state.global_step % state.max_steps
-            # 0 in a run that starts anew, also with a stream that an earlier training has read.
+            # 0 in a new run, also with a stream that an earlier training has read.
             rows.skip_batches = steps * args.gradient_accumulation_steps
 
 
@@ -129,7 +129,7 @@ def default_callbacks(trainer: Any) -> Iterator[TrainerCallback]:
         yield trainer.weights
     if args.weight_average_decay is not None:
         yield WeightAverage(args.weight_average_decay, args.weight_average_start)
-    # The clamp acts on the optimizer's step, before the event that ends a step: the weight average has clamped scales.
+    # The clamp acts on the optimizer's step, before the event that ends a step, so the average gets clamped scales.
     maximum = args.max_logit_scale
     if maximum is None:
         maximum = math.inf if model.config.model_type == "siglip" else 100.0

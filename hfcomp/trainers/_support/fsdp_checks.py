@@ -20,8 +20,8 @@ def is_asked_for(args: Any) -> bool:
 def check_loading(args: Any) -> None:
     """Checks, before a model is loaded, that every process will load its weights."""
     settings = args.fsdp_config if isinstance(args.fsdp_config, dict) else {}
-    # Before a model is loaded: with this setting transformers reads the file on one process of each machine, and
-    # leaves the weights of the others empty until they are sharded.
+    # With this setting transformers reads the file on one process of each machine, and leaves the weights of the
+    # others empty until they are sharded.
     asked = str(settings.get("cpu_ram_efficient_loading", os.environ.get("FSDP_CPU_RAM_EFFICIENT_LOADING", False)))
     if is_asked_for(args) and asked.lower() in ("true", "1", "yes", "on"):
         raise ValueError(

@@ -19,7 +19,7 @@ from hfcomp.trainers._support.replay import replay_line
 from hfcomp.trainers._support.transformers_internals import train_batch_size
 from hfcomp.trainers.config import default_sources, field_default, objective_fields
 
-# How arguments begin that say where a run writes, what it logs, saves and pushes, and when it evaluates.
+# Prefixes of arguments that say where a run writes, what it logs, saves and pushes, and when it evaluates.
 PLUMBING = (
     *("output_", "hub_", "push_", "log_", "logging_", "save_", "eval_", "report_", "run_", "disable_", "trackio_"),
     *("project", "dataloader_num_", "dataloader_pin_", "dataloader_pers", "dataloader_pref", "do_", "ddp_"),
@@ -102,7 +102,7 @@ def changed_values(args: Any) -> dict[str, Any]:
     for one in fields(args):
         value, default = getattr(args, one.name), field_default(one)
         value = value.value if isinstance(value, Enum) else value
-        # transformers fills empty fields in when a config is made: None becomes False, or an empty list.
+        # transformers fills in empty fields when a config is made: None becomes False, or an empty list.
         unset = value in (default, [], {}) or (default is None and value is False)
         if one.init and isinstance(value, PLAIN) and not (unset or is_secret(one.name)):
             found[one.name] = value
@@ -159,7 +159,7 @@ def _snippet(trainer: Any, source: _Source, values: Mapping[str, Any]) -> str:
         names.setdefault(module, []).append(one.__name__)
     imports = [f"from {module} import {', '.join(sorted(own))}" for module, own in sorted(names.items())]
     rows, before = ROWS, [*imports, "", f"# {ROWS}: a datasets.Dataset with the columns of the objective"]
-    # Only with its commit would `load_dataset` give the same rows again.
+    # Without its commit `load_dataset` may give other rows.
     if source.data and source.commit:
         options = {"split": source.split, "revision": source.commit}
         given = "".join(f", {name}={json.dumps(value)}" for name, value in options.items() if value)

@@ -48,7 +48,7 @@ def check_trainable(backbone: nn.Module) -> None:
 
 
 def align_special_tokens(config: Any, tokenizer: Any) -> None:
-    # On the Trainer's copy of the configuration. It would do so itself, and warn of a change that is never saved.
+    # `config` is the Trainer's copy. The Trainer would set these ids itself, and warn of a change that is never saved.
     for name in ("eos_token_id", "bos_token_id", "pad_token_id"):
         setattr(config.get_text_config(), name, getattr(tokenizer, name))
 
@@ -105,7 +105,7 @@ def _towers(model: DualEncoder) -> list[nn.Module]:
     return [model.plain.vision_model, model.plain.text_model]
 
 
-# Features that come out of each tower.
+# Features of each tower.
 FEATURES = {
     "image": {"image_embeds", "negative_image_embeds", "tokens"},
     "text": {"text_embeds", "negative_text_embeds", "concept_embeds"},

@@ -26,10 +26,10 @@ from hfcomp.modeling import encode_texts
 from hfcomp.trainers.config import CompositionalConfig
 from hfcomp.writing import host, remove_unfinished, replacing, write_text
 
-# Raised when the same model and text would give other features.
+# Increased when the same model and text would give other features.
 VERSION = 1
-# A text whose features identify a run's copy in a checkpoint, and how far those of one copy may differ between two
-# machines. The fingerprint will not do: new adapters, which change no feature, and library versions change it.
+# A text whose features identify a run's copy in a checkpoint, and how far the features of a copy may differ between
+# machines. A fingerprint fails: new adapters, which change no feature, and library versions change it.
 PROBE = "A red cube to the left of a small dog."
 PROBE_FILE = "frozen_text.json"
 PROBE_TOLERANCE = 1e-4
@@ -44,7 +44,7 @@ class FrozenText:
         self.tokenizer = TextTokenizer.from_processor(processor, backbone.config)
         plain = backbone.get_base_model() if hasattr(backbone, "peft_config") else backbone
         images = [part for name, part in plain.named_children() if name in ("vision_model", "visual_projection")]
-        # what deepcopy finds among the copies that are made already, it takes as it is
+        # deepcopy takes what its memo holds, so the image parts become `Identity` and are not copied.
         frozen = copy.deepcopy(backbone, {id(part): nn.Identity() for part in images})
         self.backbone = frozen.float().cpu().eval().requires_grad_(False)
 
@@ -106,7 +106,7 @@ logger = logging.get_logger(__name__)
 
 # `Trainer.push_to_hub` leaves out what begins with an underscore.
 FOLDER = "_reference_text"
-# Texts that a process encodes at a time, where mini_batch_size is not set.
+# Texts that a process encodes at a time if mini_batch_size is not set.
 BATCH = 256
 # Batches among which texts are sorted by length, so that few tokens are padding.
 SORTED_BATCHES = 32
@@ -134,7 +134,7 @@ class ReferenceText:
         if texts is not None:
             self._names[rows] = self._name(texts)
         path = self.folder / f"{self._names[rows]}.npy"
-        # Machines may have different files, but all processes have to take the same way: encoding takes all of them.
+        # Machines may have different files, but all processes must take the same branch: encoding needs all of them.
         found = gather_objects((path.name, path.is_file()))
         if len({name for name, _ in found}) > 1:
             raise ValueError(
@@ -171,7 +171,7 @@ class ReferenceText:
         """Writes a file that is there whole or not at all."""
         try:
             remove_unfinished(path.parent, f"*.{host()}-*")
-            # not by a memory map, which kills the process when the disk is full
+            # Not with a memory map, which kills the process when the disk is full.
             with replacing(path) as part, part.open("wb") as stream:
                 for number, found in enumerate(features):
                     if number == 0:

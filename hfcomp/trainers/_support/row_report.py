@@ -18,7 +18,7 @@ logger = logging.get_logger(__name__)
 
 NEGATIVE_IMAGE = "negative_image"
 ALLOW_FIELD = "allow_missing_negative_images"
-# Rows of a stream after which it is taken to hold no negative image at all.
+# Rows of a stream after which it counts as having no negative image at all.
 STREAMED_ROWS_LOOKED_AT = 10_000
 
 
@@ -84,7 +84,7 @@ def check_streamed_rows(
     if not isinstance(rows, StreamedRows):
         return
     lines = [*(one for one in history if "images_encoded" in one), line]
-    # As many pairs as a batch has in all: every row is excluded as a negative of every other.
+    # All pairs of a batch: every row is excluded as a negative of every other.
     pairs = rows.batch_size * (rows.batch_size - 1)
     if len(lines) == 1 and pairs and line.get("same_image_pairs") == pairs:
         logger.warning(
@@ -169,7 +169,7 @@ def _refuse(found: str, trainer_class: Any, args: Any) -> None:
 
 def _report_negative_captions(rows: TrainingRows) -> None:
     listed = rows.column("negative_captions")
-    # an entry that is not a list is refused, with its row, when it is read
+    # An entry that is not a list is rejected, with its row, when it is read.
     missing = sum(isinstance(texts, list) and not any(texts) for texts in listed)
     if missing:
         logger.warning(f"{missing:,} of {len(listed):,} rows have no negative caption; only their pair is used.")

@@ -44,13 +44,13 @@ def sample_epochs(trainer: Any, rows: Any) -> EpochSampling:
     args, seed = trainer.args, seed_of_order(trainer.args)
     plain = _plain_order(trainer, rows)
     apart = _without_duplicates(trainer, plain, rows) if args.no_duplicates else None
-    # each order takes the rows of the one before it: neighbors are brought along by rows that are apart already
+    # Each order takes the rows of the one before it: neighbors are added to rows that have no duplicates already.
     order = trainer.row_order(apart or plain)
-    # rows that draw have to hear which epoch they are read in, which an EpochOrder tells them with each index
+    # Rows that draw need the epoch in which they are read. An EpochOrder passes it with each index.
     draws = args.draw_captions or args.random_crop < 1
     if draws and not isinstance(order, EpochOrder):
         order = EpochOrder(with_epochs(order, seed))
-    # last, since replay rows fill up global batches that are planned
+    # Last, because replay rows fill up global batches that are planned already.
     if (both := find_replay(rows)) is not None:
         order = replay_order(trainer, with_epochs(order, seed), both)
     return EpochSampling(order, order is not plain or isinstance(plain, LengthGroupedOrder), apart)
@@ -89,7 +89,7 @@ def _without_duplicates(trainer: Any, order: Any, rows: Any) -> NoDuplicatesOrde
         rows.column("negative_captions") if reads else None,
     )
     apart = NoDuplicatesOrder(with_epochs(order, seed), keys, batch_size=batch, seed=seed)
-    # Planned now, before training starts, to warn of what the first epoch leaves out; the epoch takes this plan over.
+    # Planned now, to warn of what the first epoch leaves out before training starts. The epoch reuses this plan.
     apart.plan(0)
     if apart.left_out:
         logger.warning(

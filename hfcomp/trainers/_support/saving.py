@@ -37,12 +37,12 @@ class SavingTrainer(AdaptedTrainer):
         folder, saves = Path(output_dir or self.args.output_dir), self.args.should_save
         is_checkpoint = _internal_call and output_dir is not None
         if is_checkpoint:
-            # before the first file: a checkpoint with a NaN would be what a run resumes from
+            # Before the first file is written: a run would resume from a checkpoint with a NaN.
             self.check_finite()
         model = self.whole_model(kept=saves)
         if saves:
             folder.mkdir(parents=True, exist_ok=True)
-            # an upload in a thread still reads the files that are written next
+            # An upload in a thread may still read the files that are written next.
             for pushes in self._callbacks_of(HubPushes):
                 pushes.wait()
             model.save_pretrained(folder)
@@ -95,7 +95,7 @@ class SavingTrainer(AdaptedTrainer):
         """
         if not self.is_world_process_zero():
             return
-        # The arguments are transformers' own, which `push_to_hub` passes on; each has its place in our card or none.
+        # These arguments are transformers' own, which `push_to_hub` passes on. Some have no place in our card.
         data, further = [*as_list(dataset_tags), *as_list(dataset)], [*as_list(tags), *as_list(tasks)]
         facts = {"language": language, "license": license}
         card = trainer_card(self, base=finetuned_from, datasets=data, tags=further, **facts)
@@ -104,7 +104,7 @@ class SavingTrainer(AdaptedTrainer):
 
 logger = logging.get_logger(__name__)
 
-# Not of the model: underscored files are caches, and pickles run code where they are read.
+# Not part of the model: underscored files are caches, and pickles run code when they are read.
 LEFT_OUT = ["_*", f"{PREFIX_CHECKPOINT_DIR}-*", "training_args.bin"]
 LAST_CHECKPOINT = "last-checkpoint"
 

@@ -92,23 +92,23 @@ class ShardedWeights(PlainWeights, TrainerCallback):
             return
         accelerator = self.trainer.accelerator
         device, plugin = accelerator.device, accelerator.state.fsdp_plugin
-        # as DDP does: what was initialized at random may differ
+        # As DDP does: randomly initialized weights may differ between processes.
         copy_from_main([*model.parameters(), *model.buffers()], device)
-        # the values of a whole copy come when it is saved
+        # Shapes only: a whole copy gets its values when it is saved.
         whole = {id(one): nn.Parameter(one.detach().to("meta"), one.requires_grad) for one in model.parameters()}
         self._whole_shape = copy.deepcopy(model, whole)
         scalars = replicated(model)
         for parameter in scalars:
             parameter.data = parameter.data.to(device)
             if parameter.requires_grad:
-                # FSDP2 averages the gradients of what it splits, and of nothing else
+                # FSDP2 averages the gradients of what it splits, and of nothing else.
                 parameter.register_post_accumulate_grad_hook(self._average)
-        # accelerate takes modules and ignores their parameters
+        # accelerate takes modules and ignores their parameters.
         plugin.ignored_modules = [nn.ParameterList(scalars)]
         plugin.transformer_cls_names_to_wrap = plugin.transformer_cls_names_to_wrap or units_of(model)
 
     def _average(self, parameter: nn.Parameter) -> None:
-        # once a step: the average of what several batches add up to is the sum of their averages
+        # Once per step: the average of a sum over several batches is the sum of their averages.
         if self.trainer.accelerator.sync_gradients:
             average_gradients([parameter])
 
@@ -121,7 +121,7 @@ class ShardedWeights(PlainWeights, TrainerCallback):
             )
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        # Backward frees the weights that a forward gathers. An evaluation has none, and would leave them whole.
+        # Backward frees the weights that a forward gathers. An evaluation has no backward, and would leave them whole.
         reshard(self.trainer.model)
 
     def on_predict(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
@@ -133,11 +133,11 @@ class ShardedWeights(PlainWeights, TrainerCallback):
         if not is_sharded(model):
             return model
         reshard(model)
-        # one tensor at a time is whole on the device
+        # One tensor at a time is whole on the device.
         state = {
             name: whole_of(value.detach()).to("cpu" if kept else "meta") for name, value in model.state_dict().items()
         }
-        # saved by the code that saves a model of one process, so the files cannot differ
+        # Saved by the code that saves a model of one process, so the files cannot differ.
         whole = copy.deepcopy(self._whole_shape)
         whole.load_state_dict(state, assign=True)
         return whole

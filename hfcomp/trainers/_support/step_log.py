@@ -15,7 +15,7 @@ from hfcomp.data.columns import COUNTED_KEYS
 from hfcomp.distributed import gather, gather_sizes, sum_over_processes
 from hfcomp.distributed.shards import is_sharded, own_part, own_start
 
-# With what says where each is, if equal ones are listed once.
+# Keys of a batch's texts, each with the key of their places if equal texts are listed once.
 TEXT_KEYS = {"input_ids": "text_index", "negative_input_ids": None, "concept_input_ids": "concept_text_index"}
 LOGGED_UNLESS_ZERO = {
     "tiny": "tiny_images",
@@ -50,7 +50,7 @@ class StepLog:
         if "negative_image_mask" in inputs:
             counted["negative_images"] = inputs["negative_image_mask"].sum()
         counted["images_encoded"] = len(inputs["pixels"]) if "pixels" in inputs else 0
-        # processes have other repeats: counted, though one encoding serves them
+        # Repeats count too, although one encoding serves them: processes have different repeats.
         listed = [inputs.get(index, inputs[key]) for key, index in TEXT_KEYS.items() if key in inputs]
         counted["texts_encoded"] = sum(map(len, listed))
         for key, value in counted.items():
@@ -62,11 +62,11 @@ class StepLog:
         """Keeps a step's loss and rows, adds its metrics, and remembers values that are the same on every process."""
         for name, value in metrics.items():
             value = torch.as_tensor(value)
-            # NaN is a step with nothing to measure: added as 0 and not counted, without asking the device which it is.
+            # NaN marks a step with nothing to measure: added as 0 and not counted, without waiting for the device.
             measured = ~value.isnan()
             self._sums[name] = self._sums.get(name, 0) + value.masked_fill(~measured, 0)
             self._steps_of[name] = self._steps_of.get(name, 0) + measured
-        # a copy: a value may be the parameter itself, which the optimizer changes in place
+        # A copy: a value may be the parameter itself, which the optimizer changes in place.
         self._values = {name: value.detach().clone() for name, value in values.items() if value is not None}
         self._recent.append((loss.detach(), self._rows))
         self._steps += 1
@@ -145,7 +145,7 @@ class ChangedWeights:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        # not the parameters themselves: those that are sharded later are others
+        # The model, not its parameters: sharding replaces these later.
         self._model = model
         self._start = {
             name: _entries(weight).clone()
@@ -166,7 +166,7 @@ class ChangedWeights:
             now = _entries(weights[name])
             self._start[name] = start = start.to(now.device)
             first = _first_entry(weights[name])
-            # not in float64, which Apple's GPUs lack
+            # Not in float64, which Apple's GPUs lack.
             counts.append((now != start[first : first + len(now)]).float().sum())
             compared.append(len(now))
         found = torch.stack(counts)

@@ -41,8 +41,8 @@ class AdaptedTrainer(Trainer):
         """Loads what a resumed run needs before its first step, except for optimizer and scheduler."""
         self.weights.load(folder)
 
-    # Private, since transformers has no hook for it. It would read the files of a plain model into a `DualEncoder`,
-    # whose weights have other names, and knows nothing of the objective's state.
+    # Private, because transformers has no hook for it. transformers would read the files of a plain model into a
+    # `DualEncoder`, whose weights have other names, and does not load the objective's state.
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         self.load_checkpoint(Path(resume_from_checkpoint))
 
@@ -51,8 +51,8 @@ class AdaptedTrainer(Trainer):
         logger.info(f"Loading the best model, {self.state.best_model_checkpoint} ({self.state.best_metric}).")
         self.weights.load(self.state.best_model_checkpoint)
 
-    # Private, since transformers has no hook for it. It would save a sharded run's state in files that only the same
-    # number of processes can read.
+    # Private, because transformers has no hook for it. transformers would save a sharded run's state in files that
+    # only the same number of processes can read.
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         if self.weights.is_sharded:
             self.weights.save_optimizer(Path(output_dir))
@@ -134,7 +134,7 @@ def shard_on_cpus(trainer: Trainer) -> None:
     """Has accelerate shard over processes on CPUs too, where it would silently use DDP."""
     state = trainer.accelerator.state
     state.fsdp_plugin = FullyShardedDataParallelPlugin(**(trainer.args.fsdp_plugin_args or {}))
-    # accelerate's state takes the type from its part whenever it is asked for
+    # accelerate copies PartialState into its state whenever one is constructed, so both are set.
     state.distributed_type = PartialState().distributed_type = DistributedType.FSDP
     trainer.is_fsdp_enabled = True
 
