@@ -13,7 +13,7 @@ from PIL import Image
 from transformers import AutoConfig, CLIPSegForImageSegmentation, CLIPSegProcessor
 
 from hfcomp.annotate.options import DEFAULT_INPAINTER, DEFAULT_SEGMENTER, GUIDANCE, SIZE, STEPS, ModelOptions
-from hfcomp.data.annotations.masks import Heat, Mask, mask_image
+from hfcomp.data.annotations.masks import Mask, ProbabilityMap, mask_image
 from hfcomp.factory.images.editor import (
     Edit,
     load_pipeline,
@@ -38,7 +38,7 @@ class Segmenter:
         self._model = network.to(device).eval()
         self.identity = model_facts(model)
 
-    def probability_map(self, image: Image.Image, prompt: str) -> Heat:
+    def probability_map(self, image: Image.Image, prompt: str) -> ProbabilityMap:
         """The probability of each pixel to be of what the prompt names.
 
         The processor scales the whole image to the model's square (352 x 352 pixels), whatever its aspect ratio. The

@@ -18,8 +18,8 @@ from hfcomp.annotate.captions import check_caption
 from hfcomp.annotate.page_draft import Candidate, PageDraft, Painting, Segmentation, draft_of, first_draft
 from hfcomp.data.annotations.entries import QUALITIES, Edit, Item, decode, encode, is_same_person, person_key
 from hfcomp.data.annotations.masks import (
-    Heat,
     Mask,
+    ProbabilityMap,
     above,
     check_mask,
     compose,
@@ -69,7 +69,7 @@ class ModelQueue:
         # One thread per model: it runs one job at a time, and a segmentation never waits for an inpainting.
         self._threads = {name: ThreadPoolExecutor(1, thread_name_prefix=name) for name in self._make}
         self._waiting = dict.fromkeys(self._make, 0)
-        self._maps: OrderedDict[tuple[str, str], Future[Heat]] = OrderedDict()
+        self._maps: OrderedDict[tuple[str, str], Future[ProbabilityMap]] = OrderedDict()
         self._lock = Lock()
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class ModelQueue:
         """Inpainting jobs that are under way or wait."""
         return self._waiting["inpainting"]
 
-    def probability_map(self, name: str, prompt: str, read: Callable[[], Image.Image]) -> Future[Heat]:
+    def probability_map(self, name: str, prompt: str, read: Callable[[], Image.Image]) -> Future[ProbabilityMap]:
         """The segmentation of an image by a prompt, which is begun unless it was before."""
         key = (name, prompt)
         with self._lock:

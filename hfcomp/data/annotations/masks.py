@@ -9,7 +9,7 @@ from PIL import Image
 THRESHOLD = 0.4
 """Of the probability of a pixel. Our choice: the paper names none."""
 
-Heat = NDArray[np.float32]
+ProbabilityMap = NDArray[np.float32]
 """`[H, W]`, the probability of each pixel, 0 to 1."""
 Mask = NDArray[np.bool_]
 """`[H, W]`, true where the image is painted anew."""
@@ -17,10 +17,10 @@ RED = (230, 30, 30)
 """Of a mask that is shown."""
 
 
-def above(heat: Heat, threshold: float) -> Mask:
+def above(probabilities: ProbabilityMap, threshold: float) -> Mask:
     if not 0 <= threshold <= 1:
         raise ValueError(f"threshold: found {threshold}, expected 0 to 1.")
-    return heat >= threshold
+    return probabilities >= threshold
 
 
 def enlarge(mask: Mask, x: int, y: int) -> Mask:

@@ -113,15 +113,15 @@ class Groups:
 
     Attributes:
         names: of the groups, in the order of their first rows.
-        rivals: of each group, its hard-negative groups as indices of `names`, in the order of their mention.
+        hard_negatives: of each group, its hard-negative groups as indices of `names`, in the order of their mention.
         too_small: number of rows by name of the groups that have fewer than `minimum_size`; they are left out, as
-            groups and as rivals.
+            groups and as hard_negatives.
         unknown: names in `hard_negative_groups` that no row's `group` is.
     """
 
     names: list[str]
     rows: list[list[int]]
-    rivals: list[list[int]]
+    hard_negatives: list[list[int]]
     minimum_size: int
     without_group: int
     too_small: dict[str, int]
@@ -157,9 +157,16 @@ class Groups:
                 f"{without_group} of {len(group)} rows have no group. Expected the same name in the rows of one group."
             )
         number = {name: index for index, name in enumerate(names)}
-        rivals = [[number[rival] for rival in named[name] if rival in number and rival != name] for name in names]
+        hard_negatives = [
+            [
+                number[hard_negative]
+                for hard_negative in named[name]
+                if hard_negative in number and hard_negative != name
+            ]
+            for name in names
+        ]
         mentioned = dict.fromkeys(itertools.chain.from_iterable(named.values()))
-        if not any(rivals):
+        if not any(hard_negatives):
             raise ValueError(
                 "column 'hard_negative_groups': no group has a hard-negative group in the training set. Expected "
                 f"lists of other values of the column 'group' that {minimum_size} rows or more have, such as "
@@ -167,7 +174,7 @@ class Groups:
             )
         unknown = [name for name in mentioned if name not in members]
         rows = [members[name] for name in names]
-        return cls(names, rows, rivals, minimum_size, without_group, too_small, unknown)
+        return cls(names, rows, hard_negatives, minimum_size, without_group, too_small, unknown)
 
 
 def _read(group: Sequence[Any], hard_negative_groups: Sequence[Any]) -> tuple[dict[str, list[int]], dict[str, Any]]:
@@ -260,7 +267,7 @@ class GroupOrder(EpochSampler):
         return sum(self.turns) * self.groups_per_batch * self.pairs_per_group
 
     def __iter__(self) -> Iterator[int]:
-        # The anchor's rows are cut from one shuffle, so its turns show each row once. The rows of a rival are drawn
+        # The anchor's rows are cut from one shuffle, so its turns show each row once. The rows of a hard_negative are drawn
         # again each time.
         draw = random.Random(f"groups {self.seed} {self.epoch}")
         shuffled = [draw.sample(rows, len(rows)) for rows in self.groups.rows]
@@ -276,8 +283,8 @@ class GroupOrder(EpochSampler):
         return (rows[(start + position) % len(rows)] for position in range(self.pairs_per_group))
 
     def _others(self, anchor: int, draw: random.Random) -> list[int]:
-        rivals, wanted = self.groups.rivals[anchor], self.groups_per_batch - 1
-        others = draw.sample(rivals, min(len(rivals), wanted))
+        hard_negatives, wanted = self.groups.hard_negatives[anchor], self.groups_per_batch - 1
+        others = draw.sample(hard_negatives, min(len(hard_negatives), wanted))
         # Drawn again if taken: a batch holds few of many groups, so draws are rarely repeated.
         while len(others) < wanted:
             other = draw.randrange(len(self.groups.names))
@@ -287,7 +294,7 @@ class GroupOrder(EpochSampler):
 
     def _report(self) -> GroupReport:
         groups, wanted = self.groups, self.groups_per_batch - 1
-        rivals = list(zip(groups.names, map(len, groups.rivals), self.turns, strict=True))
+        hard_negatives = list(zip(groups.names, map(len, groups.hard_negatives), self.turns, strict=True))
         return GroupReport(
             groups=len(groups.names),
             rows=sum(map(len, groups.rows)),
@@ -298,9 +305,9 @@ class GroupOrder(EpochSampler):
             without_group=groups.without_group,
             too_small=groups.too_small,
             unknown=groups.unknown,
-            without_negatives=[name for name, number, _ in rivals if not number],
-            short_of_negatives=[name for name, number, _ in rivals if 0 < number < wanted],
-            random_places=sum(turns * max(0, wanted - number) for _, number, turns in rivals),
+            without_negatives=[name for name, number, _ in hard_negatives if not number],
+            short_of_negatives=[name for name, number, _ in hard_negatives if 0 < number < wanted],
+            random_places=sum(turns * max(0, wanted - number) for _, number, turns in hard_negatives),
             repeated=[
                 name for name, rows in zip(groups.names, groups.rows, strict=True) if len(rows) < self.pairs_per_group
             ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hfcomp.analysis.audit.checks import CHECKS, Check, parse_limits, unchecked
+from hfcomp.analysis.audit.checks import CHECKS, Check, Example, parse_limits, unchecked
 
 
 def test_a_check_fails_above_its_limit_and_where_it_was_not_made():
@@ -42,3 +42,8 @@ def test_a_number_that_chance_reaches_passes_and_one_above_it_fails():
 def test_other_rules_are_refused(rule, said):
     with pytest.raises(ValueError, match=said):
         parse_limits([rule])
+
+
+def test_an_example_in_the_first_row_keeps_its_row():
+    (first,) = Check("blind", 60.0, examples=(Example(0, "a cat", other_row=0),)).to_json()["examples"]
+    assert first == {"row": 0, "text": "a cat", "other_row": 0}

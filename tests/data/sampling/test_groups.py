@@ -55,7 +55,7 @@ def test_columns_become_numbers_and_what_is_left_out_is_counted():
     )
     assert groups.names == ["a", "b"]
     assert groups.rows == [[0, 2], [1, 4]]
-    assert groups.rivals == [[1], [0]]  # the second row of b names a; a's own name is no rival
+    assert groups.hard_negatives == [[1], [0]]  # the second row of b names a; a's own name is no rival
     assert groups.without_group == 3
     assert groups.too_small == {"lone": 1}
     assert groups.unknown == ["gone"]
@@ -63,12 +63,12 @@ def test_columns_become_numbers_and_what_is_left_out_is_counted():
 
 def test_a_group_has_the_rivals_of_all_its_rows():
     groups = Groups.from_columns(list("aabbcc"), [["b"], ["c", "b"], ["c"], [], [], None])
-    assert groups.rivals == [[1, 2], [2], []]
+    assert groups.hard_negatives == [[1, 2], [2], []]
 
 
 def test_numbers_are_names_as_well():
     groups = Groups.from_columns([7, 7, 0, 0], [[0], [0], [7], [7]])
-    assert (groups.names, groups.rivals) == (["7", "0"], [[1], [0]])
+    assert (groups.names, groups.hard_negatives) == (["7", "0"], [[1], [0]])
 
 
 def test_the_smallest_size_of_a_group_is_a_setting():
@@ -278,5 +278,5 @@ def test_the_places_that_are_reported_as_random_are_those_of_an_epoch():
 def test_the_sandbox_names_rivals_as_groups_need_them():
     names = ["one warm round figure", "one warm lobed figure", "one cool round figure"] * 2
     groups = Groups.from_columns(names, [rival_groups(name) for name in names])
-    assert groups.rivals == [[1, 2], [0], [0]]
+    assert groups.hard_negatives == [[1, 2], [0], [0]]
     assert "one warm spiky figure" in groups.unknown

@@ -76,7 +76,11 @@ def test_configurations_are_views_of_the_same_files(folder):
 def test_the_groups_are_those_of_the_trainer(folder):
     rows = load_training_set(str(folder))
     groups = Groups.from_columns(rows["group"][:], rows["hard_negative_groups"][:])
-    assert {*groups.names} == {*WORDS} and all(len(rivals) == 3 for rivals in groups.rivals) and not groups.unknown
+    assert (
+        {*groups.names} == {*WORDS}
+        and all(len(rivals) == 3 for rivals in groups.hard_negatives)
+        and not groups.unknown
+    )
 
 
 def test_the_card_says_what_is_in_it(folder):

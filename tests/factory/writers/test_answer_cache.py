@@ -103,6 +103,16 @@ def test_the_first_answer_stays(tmp_path):
     assert one.put("ab", Reply("first")).text == other.put("ab", Reply("second")).text == "first"
 
 
+def test_a_damaged_file_that_cannot_be_removed_costs_only_the_storing(tmp_path, monkeypatch):
+    cache = AnswerCache(tmp_path)
+    cache.put("ab", Reply("first"))
+    (file,) = tmp_path.rglob("*.json")
+    file.write_bytes(b"{")
+    monkeypatch.setattr("hfcomp.store.remove", lambda path: None)  # as in a folder of another user
+    monkeypatch.setattr("hfcomp.factory.writers.answer_cache.remove", lambda path: None)
+    assert cache.put("ab", Reply("second")) == Reply("second")
+
+
 def race(folder: Path, name: str, start: float) -> None:
     cache = AnswerCache(folder)
     time.sleep(max(0.0, start - time.time()))
