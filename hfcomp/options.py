@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from enum import Enum, auto
 from functools import cache
-from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
+from numbers import Integral
+from pathlib import Path, PurePath
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import Field
 
-from hfcomp.schemas import convert
+from hfcomp.schemas import convert, members
 
 T = TypeVar("T")
 
@@ -101,18 +103,32 @@ def declared(kind: type) -> dict[str, Option]:
 
 
 class Options:
-    """Base of a dataclass of options. It checks their types, limits and what they need when one is made."""
+    """Base of a dataclass of options. It checks their types, limits and what they need when one is made, and converts
+    what means the same: a list to a tuple, a text to a path or number."""
 
     def __post_init__(self) -> None:
         options = declared(type(self))
         for option in options.values():
-            convert(getattr(self, option.name), option.hint, option.name)
+            value = convert(_plain(getattr(self, option.name), option.hint), option.hint, option.name)
+            object.__setattr__(self, option.name, value)  # some classes are frozen
         for name, needs in ((option.name, option.needs) for option in options.values() if option.needs):
             other = getattr(self, needs.option)
             is_met = bool(other) if needs.value is None else other == needs.value
             if getattr(self, name) != options[name].default and not is_met:
                 value = f" {needs.value}" if needs.value else ""
                 raise ValueError(f"--{name} needs --{needs.option}{value}{needs.advice}.")
+
+
+def _plain(value: Any, hint: Any) -> Any:
+    """A value of Python as the type of its option: a list as a tuple, a path as a text, NumPy's number as an int."""
+    kinds = members(hint)
+    if isinstance(value, list | tuple) and kinds and get_origin(kinds[0]) is tuple:
+        return tuple(_plain(one, get_args(kinds[0])[0]) for one in value)
+    if isinstance(value, PurePath) and str in kinds and Path not in kinds:
+        return str(value)
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    return value
 
 
 def make_options(kind: type[T], given: dict[str, Any]) -> T:

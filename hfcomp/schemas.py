@@ -27,6 +27,7 @@ _EXPECTED = {
     "bool": "true or false",
     "string": "a text",
     "list": "a list",
+    "tuple": "a list",
     "none": "nothing",
     **dict.fromkeys(("dict", "model", "named"), "a mapping"),
 }
@@ -35,6 +36,7 @@ _LIMITS = {
     "greater_than_equal": "at least {ge}",
     "greater_than": "more than {gt}",
     "less_than_equal": "at most {le}",
+    "less_than": "less than {lt}",
     "too_short": "at least {min_length} of them",
     "too_long": "at most {max_length} of them",
 }

@@ -12,7 +12,7 @@ from typing import Annotated
 from hfcomp.cli.options import command_parser
 from hfcomp.cli.places import check_models
 from hfcomp.merging.options import SweepOptions
-from hfcomp.options import Options, Spelling, make_options
+from hfcomp.options import Options, Spelling, declared, make_options
 
 
 @dataclass(kw_only=True)
@@ -25,8 +25,8 @@ class MergeOptions(Options):
         Spelling("TUNED", positional=True),
         "Hub id or folder of the tuned model, or of an adapter (LoRA, DoRA) of BASE.",
     ]
-    alpha: Annotated[float | None, "Point of the model: 0 is BASE, 1 is TUNED."] = None
-    sweep: Annotated[bool, "Score 11 points, choose one by a rule."] = False
+    alpha: Annotated[float | None, "Point of the model: 0 is BASE, 1 is TUNED; this or --sweep is needed."] = None
+    sweep: Annotated[bool, "Instead of --alpha: score 11 points, choose one by a rule."] = False
     output_dir: Annotated[Path, "Output folder, of the model or of the sweep."]
     overwrite: Annotated[bool, "Replace what an earlier merge wrote there."] = False
 
@@ -41,10 +41,9 @@ def main(arguments: Sequence[str]) -> None:
     given = vars(parser().parse_args(arguments))
     options = make_options(MergeOptions, given)
     base, tuned, folder, overwrite = options.base, options.tuned, options.output_dir, options.overwrite
-    if given and not options.sweep:
-        raise ValueError(
-            f"--{next(iter(given))} only applies to --sweep. Remove it, or use --sweep instead of --alpha."
-        )
+    changed = [name for name, value in given.items() if value != declared(SweepOptions)[name].default]
+    if changed and not options.sweep:
+        raise ValueError(f"--{changed[0]} only applies to --sweep. Remove it, or use --sweep instead of --alpha.")
     check_models((base, tuned))
     from hfcomp.evaluation.spec import parse_folders
     from hfcomp.merging.merge import MODEL_FOLDER, RECORD_FILE, WRITTEN, merge, merge_by_sweep
