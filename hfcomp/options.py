@@ -104,7 +104,8 @@ def declared(kind: type) -> dict[str, Option]:
 
 class Options:
     """Base of a dataclass of options. It checks their types, limits and what they need when one is made, and converts
-    what means the same: a list to a tuple, a text to a path or number."""
+    what means the same: a list to a tuple, a text to a path or number.
+    """
 
     def __post_init__(self) -> None:
         options = declared(type(self))

@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Self, TypeVar, Union, get_args, get_origin
 
+from annotated_types import Ge, Gt, Le, Lt
 from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
 from hfcomp.reading import nearest
 
@@ -102,7 +104,17 @@ def convert(value: Any, hint: Any, where: str) -> Any:
         if len(members(hint)) > 1 and None not in kinds:
             expected = " or ".join(dict.fromkeys(kinds))
             raise ValueError(f"{where}: found {_describe(value)}, expected {expected}.") from error
+        bounds = _bounds(hint)
+        if len(bounds) > 1 and error.errors()[0]["type"] in _LIMITS:
+            raise ValueError(f"{where}: found {_describe(value)}, expected {' and '.join(bounds)}.") from error
         raise ValueError(f"{where}: {_message(error)}") from error
+
+
+def _bounds(hint: Any) -> list[str]:
+    """The limits that a hint declares. pydantic's error names only the one that is broken."""
+    declared = [limit for one in get_args(hint)[1:] if isinstance(one, FieldInfo) for limit in one.metadata]
+    words = {Ge: "at least {0.ge:g}", Gt: "more than {0.gt:g}", Le: "at most {0.le:g}", Lt: "less than {0.lt:g}"}
+    return [words[type(limit)].format(limit) for limit in declared if type(limit) in words]
 
 
 def members(hint: Any) -> list[Any]:

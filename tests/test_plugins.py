@@ -129,7 +129,7 @@ BROKEN = [
     ),
 ]
 USES = {
-    "hfcomp.commands": lambda: cli.main([]),
+    "hfcomp.commands": lambda: cli.main(["other"]),
     "hfcomp.benchmarks": lambda: cli.main(["evaluate", "--list"]),
     "hfcomp.studies": lambda: studies(),
     "hfcomp.builders": lambda: builders(),
@@ -149,6 +149,13 @@ def test_a_broken_entry_point_is_an_error_that_names_package_and_entry_point(
     place = f"package loud: the entry point {name} = {place} of the group {group}"
     with pytest.raises((ValueError, SystemExit), match=f"{place}:? {message}"):
         USES[group]()
+
+
+def test_the_help_shows_a_broken_command_and_all_others(install, capsys):
+    install({"loud": "THING = 3"}, {"hfcomp.commands": {"other": "loud:THING"}})
+    cli.main(["--help"])
+    shown = capsys.readouterr().out
+    assert "  hfcomp train RECIPE" in shown and "error: package loud: the entry point other" in shown
 
 
 def test_commands_of_ours_need_no_package_of_others(install, capsys):

@@ -114,9 +114,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def usage() -> str:
     """What there is, in the words of the commands."""
     lines = []
-    for name, plugin in find_plugins(ENTRY_POINTS, COMMANDS).items():
-        command = load_plugin(plugin, Command)
-        lines.append(f"  hfcomp {name} {command.USAGE}\n      {command.SUMMARY}\n")
+    try:
+        for name, plugin in find_plugins(ENTRY_POINTS, COMMANDS).items():
+            command = load_plugin(plugin, Command)
+            lines.append(f"  hfcomp {name} {command.USAGE}\n      {command.SUMMARY}\n")
+    except ValueError as error:  # a package that is broken must not take the help of all others away
+        lines.append(f"  error: {error}\n")
     end = "`hfcomp COMMAND --help` says more; --traceback shows where an error arose."
     return f"usage: hfcomp COMMAND ...\n\n{COMMAND_HELP}{''.join(lines)}\n{end}"
 

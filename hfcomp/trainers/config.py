@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from numbers import Real
 from typing import Any
 
 import torch
@@ -51,9 +52,13 @@ class Limits:
 
     def expected(self, value: float | None) -> str:
         """What was expected in place of a value, empty for one that is allowed."""
+        if value == self.unset and self.unset is not None:
+            return ""
+        if not isinstance(value, Real):
+            return "a number" + self.advice
         bounds = {name: bound for name in COMPARISONS if (bound := getattr(self, name)) is not None}
         # A NaN is outside: no comparison holds for it.
-        if value in (None, self.unset) or all(COMPARISONS[name][0](value, bound) for name, bound in bounds.items()):
+        if all(COMPARISONS[name][0](value, bound) for name, bound in bounds.items()):
             return ""
         words = [f"{COMPARISONS[name][1]} {bound:g}" for name, bound in bounds.items() if bound != math.inf]
         return " and ".join([*words, *(["finite"] if self.lt == math.inf else [])]) + self.advice
@@ -62,7 +67,8 @@ class Limits:
 COUNT, SIZE = Limits(ge=0), Limits(ge=1)
 WEIGHT = Limits(ge=0, lt=math.inf, advice="; 0 switches the term off")  # of a term of an objective
 TEMPERATURE = Limits(gt=0, lt=math.inf, advice=" (cosine)")
-# transformers' own fields, whose types allow values that mean nothing.
+# transformers' own fields, whose types allow values that mean nothing. Only recipes check them: in Python, a config
+# takes what `TrainingArguments` takes.
 INHERITED_LIMITS = {
     **dict.fromkeys(("dataloader_num_workers", "seed", "num_train_epochs", "warmup_steps"), COUNT),
     **dict.fromkeys(("learning_rate", "weight_decay", "max_grad_norm"), COUNT),
@@ -250,9 +256,12 @@ class CompositionalConfig(TrainingArguments):
         if isinstance(self.fsdp, str) and self.fsdp.lower() in ("true", "false"):  # as other switches are written
             self.fsdp = self.fsdp.lower() == "true"
         super().__post_init__()
-        for name, limits in field_limits(type(self)).items():
-            if expected := limits.expected(getattr(self, name)):
-                raise ValueError(f"{name}={getattr(self, name)}: expected {expected}.")
+        for name, limits in own_limits(type(self)).items():
+            value = getattr(self, name)
+            if value is None and type(self).__dataclass_fields__[name].default is None:
+                continue
+            if expected := limits.expected(value):
+                raise ValueError(f"{name}={value}: expected {expected}.")
         check_trackers(self.report_to)
         for name in ("remove_unused_columns", "logging_nan_inf_filter"):
             if getattr(self, name):
@@ -343,9 +352,14 @@ def objective_fields(config_class: type) -> list[Field[Any]]:
 
 
 def field_limits(config_class: type) -> dict[str, Limits]:
-    """Limits of a config's fields; one that a subclass declares again without limits keeps its parent's."""
+    """Limits of a config's fields in a recipe, with those of transformers' own fields."""
+    return INHERITED_LIMITS | own_limits(config_class)
+
+
+def own_limits(config_class: type) -> dict[str, Limits]:
+    """Limits of hfcomp's fields; one that a subclass declares again without limits keeps its parent's."""
     declared = [one for kind in reversed(config_class.__mro__) if is_dataclass(kind) for one in fields(kind)]
-    return INHERITED_LIMITS | {one.name: one.metadata[LIMITS] for one in declared if LIMITS in one.metadata}
+    return {one.name: one.metadata[LIMITS] for one in declared if LIMITS in one.metadata}
 
 
 def default_sources(members: list[Field[Any]]) -> dict[str, str]:
