@@ -12,9 +12,9 @@ from enum import Enum, auto
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from hfcomp.schemas import convert
+from hfcomp.schemas import conversion_error
 
 T = TypeVar("T")
 
@@ -77,6 +77,7 @@ class Option(NamedTuple):
 
     name: str
     hint: Any
+    adapter: TypeAdapter[Any]
     default: Any
     owner: type
     help: str
@@ -96,7 +97,8 @@ def declared(kind: type) -> dict[str, Option]:
         owner = next(base for base in reversed(kind.__mro__) if field.name in vars(base).get("__annotations__", {}))
         if field.init:
             about = notes.get(str, ""), notes.get(Spelling, Spelling()), notes.get(Needs), Mark not in notes
-            found[field.name] = Option(field.name, hint, field.default, owner, *about)
+            adapter = TypeAdapter(hint, config=ConfigDict(defer_build=True))  # a help checks no value
+            found[field.name] = Option(field.name, hint, adapter, field.default, owner, *about)
     return found
 
 
@@ -106,13 +108,18 @@ class Options:
     def __post_init__(self) -> None:
         options = declared(type(self))
         for option in options.values():
-            convert(getattr(self, option.name), option.hint, option.name)
+            value = getattr(self, option.name)
+            texts = all(isinstance(one, str) for one in (value if isinstance(value, list) else [value]))
+            try:
+                option.adapter.validate_python(value, strict=not texts)
+            except ValidationError as error:
+                raise conversion_error(error, value, option.hint, option.name) from error
         for name, needs in ((option.name, option.needs) for option in options.values() if option.needs):
             other = getattr(self, needs.option)
             is_met = bool(other) if needs.value is None else other == needs.value
             if getattr(self, name) != options[name].default and not is_met:
-                value = f" {needs.value}" if needs.value else ""
-                raise ValueError(f"--{name} needs --{needs.option}{value}{needs.advice}.")
+                wanted = f" {needs.value}" if needs.value else ""
+                raise ValueError(f"--{name} needs --{needs.option}{wanted}{needs.advice}.")
 
 
 def make_options(kind: type[T], given: dict[str, Any]) -> T:

@@ -77,7 +77,7 @@ def target_inputs(options: TargetOptions, mode: Mode, source: Dataset, log: Log)
 def target_stage(options: TargetOptions, mode: Mode, log: Log) -> Stage:
     """The stage that gives captions their possible targets; it records names and hashes, no places on this machine."""
     choice = Choice.of(mode, order=options.order, k=options.top_k, temperature=options.rating_temperature)
-    path = ratings_path(options, log)
+    path = ratings_path(options.concreteness_ratings, options.download_ratings, log)
     settings: dict[str, Any] = {
         "mode": choice.mode,
         "order": choice.order,
@@ -96,13 +96,13 @@ def target_stage(options: TargetOptions, mode: Mode, log: Log) -> Stage:
     return Stage("targets", make_targets, settings, facts)
 
 
-def ratings_path(options: TargetOptions, log: Log) -> Path | None:
+def ratings_path(own: str | None, download: bool, log: Log) -> Path | None:
     """The file of ratings: the user's, or the one that is downloaded on request; None if neither is asked for."""
-    if options.download_ratings:
+    if download:
         return download_ratings(cache_folder("ratings"), log=log)
-    if options.concreteness_ratings is None:
+    if own is None:
         return None
-    path = Path(options.concreteness_ratings)
+    path = Path(own)
     if not path.is_file():
         raise FileNotFoundError(f"no concreteness ratings at {path}. {HOW_TO_GET}")
     return path
