@@ -14,9 +14,9 @@ from numbers import Integral
 from pathlib import Path, PurePath
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from hfcomp.schemas import convert, members
+from hfcomp.schemas import conversion_error, members
 
 T = TypeVar("T")
 
@@ -79,6 +79,7 @@ class Option(NamedTuple):
 
     name: str
     hint: Any
+    adapter: TypeAdapter[Any]
     default: Any
     owner: type
     help: str
@@ -98,26 +99,33 @@ def declared(kind: type) -> dict[str, Option]:
         owner = next(base for base in reversed(kind.__mro__) if field.name in vars(base).get("__annotations__", {}))
         if field.init:
             about = notes.get(str, ""), notes.get(Spelling, Spelling()), notes.get(Needs), Mark not in notes
-            found[field.name] = Option(field.name, hint, field.default, owner, *about)
+            adapter = TypeAdapter(hint, config=ConfigDict(defer_build=True))  # a help checks no value
+            found[field.name] = Option(field.name, hint, adapter, field.default, owner, *about)
     return found
 
 
 class Options:
-    """Base of a dataclass of options. It checks their types, limits and what they need when one is made, and converts
-    what means the same: a list to a tuple, a text to a path or number.
+    """Base of a dataclass of options. It checks their types, limits and what they need when one is made.
+
+    It also converts values that mean the same: a list to a tuple, a text to a path or number.
     """
 
     def __post_init__(self) -> None:
         options = declared(type(self))
         for option in options.values():
-            value = convert(_plain(getattr(self, option.name), option.hint), option.hint, option.name)
+            value = _plain(getattr(self, option.name), option.hint)
+            texts = all(isinstance(one, str) for one in (value if isinstance(value, list) else [value]))
+            try:
+                value = option.adapter.validate_python(value, strict=not texts)
+            except ValidationError as error:
+                raise conversion_error(error, value, option.hint, option.name) from error
             object.__setattr__(self, option.name, value)  # some classes are frozen
         for name, needs in ((option.name, option.needs) for option in options.values() if option.needs):
             other = getattr(self, needs.option)
             is_met = bool(other) if needs.value is None else other == needs.value
             if getattr(self, name) != options[name].default and not is_met:
-                value = f" {needs.value}" if needs.value else ""
-                raise ValueError(f"--{name} needs --{needs.option}{value}{needs.advice}.")
+                wanted = f" {needs.value}" if needs.value else ""
+                raise ValueError(f"--{name} needs --{needs.option}{wanted}{needs.advice}.")
 
 
 def _plain(value: Any, hint: Any) -> Any:

@@ -99,15 +99,18 @@ def convert(value: Any, hint: Any, where: str) -> Any:
     try:
         return TypeAdapter(hint).validate_python(value, strict=not texts)
     except ValidationError as error:
-        kinds = [_expectation(one) for one in error.errors()]
-        # pydantic has an error for each type of a union, none of which says what all of them allow.
-        if len(members(hint)) > 1 and None not in kinds:
-            expected = " or ".join(dict.fromkeys(kinds))
-            raise ValueError(f"{where}: found {_describe(value)}, expected {expected}.") from error
-        bounds = _bounds(hint)
-        if len(bounds) > 1 and error.errors()[0]["type"] in _LIMITS:
-            raise ValueError(f"{where}: found {_describe(value)}, expected {' and '.join(bounds)}.") from error
-        raise ValueError(f"{where}: {_message(error)}") from error
+        raise conversion_error(error, value, hint, where) from error
+
+
+def conversion_error(error: ValidationError, value: Any, hint: Any, where: str) -> ValueError:
+    """What pydantic says of a value of one field, in one line."""
+    kinds, bounds = [_expectation(one) for one in error.errors()], _bounds(hint)
+    # pydantic has an error for each type of a union, none of which says what all of them allow.
+    if len(members(hint)) > 1 and None not in kinds:
+        return ValueError(f"{where}: found {_describe(value)}, expected {' or '.join(dict.fromkeys(kinds))}.")
+    if len(bounds) > 1 and error.errors()[0]["type"] in _LIMITS:
+        return ValueError(f"{where}: found {_describe(value)}, expected {' and '.join(bounds)}.")
+    return ValueError(f"{where}: {_message(error)}")
 
 
 def _bounds(hint: Any) -> list[str]:

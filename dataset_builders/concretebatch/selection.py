@@ -38,7 +38,8 @@ def selection_table(source: Dataset, options: ConcreteBatchOptions, *, log: Log)
         options: which configurations, and all settings of their targets; the order is each in turn.
         log: receives lines about what is done.
     """
-    ratings = ConcretenessRatings.from_file(ratings_path(options, log))
+    path = ratings_path(options.concreteness_ratings, options.download_ratings, log)
+    ratings = ConcretenessRatings.from_file(path)
     usual = {config: options.choice(CONFIGS[config]) for config in options.configs}
     choices = [replace(usual[config], order=order) for config in options.configs for order in ORDERS]
     rows = []

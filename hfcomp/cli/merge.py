@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 from hfcomp.cli.options import command_parser
-from hfcomp.cli.places import check_models
+from hfcomp.evaluation.model_names import check_models
 from hfcomp.merging.options import SweepOptions
 from hfcomp.options import Options, Spelling, declared, make_options
 

@@ -11,6 +11,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+from pydantic import ValidationError
+
 from hfcomp.options import Option, declared
 from hfcomp.reading import nearest
 from hfcomp.schemas import convert, members
@@ -129,22 +131,26 @@ class _Store(argparse.Action):
         self.option = option
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, name: str | None = None) -> None:
-        if name or values:  # else a word that may be missing
-            value = self._value(values, getattr(namespace, self.dest, ()), name or self.metavar)
-            setattr(namespace, self.dest, value)
-
-    def _value(self, values: Any, before: tuple[str, ...], name: str) -> Any:
+        if not name and not values:  # a word that may be missing
+            return
         spelling, kind = self.option.spelling, members(self.option.hint)[0]
         if spelling.repeated:  # of entries such as NAME=DIR, which the command reads
-            return (*before, values)
-        if kind is bool:
-            return True
-        # Limits are checked after the type, which the text of a number does not have.
+            value = (*getattr(namespace, self.dest, ()), values)
+        elif kind is bool:
+            value = True
+        else:
+            if get_origin(kind) is tuple and not spelling.positional:
+                values = names_of(",".join([values] if isinstance(values, str) else values))
+            try:
+                value = self.option.adapter.validate_python(values)
+            except ValidationError:
+                value = self._convert(values, kind, name or self.metavar)
+        setattr(namespace, self.dest, value)
+
+    def _convert(self, values: Any, kind: Any, name: str) -> Any:
+        """Step by step, as an error of a limit shows the number, and one of a list the wrong word alone."""
         if get_origin(kind) is tuple:
-            words = (
-                values if spelling.positional else names_of(",".join([values] if isinstance(values, str) else values))
-            )
-            value = tuple(convert(word, members(get_args(kind)[0])[0], name) for word in words)
+            value: Any = tuple(convert(word, members(get_args(kind)[0])[0], name) for word in values)
         else:
             value = convert(values, kind, name)
         return convert(value, self.option.hint, name)

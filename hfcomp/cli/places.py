@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from hfcomp.evaluation.model_names import split_name
-from hfcomp.reading import check_dataset_place, check_place
+from hfcomp.reading import check_dataset_place
 
 HEAD, SMALL = 1000, 5_000_000
 """Rows of a text table, and bytes of a JSON file, that are looked at before the libraries are loaded."""
@@ -65,12 +65,6 @@ def _check_json(path: Path) -> None:
         except (ValueError, RecursionError):  # numbers and nesting without end: the reader has limits and names them
             return
     raise ValueError(f"{path} cannot be read as JSON: {reason}.")
-
-
-def check_models(words: Iterable[str]) -> None:
-    """Raises ValueError for a path among Hub ids, folders and NAME=PLACE that does not exist."""
-    for word in words:
-        check_place(split_name(word)[1])
 
 
 def check_folders(folders: Iterable[Path]) -> None:

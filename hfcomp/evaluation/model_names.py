@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from hfcomp.reading import check_place
 
 
 def named_models(given: Sequence[Any] | Mapping[str, Any], *, taken: Collection[str] = ()) -> dict[str, Any]:
@@ -26,6 +28,12 @@ def named_models(given: Sequence[Any] | Mapping[str, Any], *, taken: Collection[
             raise ValueError(f"two models are called {name!r}. Name them, as in {hint}.")
         found[name] = model
     return found
+
+
+def check_models(words: Iterable[str]) -> None:
+    """Raises ValueError for a path among Hub ids, folders and NAME=PLACE that does not exist."""
+    for word in words:
+        check_place(split_name(word)[1])
 
 
 def place_of(model: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,6 +33,8 @@ class Chain(DatasetBuild):
     """The folders of all builds that there may be, relative to the dataset's."""
     joined_by: ClassVar[Sequence[str]] = ()
     """Columns of the source that are kept in any case."""
+    source: Dataset
+    """The rows to build from, read by `build`."""
 
     @staticmethod
     def is_old(column: str) -> bool:
@@ -47,16 +48,6 @@ class Chain(DatasetBuild):
         """
         raise NotImplementedError
 
-    @cached_property
-    def source(self) -> Dataset:
-        """The rows to build from."""
-        options = self.options
-        needed = {"needed": ["image"], "needed_by": options.what, "joined_by": self.joined_by}
-        rows = read_captioned_rows(options, self.log, is_old=self.is_old, **needed)
-        allow = options.allow_outside_files
-        check_local_files(rows, rows.column_names, options.source, allow_outside=allow, log=self.log)
-        return rows
-
     def build(self) -> BuiltSet:
         """Builds the dataset.
 
@@ -65,9 +56,14 @@ class Chain(DatasetBuild):
             ValueError: for a source or folder that is not as expected.
             StageError: when a stage fails; what is done is kept.
         """
-        self._check_output(self.options.output)
-        self.source  # noqa: B018  # before the folder is written to
-        with locked(self.options.output):
+        options = self.options
+        self._check_output(options.output)
+        needed = {"needed": ["image"], "needed_by": options.what, "joined_by": self.joined_by}
+        # before the folder is written to
+        self.source = read_captioned_rows(options, self.log, is_old=self.is_old, **needed)
+        allow, columns = options.allow_outside_files, self.source.column_names
+        check_local_files(self.source, columns, options.source, allow_outside=allow, log=self.log)
+        with locked(options.output):
             return self.run()
 
     def run_step(

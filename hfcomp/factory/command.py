@@ -21,6 +21,7 @@ from hfcomp.factory.options import BuildOptions
 from hfcomp.factory.pixel_options import PixelOptions
 from hfcomp.factory.publishing import PublishOptions, check_push, push_set
 from hfcomp.options import Options, Spelling, make_options
+from hfcomp.reading import nearest
 
 if TYPE_CHECKING:
     from hfcomp.factory.build import BuiltSet
@@ -45,6 +46,9 @@ class VerifyOptions(Options):
 
 def main(arguments: Sequence[str]) -> None:
     """Builds a set and pushes it where `--push_to_hub` says, or verifies one: see `hfcomp.factory.build`."""
+    kinds = [*builders(), PixelOptions.what, "verify"]
+    if (word := arguments[0] if arguments else "-") not in kinds and not word.startswith("-"):
+        raise ValueError(f"WHAT: found {word!r}, expected one of {', '.join(kinds)}.{nearest(word, kinds)}")
     given = vars(parser().parse_args(arguments))
     what = given.pop("what")
     if what == "verify":

@@ -364,7 +364,16 @@ def test_workers_of_a_build_write_no_bars_into_a_log(capfd):
     assert capfd.readouterr().out.split() == [str(logging.ERROR), "False"] and dict(os.environ) == before
 
 
-@pytest.mark.parametrize("given", [[], ["images"], ["negatives", "--source", "x"], ["negatives", "--nonsense"]])
+@pytest.mark.parametrize(("word", "near"), [("negativs", "negatives"), ("pixel", "pixels"), ("verfy", "verify")])
+def test_an_unknown_kind_is_one_line_with_the_nearest(word, near):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["build", word, "--source", "x"])
+    line = str(stopped.value.code)
+    assert line.startswith(f"error: WHAT: found {word!r}, expected one of negatives, ")
+    assert line.endswith(f"verify. Did you mean {near!r}?") and "\n" not in line
+
+
+@pytest.mark.parametrize("given", [[], ["negatives", "--source", "x"], ["negatives", "--nonsense"]])
 def test_a_wrong_command_line_ends_with_2(given, capsys):
     with pytest.raises(SystemExit) as stopped:
         cli.main(["build", *given])

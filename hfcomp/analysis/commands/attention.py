@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from hfcomp.analysis.attention_figure import QUANTITIES
 from hfcomp.cli.options import command_parser
-from hfcomp.cli.places import check_models
+from hfcomp.evaluation.model_names import check_models
 from hfcomp.options import Device, Options, Spelling, make_options
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from hfcomp.analysis.level_benchmarks import BENCHMARKS, LEVEL_ROWS, MAGIC, SANDBOX_LEVELS
 from hfcomp.cli.options import command_parser
-from hfcomp.cli.places import check_models
+from hfcomp.evaluation.model_names import check_models
 from hfcomp.options import BatchSize, Device, Options, Spelling, make_options
 
 

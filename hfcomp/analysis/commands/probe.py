@@ -10,7 +10,8 @@ from typing import Annotated
 
 from hfcomp.analysis.probe.options import ProbeOptions
 from hfcomp.cli.options import command_parser
-from hfcomp.cli.places import check_datasets, check_models
+from hfcomp.cli.places import check_datasets
+from hfcomp.evaluation.model_names import check_models
 from hfcomp.options import Options, Spelling, make_options
 
 

@@ -267,8 +267,8 @@ class GroupOrder(EpochSampler):
         return sum(self.turns) * self.groups_per_batch * self.pairs_per_group
 
     def __iter__(self) -> Iterator[int]:
-        # The anchor's rows are cut from one shuffle, so its turns show each row once. The rows of a hard_negative are drawn
-        # again each time.
+        # The anchor's rows are cut from one shuffle, so its turns show each row once. The rows of a hard negative are
+        # drawn again each time.
         draw = random.Random(f"groups {self.seed} {self.epoch}")
         shuffled = [draw.sample(rows, len(rows)) for rows in self.groups.rows]
         batches = [(anchor, turn) for anchor, turns in enumerate(self.turns) for turn in range(turns)]

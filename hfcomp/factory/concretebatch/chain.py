@@ -83,11 +83,14 @@ class ConcreteBatchChain(Chain):
             self._caption_stage(first)
         if self.options.runs("images", self.options.until):
             image_stages(self.options)
-        self._check_source(first)
+        begun = {config: begun_plan(NAMES.folder(self.options.output, config, "targets")) for config in CONFIGS}
+        if others := {config: plan for config, plan in begun.items() if plan and config != first}:
+            self._check_source(first, others)  # only then, since reading all captions takes time
         chains = {config: self._configuration(config) for config in self.options.configs}
         finished = self._finished_manifests()
         if finished:
-            ratings = ConcretenessRatings.from_file(ratings_path(self.options, self.log))
+            path = ratings_path(self.options.concreteness_ratings, self.options.download_ratings, self.log)
+            ratings = ConcretenessRatings.from_file(path)
             rows = [
                 [config, *_summary(NAMES.folder(self.options.output, config, "images"), ratings)]
                 for config in finished
@@ -100,18 +103,13 @@ class ConcreteBatchChain(Chain):
         return BuiltSet(self.options.output, self.card, chains, self._unrated_tables(built))
 
     def _configuration(self, config: str) -> list[Build]:
-        builds = [self._targets(config)]
+        found = self._target_inputs(config)  # the first step needs captions alone
+        builds = [self._step(config, "targets", found.dataset, found.stages, found.features, found.reads)]
         for step, run in (("captions", self._captions), ("images", self._images)):
-            if (
-                self.options.runs(step, self.options.until) and builds[-1].manifest["rows"]
-            ):  # a step without rows is the last
+            # A step without rows is the last.
+            if self.options.runs(step, self.options.until) and builds[-1].manifest["rows"]:
                 builds.append(run(config, builds[-1].folder))
         return builds
-
-    def _targets(self, config: str) -> Build:
-        """The first step, which needs captions alone."""
-        found = self._target_inputs(config)
-        return self._step(config, "targets", found.dataset, found.stages, found.features, found.reads)
 
     def _target_inputs(self, config: str) -> BuildInputs:
         found = target_inputs(self.options, CONFIGS[config], self.source, self.log)
@@ -144,16 +142,8 @@ class ConcreteBatchChain(Chain):
         place = NAMES.folder(Path(), config, step)
         return self.run_step(str(place), f"{config}: {step},", *inputs, uses_gpu=uses_gpu)
 
-    def _check_source(self, config: str) -> None:
+    def _check_source(self, config: str, others: Mapping[str, Mapping[str, Any]]) -> None:
         """Raises ValueError if another configuration in the folder is of another source."""
-        others = {
-            other: begun_plan(NAMES.folder(self.options.output, other, "targets"))
-            for other in CONFIGS
-            if other != config
-        }
-        others = {other: plan for other, plan in others.items() if plan}
-        if not others:
-            return  # since reading all captions takes time
         inputs = self._target_inputs(config)
         mine = source_facts(inputs.dataset, (*inputs.reads, *inputs.features))
         for other, plan in others.items():

@@ -68,16 +68,8 @@ _BATCH = 1000
 
 def target_inputs(options: TargetOptions, mode: Mode, source: Dataset, log: Log) -> BuildInputs:
     """The texts of the source, whose images stay there, and the stages."""
-    stages = [Stage("captions", make_captions, {"which": options.captions}), target_stage(options, mode, log)]
-    images = [name for name, feature in source.features.items() if isinstance(feature, Image)]
-    features = Features({"caption": Value("string"), **TARGET_FEATURES})
-    return BuildInputs(source.remove_columns(images), stages, features, ["caption"])
-
-
-def target_stage(options: TargetOptions, mode: Mode, log: Log) -> Stage:
-    """The stage that gives captions their possible targets; it records names and hashes, no places on this machine."""
     choice = Choice.of(mode, order=options.order, k=options.top_k, temperature=options.rating_temperature)
-    path = ratings_path(options, log)
+    path = ratings_path(options.concreteness_ratings, options.download_ratings, log)
     settings: dict[str, Any] = {
         "mode": choice.mode,
         "order": choice.order,
@@ -89,20 +81,25 @@ def target_stage(options: TargetOptions, mode: Mode, log: Log) -> Stage:
         "parser": options.parser,
         "ratings": None if path is None else str(path),
     }
+    # Recorded are names and hashes, no places on this machine.
     facts = settings | {
         "parser": without_local_paths(cached_parser(options.parser).name),
         "ratings": None if path is None else f"{path.name} sha256:{file_hash(path)}",
     }
-    return Stage("targets", make_targets, settings, facts)
+    captions = Stage("captions", make_captions, {"which": options.captions})
+    stages = [captions, Stage("targets", make_targets, settings, facts)]
+    images = [name for name, feature in source.features.items() if isinstance(feature, Image)]
+    features = Features({"caption": Value("string"), **TARGET_FEATURES})
+    return BuildInputs(source.remove_columns(images), stages, features, ["caption"])
 
 
-def ratings_path(options: TargetOptions, log: Log) -> Path | None:
+def ratings_path(own: str | None, download: bool, log: Log) -> Path | None:
     """The file of ratings: the user's, or the one that is downloaded on request; None if neither is asked for."""
-    if options.download_ratings:
+    if download:
         return download_ratings(cache_folder("ratings"), log=log)
-    if options.concreteness_ratings is None:
+    if own is None:
         return None
-    path = Path(options.concreteness_ratings)
+    path = Path(own)
     if not path.is_file():
         raise FileNotFoundError(f"no concreteness ratings at {path}. {HOW_TO_GET}")
     return path

@@ -58,7 +58,7 @@ def test_the_default_begins_at_a_noise_level_of_turbo(sdxl):
         ({"image_strength": 1.5}, "image_strength: found 1.5"),
         ({"image_batch_size": 0}, "image_batch_size: found 0, expected at least 1"),
         ({"image_size": -8}, "image_size: found -8"),
-        ({"image_quality": 100}, "image_quality: found 100, expected at most 95"),
+        ({"image_quality": 100}, "image_quality: found 100, expected at least 1 and at most 95"),
         ({"image_guidance": -1.0}, "image_guidance: found -1"),
         ({"blank_below": float("nan")}, "blank_below: found nan"),
     ],
