@@ -223,7 +223,7 @@ def test_balancing_refuses_another_set():
     [
         ({"top_k": 0}, "top_k: found 0, expected at least 1"),
         ({"rating_temperature": -1.0}, "rating_temperature: found -1.0, expected more than 0"),
-        ({"attribute_share": 2.0}, "attribute_share: found 2.0, expected at most 1"),
+        ({"attribute_share": 2.0}, "attribute_share: found 2.0, expected at least 0 and at most 1"),
         ({"download_ratings": True}, "--concreteness_ratings and --download_ratings"),
     ],
 )
