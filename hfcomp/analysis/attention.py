@@ -183,7 +183,7 @@ def seen_box(transform: PixelTransform, size: tuple[int, int]) -> Box:
     if min(size) < SMALLEST_SIDE:
         raise ValueError(f"the image is {width} x {height} pixels. Expected at least {SMALLEST_SIDE} either way.")
     ramps = np.full((height, width, 3), 255, dtype=np.uint8)
-    # Red is the place across and green the place down. Full blue tells the image from padding.
+    # Red encodes the column and green the row. Full blue marks pixels of the image, as padding has none.
     ramps[..., 0] = np.round(255 * (np.arange(width) + 0.5) / width)
     ramps[..., 1] = np.round(255 * (np.arange(height)[:, None] + 0.5) / height)
     across, down, full = transform([Image.fromarray(ramps)], where=["the image"])[0].double().numpy()

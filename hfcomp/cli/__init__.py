@@ -37,7 +37,7 @@ COMMANDS = {
 }
 """The module of each command of this library, in the order of the help. A table and not entry points: those of a
 checkout change only when it is installed again."""
-# Help of these commands, written out so that `hfcomp --help` imports none of them.
+# The help of these commands is written out here because `hfcomp --help` should import none of them.
 COMMAND_HELP = """\
   hfcomp train RECIPE [--config FILE] [--report SWEEP | --search [FILE]] [--field value ...]
       base, controls and method of a recipe, compared; RECIPE --help lists its fields with their values

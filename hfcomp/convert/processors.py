@@ -77,7 +77,7 @@ def image_processor(settings: Preprocessing, size: int, *, siglip: bool = False)
     kind = SiglipImageProcessorPil if siglip else CLIPImageProcessorPil
     square = {"height": size, "width": size}
     crop = settings.resize_mode == SHORTEST
-    # CLIP's processor crops unless it is told not to. SigLIP's has no such setting until it is given one.
+    # CLIP's processor crops by default. SigLIP's has no crop setting by default.
     cropping = {"do_center_crop": crop, "crop_size": square} if crop or not siglip else {}
     return kind(
         image_mean=list(settings.mean),
@@ -155,7 +155,7 @@ def clip_tokenizer(place: str | None, *, own_name: str | None, vocabulary: int, 
 
 def siglip_tokenizer(place: str | None, *, vocabulary: int, length: int) -> Any:
     """A SigLIP tokenizer, which pads to the full length."""
-    # The number of tokens tells Google's three vocabularies apart.
+    # Google's three vocabularies differ in their number of tokens.
     place = place or SIGLIP_PLACES.get(vocabulary)
     if place is None:
         raise ValueError(

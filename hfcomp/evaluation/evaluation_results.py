@@ -101,11 +101,7 @@ class EvaluationResults:
 
     @cached_property
     def lines(self) -> list[Line]:
-        """The numbers, as `hfcomp.statistics.summarize` makes them, of all that every model was scored on.
-
-        Raises:
-            ValueError: for models whose items differ.
-        """
+        """The summary of everything that all models were scored on; raises ValueError if their items differ."""
         if not len(self._shared):
             return []
         names = list(self.models)

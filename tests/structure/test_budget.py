@@ -21,7 +21,7 @@ BUDGET = {
     "convert": 1_539,  # target: 1,400
     "data": 10_782,
     "distributed": 356,
-    "evaluation": 13_030,  # target: 10,500
+    "evaluation": 13_026,  # target: 10,500
     "experiments": 5_601,
     "factory": 11_049,  # target: 8,500
     "hub": 1_018,
@@ -35,8 +35,8 @@ BUDGET = {
     "sandbox": 2_132,
     "statistics": 2_620,
     "trainers": 6_678,
-    "core": 63_411,  # all but RINGS; target: under 51,000
-    "all": 86_998,  # target: under 69,000
+    "core": 63_407,  # all but RINGS; target: under 51,000
+    "all": 86_994,  # target: under 69,000
 }
 COMMENTS = 4.0  # own-line comments per 100 lines of code
 # The packages around the core, which never imports them.

@@ -45,7 +45,7 @@ class ShownRows:
     whole: Dataset  # the dataset as it is read, images undecoded
     fingerprint: str  # of its columns, texts and numbers; images count in the ids of rows
     dataset: Dataset  # the rows that are shown, under the contract's names, each photograph as `image_id`
-    numbers: list[int]  # of these rows in `whole`
+    numbers: list[int]  # positions of the rows in `whole`
     notes: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

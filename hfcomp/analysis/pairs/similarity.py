@@ -25,7 +25,7 @@ PUNCTUATION = ".,;:!?\"'()[]"
 
 @dataclass
 class Scores:
-    """Numbers of each of n pairs by name; NaN where a pair has none."""
+    """Measures by name, one value for each of n pairs; NaN for a pair without the measure."""
 
     values: dict[str, Numbers] = field(default_factory=dict)  # `[n]` each
     ties: dict[str, NDArray[np.bool_]] = field(default_factory=dict)  # `[n]`, for the numbers that are 0 or 1

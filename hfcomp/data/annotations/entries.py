@@ -53,7 +53,7 @@ class Edit:
 
     Attributes:
         image: file of the edited image in the project's `images`.
-        mask: file of the mask, white where the image was painted anew.
+        mask: file of the mask, white for pixels that were inpainted again.
         caption: true of the edited image.
         original: the caption of the item that it is based on.
         mask_prompt: what was segmented; empty for a mask drawn by hand.

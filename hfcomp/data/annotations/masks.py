@@ -12,7 +12,7 @@ THRESHOLD = 0.4
 ProbabilityMap = NDArray[np.float32]
 """`[H, W]`, the probability of each pixel, 0 to 1."""
 Mask = NDArray[np.bool_]
-"""`[H, W]`, true where the image is painted anew."""
+"""`[H, W]`, true for pixels that are inpainted again."""
 RED = (230, 30, 30)
 """Of a mask that is shown."""
 
@@ -86,7 +86,7 @@ def compose(original: Image.Image, edited: Image.Image, mask: Mask, *, feather: 
     """The original with the edited image in the mask.
 
     Inside the mask the pixels are the edited image's. In a border of `feather` pixels around it both are mixed, the
-    edited image's share falling in equal steps. Beyond, each pixel is the original's, to the bit.
+    edited image's share falling in equal steps. Beyond it, each pixel equals the original's exactly.
 
     """
     # The model repaints the whole image, and slightly changes what it should leave alone. A pair that differs in one

@@ -21,7 +21,7 @@ from hfcomp.data.images import DROP_ROW, MAX_IMAGE_PIXELS
 def crop_and_scale(pixels: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
     """Crops each image and scales the part up to the size of the whole, bilinearly.
 
-    A box may begin and end between pixels. The box of a whole image leaves uint8 pixels as they are, to the bit.
+    A box may begin and end between pixels. The box of a whole image leaves uint8 pixels exactly as they are.
 
     Args:
         pixels: `[M, 3, H, W]`, uint8 or float.
