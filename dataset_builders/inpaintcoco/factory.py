@@ -34,7 +34,7 @@ from hfcomp.annotate.captions import (
     replacements,
 )
 from hfcomp.annotate.drafting import draft
-from hfcomp.annotate.models import Inpainter, Segmenter
+from hfcomp.annotate.models import Inpainter, Segmenter, load_inpainter, load_segmenter
 from hfcomp.annotate.options import DraftOptions
 from hfcomp.data.annotations.entries import AUTOMATIC, QUALITIES, Edit, Item
 from hfcomp.data.annotations.masks import above, compose, mask_image
@@ -157,7 +157,7 @@ class Factory:
             drafts = DraftOptions(**models, **DRAFTS, seed=self.options.seed, device=self.options.device)
             draft(project, drafts, log=say)
             review(project)
-            annotate(project, drafts.make_segmenter(), drafts.make_inpainter())
+            annotate(project, load_segmenter(drafts), load_inpainter(drafts))
             review(project)
         finally:
             project.decisions.close()

@@ -146,8 +146,8 @@ def test_the_whole_of_it_on_some_photographs(tmp_path, monkeypatch, capfd):
         *("slipform/report.md", "analysis/report.md", "analysis/gallery.png")
     ]
     assert all((tmp_path / "out" / name).exists() for name in found)
-    refused = re.search(r"(\d+) of 40 captions of a random language model were refused", out)
-    assert int(refused[1]) >= 36
+    refused = re.search(r"(\d+) of (\d+) captions of a random language model were refused", out)
+    assert int(refused[1]) >= 0.9 * int(refused[2]) > 0
     assert "the model started from random weights" in (tmp_path / "out" / "slipform" / "report.md").read_text()
     results = json.loads((tmp_path / "out" / "slipform" / "results.json").read_text())
     assert results["stages"][-1]["images"] == 2 * results["stages"][-1]["steps"] * 16  # a negative image each

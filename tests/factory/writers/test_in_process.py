@@ -56,8 +56,8 @@ def test_thinking_is_off_and_a_model_without_a_template_gets_the_prompt(model, t
 
 
 def refused(options: WriterOptions) -> tuple[list, Counter]:
-    """Reasons and counts of a build of 50 captions by a model that knows nothing."""
-    rows = [(f"a dog under a red table in street {n}", "dog", "object", "NN", "dog") for n in range(50)]
+    """Reasons and counts of a build of 20 captions by a model that knows nothing; 50 answers would stop it."""
+    rows = [(f"a dog under a red table in street {n}", "dog", "object", "NN", "dog") for n in range(20)]
     stage = make_negative_captions(mode="high", seed=0, attempts=2, writer=options.writer_settings(), device="cpu")
     found = stage(batch(rows))
     return found[SET_ASIDE], sum((Counter(one) for one in found[COUNTS]), Counter())
@@ -67,8 +67,8 @@ def refused(options: WriterOptions) -> tuple[list, Counter]:
 def test_a_model_that_knows_nothing_is_refused_nearly_always_and_counted(model, tmp_path):
     options = WriterOptions(writer="transformers", llm=str(model), answer_cache=str(tmp_path), temperature=1.0)
     reasons, counts = refused(options)
-    assert sum(reason is not None for reason in reasons) >= 48
-    assert sum(number for name, number in counts.items() if name.startswith("dropped: ")) >= 96
+    assert sum(reason is not None for reason in reasons) >= 19
+    assert sum(number for name, number in counts.items() if name.startswith("dropped: ")) >= 38
     assert all(reason.startswith("no negative caption, ") for reason in reasons if reason)
 
 
@@ -91,10 +91,10 @@ def test_transformers_serve_answers_and_nearly_everything_is_refused(model, serv
         concurrency=4,
     )
     reasons, counts = refused(options)
-    assert sum(reason is not None for reason in reasons) >= 48
+    assert sum(reason is not None for reason in reasons) >= 19
     dropped = {name.removeprefix("dropped: "): number for name, number in counts.items() if name.startswith("dropped")}
-    assert sum(dropped.values()) >= 96 and "no reply from the server" not in dropped
-    assert dropped["other words changed" if plain else "not the JSON that was asked for"] > 30
+    assert sum(dropped.values()) >= 38 and "no reply from the server" not in dropped
+    assert dropped["other words changed" if plain else "not the JSON that was asked for"] > 12
 
 
 def test_what_decides_an_answer_is_what_it_was(model):
