@@ -229,6 +229,6 @@ def require_columns(dataset: Any, required: Iterable[str], *, needed_by: str, re
         fix = f"These may be meant: {spelled(found)}." if found else f"Rename with {rename.format(missing[0])}"
         fix += "" if found else ", or add the column."
         raise ValueError(
-            f"{needed_by} needs the column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}; the data "
-            f"set has: {', '.join(map(repr, dataset.column_names))}. {fix}"
+            f"{needed_by} needs the column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}; the "
+            f"dataset has: {', '.join(map(repr, dataset.column_names))}. {fix}"
         )

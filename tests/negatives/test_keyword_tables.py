@@ -114,7 +114,7 @@ def test_plurals_true_are_the_regular_ones(read):
         ("color: {any_other: ['', blue]}", "any_other: entry 1: found '', expected a word"),
         ("fabric: {any_other: [silk, wool]}", "fabric: has no category. Add one of attribute, object"),
         ("color: {any_other: [a, b], category: thing}", "category: found 'thing', expected one of attribute, obj"),
-        ("color: {any_other: [a, b], kind: keyword_color}", "found 'keyword_color'.*Did you mean 'keyword_color'"),
+        ("color: {any_other: [a, b], kind: keyword_colr}", "found 'keyword_colr'.*Did you mean 'keyword_color'"),
         ("color: {any_other: [a, b], plurals: many}", "plurals: found 'many', expected true, or a mapping"),
         ("color: {any_other: [a, b], plurals: {odd: [a]}}", "plurals: unknown key 'odd'.* Known: irregular, always"),
         ("color: {any_other: [aa, b], plurals: {always: [a]}}", "plurals: always: 'a' is not a word .* mean 'aa'"),

@@ -470,7 +470,7 @@ def test_captions_without_keyword_give_nothing():
     assert keyword_negatives("nothing here") == keyword_negatives("") == []
 
 
-@pytest.mark.parametrize("concepts", [(), "color", ("color",), ("color", "shape")])
+@pytest.mark.parametrize("concepts", [(), "color", ("colr",), ("color", "shape")])
 def test_unknown_concepts_raise(concepts):
     with pytest.raises(ValueError, match="object, color, location, size"):
         keyword_negatives("a red dog", concepts=concepts)

@@ -49,7 +49,7 @@ class Model:
             return Answer(completion(self._random.choice(wrong)))
         if "More general concept:" in prompt:
             found = {"concept": PARENTS[re.findall(r"^Concept: (.*)$", prompt, re.MULTILINE)[-1]]}
-        elif "Generalized caption:" in prompt:
+        elif "Generalised caption:" in prompt:
             found = {"caption": f"An image of kind {self._random.randrange(100)}."}
         else:
             word = next(one for one in reversed(re.findall(r"\w+", prompt)) if one in WORDS)
