@@ -173,7 +173,7 @@ def _load(name: str, builder: str, *args: Any, **kwargs: Any) -> Any:
         # `datasets` raises these two for a file without a line. StopIteration comes from versions before 5.
         if isinstance(reason, SchemaInferenceError | StopIteration):
             raise ValueError(f"{name} has no rows.") from error
-        kind = builder if any(builder == known for known, _ in READERS.values()) else "a data set"
+        kind = builder if any(builder == known for known, _ in READERS.values()) else "a dataset"
         raise ValueError(f"{name} cannot be read as {kind}: {' '.join(str(reason).split())}") from error
 
 

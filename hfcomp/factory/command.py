@@ -1,4 +1,4 @@
-"""`hfcomp build`: data sets made on this machine, shard by shard."""
+"""`hfcomp build`: datasets made on this machine, shard by shard."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def quiet_logs() -> Iterator[None]:
 
 
 def parser() -> argparse.ArgumentParser:
-    found = command_parser("build", "Builds data sets for training.")
+    found = command_parser("build", "Builds datasets for training.")
     kinds = found.add_subparsers(dest="what", required=True, metavar="WHAT")
     for kind in [*(builder.options for builder in builders().values()), PixelOptions]:
         title = (inspect.getdoc(kind) or "").partition("\n")[0]

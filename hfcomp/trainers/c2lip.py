@@ -169,7 +169,7 @@ def _check_concept_columns(found: set[str], needed: tuple[str, ...]) -> None:
     raise ValueError(
         f"C2LIPTrainer needs the column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}; the data "
         f"set has: {', '.join(map(repr, sorted(found)))}. {advice}, or rename with "
-        f"column_names={{{missing[0]!r}: '<its name in your data set>'}}."
+        f"column_names={{{missing[0]!r}: '<its name in your dataset>'}}."
     )
 
 
