@@ -3,7 +3,7 @@
 [HFCOMP_REAL_DATA=FOLDER] python benchmarks_perf/ahnpl.py [--size vit_b32] [--batch_size 8] [--negatives 5]
     [--repeats 7] [--padding_repeats 3] [--device cpu] [--dtype fp32] [--threads 0]
 
-A step is what the Trainer runs for a batch: forward, loss, backward, clipped gradients, optimiser. All forms take one
+A step is what the Trainer runs for a batch: forward, loss, backward, clipped gradients, optimizer. All forms take one
 batch that is made beforehand, share one ViT-B/32 of random weights and take turns in alternating order; medians are
 compared. The learning rate is 0: the work is the same and every step meets the same weights. InfoNCE reads the same
 negatives, so that all forms encode the same images and texts; CE-CLIP is there to compare. AHNPL is measured with

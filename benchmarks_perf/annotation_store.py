@@ -120,7 +120,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=args.folder) as name:
         folder, alone = Path(name), {}
         rate = bare(folder, args.decisions)
-        print("milliseconds: median and 95 % of each step; decisions per second; items added per second")
+        print("milliseconds: median and 95% of each step; decisions per second; items added per second")
         print(
             "   items  threads        next_item        peek_item           submit           counts decisions     added"
         )

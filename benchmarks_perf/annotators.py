@@ -261,7 +261,7 @@ def show(people, seconds):
     decided = Counter(action for person in people for _, action, _ in person.decided)
     total = decided.total()
     print(f"{len(people)} annotators, {seconds:.0f} s: {dict(decided)}, {60 * total / seconds:.0f} decisions a minute")
-    print(f"{'milliseconds of a step':24} {'number':>7} {'median':>7} {'95 %':>7} {'longest':>8}")
+    print(f"{'milliseconds of a step':24} {'number':>7} {'median':>7} {'95%':>7} {'longest':>8}")
     for step in dict.fromkeys(step for person in people for step in person.times):
         times = sorted(1000 * one for person in people for one in person.times[step])
         late = times[int(0.95 * len(times))] if times else float("nan")

@@ -3,7 +3,7 @@
 python benchmarks_perf/gpu.py [--batch 1024] [--steps 20] [--warm_up 5] [--compile] [--text_tokens 24]
 
 The pixels are uint8 `[N, 3, 224, 224]` in pinned memory, as a pixel cache gives them; they are copied to the device,
-normalised and encoded in every step. Texts have `--text_tokens` tokens each (captions of COCO padded to the
+normalized and encoded in every step. Texts have `--text_tokens` tokens each (captions of COCO padded to the
 longest of 1,024 have 30 on average, in batches of like length 14). A step is what the Trainer runs: forward, loss,
 backward, the norm of the gradients, the fused update. Weights are random, which changes no speed.
 

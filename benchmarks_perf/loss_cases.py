@@ -44,7 +44,7 @@ class Batch:
         self.slots = ((index + 1) % rows).unsqueeze(1)
 
     def unit(self, *shape):
-        """L2-normalised random embeddings that require gradient."""
+        """L2-normalized random embeddings that require gradient."""
         numbers = torch.randn(*shape, self.width, generator=self.generator, device=self.device)
         return F.normalize(numbers, dim=-1).requires_grad_()
 

@@ -3,7 +3,7 @@
 python benchmarks_perf/magic_build.py [--images 28000 56000 113000] [--captions 5] [--concepts 17000]
 
 Synthetic: the word of a concept is drawn by Zipf's law and is in each caption of its image; the endpoint's answers are
-that word, parents by its number, and one generalised caption. All rows share one small image. `--encoder captions`
+that word, parents by its number, and one generalized caption. All rows share one small image. `--encoder captions`
 compares the concepts. Each build is a process of its own; its peak memory is split into its own (anonymous) pages and
 all that is resident, with those of files that the system takes back when it needs them. The endpoint's process is
 not counted. Memory is called bounded where twice the images need less than twice as much of its own, and 113,000

@@ -2,7 +2,7 @@
 
 python benchmarks_perf/magic_graph.py [--images 113000] [--concepts 30000] [--width 384] [--captions 5]
 
-Synthetic: concepts have numbers of images as in Zipf's law and vectors around 1,000 centres; the parents come from a
+Synthetic: concepts have numbers of images as in Zipf's law and vectors around 1,000 centers; the parents come from a
 table, in the blocks of a source that grows. `graph` is all of `build_hierarchy`, `captions` the vectors of
 `CaptionsEncoder` from random words, `blocks` and `matrix` the pairs above 0.85 of all concepts. Every run is a process
 of its own, so that peaks do not mix, with 1 and with 2 threads; memory is the peak resident size minus that once the

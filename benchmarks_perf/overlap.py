@@ -83,10 +83,10 @@ COPIES = {
     "short side 64, quality 75": lambda image: saved(resized(image, 64), 75),
     "224 x 224, quality 90": lambda image: saved(image.resize((224, 224), Image.Resampling.BICUBIC), 90),
     "grey": lambda image: image.convert("L").convert("RGB"),
-    "2 % cropped": lambda image: cropped(image, 0.02),
-    "4 % cropped": lambda image: cropped(image, 0.04),
-    "6 % cropped": lambda image: cropped(image, 0.06),
-    "10 % cropped": lambda image: cropped(image, 0.10),
+    "2% cropped": lambda image: cropped(image, 0.02),
+    "4% cropped": lambda image: cropped(image, 0.04),
+    "6% cropped": lambda image: cropped(image, 0.06),
+    "10% cropped": lambda image: cropped(image, 0.10),
     "mirrored": lambda image: image.transpose(Image.Transpose.FLIP_LEFT_RIGHT),
 }
 
@@ -103,7 +103,7 @@ def compare_copies(folder: Path) -> None:
         apart = np.unpackbits((copies["hash"] ^ records["hash"]).view(np.uint8), axis=1).sum(axis=1)
         right = (nearest == np.arange(len(images))).mean()
         wrong = ((nearest >= 0) & (nearest != np.arange(len(images)))).sum()
-        print(f"{name:28} 99 % {np.quantile(apart, 0.99):4.0f}  most {apart.max():4}", end="")
+        print(f"{name:28} 99% {np.quantile(apart, 0.99):4.0f}  most {apart.max():4}", end="")
         print(f"  found {right:7.2%}, another photograph {wrong}")
     quarters = [cut for image in images for cut in four_parts(image)]
     records = np.stack([image_record(image) for image in quarters])

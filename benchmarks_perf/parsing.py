@@ -3,7 +3,7 @@
 HFCOMP_REAL_DATA=FOLDER python benchmarks_perf/parsing.py [--captions 0] [--train 60] [--repeats 1] [--pipeline FOLDER]
 
 Both sides run the same pipeline. It has the parts and sizes of `en_core_web_sm` (one tok2vec of width 96 for tagger
-and parser, another in the entity recogniser, attribute ruler, rule lemmatizer) and is trained for a minute on COCO
+and parser, another in the entity recognizer, attribute ruler, rule lemmatizer) and is trained for a minute on COCO
 captions as the rules read them, their noun chunks standing in for entities. The tables of the lemmatizer are built
 from the same captions: spaCy's own come in a package of data. The loop runs every component, as `spacy.load` gives it.
 The pipeline measures speed; both results are compared token by token, which does not measure quality.

@@ -3,8 +3,8 @@
 HFCOMP_REAL_DATA=FOLDER python benchmarks_perf/pixels.py [--images 192] [--rounds 5] [--threads 1] [--workers 0,1,2]
 
 All read the same JPEG files from memory, in batches of 32, in turns. `transformers` decodes each with Pillow and calls
-CLIPImageProcessorPil, as a collator of transformers does: float pixels, normalised. `hfcomp` gives uint8, which the
-model normalises on its device; how far pixels differ is printed: not at all, except `reduced_jpeg`. `store` is one
+CLIPImageProcessorPil, as a collator of transformers does: float pixels, normalized. `hfcomp` gives uint8, which the
+model normalizes on its device; how far pixels differ is printed: not at all, except `reduced_jpeg`. `store` is one
 as `hfcomp build pixels` makes it, in a temporary folder, whose images are found by their content. With workers, a
 DataLoader does the same in processes of its own, and CPU time is that of all processes.
 

@@ -4,7 +4,7 @@ python benchmarks_perf/runner.py [--repeats 3] [--rows 10000] [--most_rows 10000
 
 A stage that takes a known time for a row adds up its own CPU time, which is taken from that of the whole `run_stages`:
 what is left is reading, checking, writing, hashing and recording. Both are of one run, so that other work on the
-machine slows both; the best of several runs counts. Under 5 % of the stage's time is asked of stages of 300
+machine slows both; the best of several runs counts. Under 5% of the stage's time is asked of stages of 300
 microseconds a row, about that of a parse, and more.
 
 For memory, each size is built in a process of its own from a memory-mapped source: its own memory (anonymous pages),

@@ -3,7 +3,7 @@
 python benchmarks_perf/statistics_of_items.py [--items 200000] [--models 2] [--images 50000] [--threads 1]
 
 Items lie in seven subsets that share images, as SugarCrepe's do, with a macro average and a micro average; models are
-right in 60 to 70 % of the items, correlated by image. Seconds are of the CPU. Memory is the peak resident size of the
+right in 60 to 70% of the items, correlated by image. Seconds are of the CPU. Memory is the peak resident size of the
 process, imports and the items included.
 """
 

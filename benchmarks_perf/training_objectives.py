@@ -1,7 +1,7 @@
 """The objectives of training.py: each step against an InfoNCE step that encodes the same images and texts.
 
 All trainers share one model and one batch each, made beforehand; a step is what the Trainer runs for a batch: forward,
-loss, backward, clipped gradients, optimiser. The matched step is of the same trainer with the same batch and features,
+loss, backward, clipped gradients, optimizer. The matched step is of the same trainer with the same batch and features,
 so that the towers do the same work, and takes InfoNCE over all of them in place of the objective: negative images with
 their captions are further pairs, all other texts further negatives. The two take turns, in alternating order. Printed
 are CPU and wall time of the step over the matched one, as median (smallest to largest) over turns, and what the
@@ -37,7 +37,7 @@ OBJECTIVES = {
     "CLEAR GLASS": ("ClearGlassTrainer", {"groups_per_batch": 2}),
     "CLEAR GLASS released": ("ClearGlassReleasedTrainer", {"groups_per_batch": 2}),
     "text alignment": ("TextAlignmentTrainer", {"allow_levels": True}),
-    "HierarCaps": ("HierarCapsTrainer", {"chain_columns": ["generalised_caption", "caption"]}),
+    "HierarCaps": ("HierarCapsTrainer", {"chain_columns": ["generalized_caption", "caption"]}),
     "sigmoid": ("InfoNCETrainer", {"sigmoid": True}),
     "Cement, sigmoid": ("CementTrainer", {}),
 }
@@ -69,12 +69,12 @@ def make_rows(pairs, batch: int):
         row |= {name: values[index] for name, values in columns.items()}
         group = index * 2 // batch
         row |= {"group": f"group {group}", "hard_negative_groups": [f"group {1 - group}"]}
-        row["generalised_caption"] = " ".join(row["caption"].split()[:4])
+        row["generalized_caption"] = " ".join(row["caption"].split()[:4])
     text, texts = Value("string"), List(Value("string"))
     features = {"image": Image(), "negative_image": Image(), "caption": text, "negative_captions": texts}
     features |= {"negative_concreteness": List(Value("float32")), "negative_kinds": texts}
     features |= {"concepts": texts, "concept_spans": List(List(List(Value("int32"))))}
-    features |= {"group": text, "hard_negative_groups": texts, "generalised_caption": text}
+    features |= {"group": text, "hard_negative_groups": texts, "generalized_caption": text}
     return Dataset.from_list(rows, features=Features(features))
 
 

@@ -13,7 +13,7 @@ from hfcomp.modeling import merge_adapter as merge_adapter
 from hfcomp.negatives import MaskFiller as MaskFiller
 from hfcomp.negatives import hard_positives as hard_positives
 from hfcomp.negatives import keyword_negatives as keyword_negatives
-from hfcomp.negatives import nearest_neighbours as nearest_neighbours
+from hfcomp.negatives import nearest_neighbors as nearest_neighbors
 from hfcomp.negatives import swap_negatives as swap_negatives
 from hfcomp.parsing import load_parser as load_parser
 from hfcomp.trainers import *

@@ -1,4 +1,4 @@
-"""The one table of what travels from a row of a data set to a loss: the fields of [`Features`], an entry for each.
+"""The one table of what travels from a row of a dataset to a loss: the fields of [`Features`], an entry for each.
 
 A further field of a row is one entry here and the loss that reads it. With a `column` and a `dtype` the collator reads
 it, the model passes it on and the trainer gathers it; a value that is not a number has a reader in
@@ -25,8 +25,8 @@ class Field:
     """How a field of [`Features`] comes about.
 
     Attributes:
-        column: of the data set, which a trainer that requires the field reads; empty for none.
-        optional: whether a data set may lack the column, as long as the trainer does not say otherwise.
+        column: of the dataset, which a trainer that requires the field reads; empty for none.
+        optional: whether a dataset may lack the column, as long as the trainer does not say otherwise.
         gathered: `WITH_GRADIENT`, `VALUES` or `ROW_NUMBERS`; empty for what is one value per process.
         in_batch: whether it is a key of the batch, which the model passes on as it is.
         always: whether it is passed on though no trainer requires it.
@@ -61,7 +61,7 @@ class Features(ModelOutput):
     """What a loss may need of one batch. A field is `None` when the trainer's `required_features` do not name it.
 
     `B` rows leave `DualEncoder.forward`; after `CompositionalTrainer.gather_features` the first dimension is the
-    global `N` and `rows` is this process's slice of it. Embeddings are L2-normalised; rows that a mask excludes hold
+    global `N` and `rows` is this process's slice of it. Embeddings are L2-normalized; rows that a mask excludes hold
     zeros.
 
     Attributes:
@@ -77,7 +77,7 @@ class Features(ModelOutput):
         negative_concreteness: `[N, K]` float, 1 to 5, NaN = no rating.
         concept_image_index: `[C]` long, the global row of the concept's image, -1 = padding.
         concept_id: `[C]` long, equal numbers for equal phrases.
-        image_id: `[N]` long, equal numbers for rows of one image; whatever is required, it is there if the data set
+        image_id: `[N]` long, equal numbers for rows of one image; whatever is required, it is there if the dataset
             has the column `image_id`, or if rows share images.
         text_id: `[N]` long, equal numbers for equal captions; whatever is required, it is there unless the config's
             `mask_equal_texts` is off.

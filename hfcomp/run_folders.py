@@ -122,7 +122,7 @@ def _free(wanted: Path) -> tuple[Path, FileLock]:
         if not is_taken(path):
             return path, lock
         lock.release()
-    raise FileExistsError(f"{wanted} and its 9,998 numbered neighbours are taken. Choose another --output_dir.")
+    raise FileExistsError(f"{wanted} and its 9,998 numbered neighbors are taken. Choose another --output_dir.")
 
 
 def _changed_values(folder: Path, given: dict[str, Any], may_change: MayChange) -> str:

@@ -39,13 +39,13 @@ FLUSH_ENTRIES, FLUSH_SECONDS = 8192, 30.0
 DEFAULT_LIMIT = "20GB"
 LIMIT_VARIABLE = "HFCOMP_CACHE_LIMIT"
 DAY = 24 * 3600.0
-NEIGHBOURS = "neighbours"
+NEIGHBORS = "neighbors"
 """The folder of documents in the embedding cache."""
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.IGNORECASE)
 # A user may name any folder as a cache, even one with models in it. Only names that a store uses are ever removed.
-_FOLDER = re.compile(rf"[0-9a-f]{{16}}|{NEIGHBOURS}")
+_FOLDER = re.compile(rf"[0-9a-f]{{16}}|{NEIGHBORS}|neighbours")
 _FILE = re.compile(r"[0-9a-f]{32}\.(safetensors|json)")
 
 Arrays = tuple[NDArray[Any], ...]

@@ -13,7 +13,7 @@ import hfcomp.losses
 from hfcomp.data.columns import COLUMNS
 from hfcomp.experiments.recipe_files import recipes_folder
 from hfcomp.fields import FIELDS
-from hfcomp.trainers.config import OPTIMISATION, CompositionalConfig
+from hfcomp.trainers.config import OPTIMIZATION, CompositionalConfig
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted((DOCS / "objectives").glob("*.md"))
@@ -89,6 +89,6 @@ def test_logged_metrics_are_explained(page):
 
 
 def _fields_of(kind: type) -> set[str]:
-    """Fields that a config adds, and the optimiser's that it sets anew."""
+    """Fields that a config adds, and the optimizer's that it sets anew."""
     own = {name for name in kind.__dict__.get("__annotations__", {}) if not name.startswith("_")}
-    return own & {*OPTIMISATION} - {"decoupled_weight_decay"} if kind is CompositionalConfig else own
+    return own & {*OPTIMIZATION} - {"decoupled_weight_decay"} if kind is CompositionalConfig else own

@@ -165,7 +165,7 @@ def test_embeddings_equal_the_plain_models_on_the_processors_own_pixels(model_fo
 
 
 @torch.no_grad()
-def test_uint8_pixels_normalised_in_the_model_equal_the_processors_output(model_folder, pairs):
+def test_uint8_pixels_normalized_in_the_model_equal_the_processors_output(model_folder, pairs):
     processor = AutoProcessor.from_pretrained(model_folder)
     images = [tiny.image(seed, size) for seed, size in enumerate([(64, 40), (40, 64), (32, 32)])]
     pixel_values = processor.image_processor(images, return_tensors="pt")["pixel_values"]
@@ -236,7 +236,7 @@ def test_every_field_is_that_of_its_own_rows_and_masked_ones_are_zero(clip, pair
 def test_a_field_is_there_when_it_is_required(clip, pairs, required):
     features = encoder(clip, required_features=required)(**batch_for(clip, pairs, 3))
     assert isinstance(features, Features)
-    assert set(features) == {*required, "image_id", "text_id", "negative_text_id"}  # which are of the data set
+    assert set(features) == {*required, "image_id", "text_id", "negative_text_id"}  # which are of the dataset
 
 
 def test_unused_negatives_are_not_encoded(clip, pairs, monkeypatch):
@@ -271,7 +271,7 @@ def test_an_unknown_feature_is_refused(clip):
 
 
 @torch.no_grad()
-def test_half_precision_weights_leave_as_normalised_fp32(clip, pairs):
+def test_half_precision_weights_leave_as_normalized_fp32(clip, pairs):
     model = DualEncoder(load_backbone(clip, dtype=torch.bfloat16)).eval()
     features = model(**batch_for(clip, pairs, 3))
     assert features.image_embeds.dtype == features.text_embeds.dtype == torch.float32
@@ -361,7 +361,7 @@ def gradients(model, batch) -> dict[str, torch.Tensor]:
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def test_peft_is_recognised_and_the_plain_model_found(clip, adapter):
+def test_peft_is_recognized_and_the_plain_model_found(clip, adapter):
     plain, wrapped = encoder(clip), encoder(adapter)
     assert not plain.is_peft
     assert plain.plain is plain.backbone
@@ -475,6 +475,6 @@ def test_a_folder_without_weights_is_named(clip, tmp_path):
         encoder(clip).load_pretrained(tmp_path)
 
 
-def test_the_normalisation_is_no_part_of_the_state(clip):
+def test_the_normalization_is_no_part_of_the_state(clip):
     assert not [name for name in encoder(clip).state_dict() if "pixel" in name]
     assert np.isclose(encoder(clip).pixel_mean[0, 0].item(), 127.5)

@@ -238,7 +238,7 @@ def test_no_code_from_elsewhere_is_run():
 
 
 def test_every_model_and_processor_is_loaded_without_code_of_its_author():
-    """Left out, `trust_remote_code` asks at the terminal; data sets' loading has no such parameter any more."""
+    """Left out, `trust_remote_code` asks at the terminal; datasets' loading has no such parameter any more."""
     scripts = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "benchmarks_perf").rglob("*.py")}
     others = [(path, name, node) for path, tree in scripts.items() for name, node in called(tree)]
     unable = {"PeftConfig", "PeftModel"}  # adapters hold no code

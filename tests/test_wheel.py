@@ -47,7 +47,7 @@ def test_wheel_ships_every_module_and_nothing_beside_the_package(wheel):
     assert not [name for name in names if name.endswith(".pyc")]
 
 
-def test_wheel_has_the_licence_and_what_others_made(wheel):
+def test_wheel_has_the_license_and_what_others_made(wheel):
     folder = f"hfcomp-{hfcomp.__version__}.dist-info/licenses"
     for name in ("LICENSE", "NOTICE"):
         assert wheel.read(f"{folder}/{name}") == (ROOT / name).read_bytes()

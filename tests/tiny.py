@@ -1,4 +1,4 @@
-"""Tiny dual encoders and data sets on disk in the Hub's layout, built without network."""
+"""Tiny dual encoders and datasets on disk in the Hub's layout, built without network."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """ConcreteBatch, the pairs that Slipform trains on (Concrete Jungle, arXiv 2604.13313), from a set of your own.
 
 `python dataset_builders/concretebatch/build.py --source coco --output data/concretebatch --base_url
-http://127.0.0.1:8000/v1 --concreteness_ratings FILE` builds the paper's three configurations from rows whose licence
+http://127.0.0.1:8000/v1 --concreteness_ratings FILE` builds the paper's three configurations from rows whose license
 allows adaptation, and `--push_to_hub my-org/concretebatch` pushes them. The same command resumes. The options are
 those of `hfcomp build concretebatch`, and `--any_license`.
 """

@@ -30,7 +30,7 @@ from hfcomp.writing import replacing
 
 ANNOTATOR, REVIEWER = "scripted annotator", "scripted reviewer"
 FROM_KEYWORDS = ("color", "size")
-"""Concepts of which the keyword tables know words of the sandbox: five of its eight colours, and all sizes."""
+"""Concepts of which the keyword tables know words of the sandbox: five of its eight colors, and all sizes."""
 CONCEPTS = ("object", *FROM_KEYWORDS)
 SOURCE, SOURCE_NAME, LICENSE_NAME = "source", "hfcomp sandbox", "Apache-2.0"
 
@@ -88,7 +88,7 @@ def _is_exact(project: Project, one: Accepted, pairs: Mapping[str, dict[str, Any
 
 
 def _add_candidates(project: Project, rows: Dataset, concept: str, log: Callable[[str], None]) -> None:
-    """The scenes whose exact edit is of a concept, as a data set in Parquet beside the project."""
+    """The scenes whose exact edit is of a concept, as a dataset in Parquet beside the project."""
     source = project.folder.with_name(f"{project.folder.name}-scenes") / concept
     own = rows.select([row for row, one in enumerate(rows["concept"]) if one == concept])
     own = own.select_columns(["coco_image", "coco_caption", IMAGE_ID])

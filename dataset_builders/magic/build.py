@@ -1,7 +1,7 @@
 """MAGIC, the set that CLEAR GLASS trains on (arXiv:2509.12771), from captioned images of your own.
 
 `python dataset_builders/magic/build.py --source coco --split train2017 --output data/magic --base_url
-http://127.0.0.1:8000/v1` builds the hierarchy and its groups from rows whose licence allows adaptation, and
+http://127.0.0.1:8000/v1` builds the hierarchy and its groups from rows whose license allows adaptation, and
 `--push_to_hub my-org/magic` pushes them. The same command resumes. The options are those of `hfcomp build magic`, and
 `--any_license`.
 """

@@ -38,7 +38,7 @@ def token_cosines(embedder: Embedder, image: Image.Image, phrases: Sequence[str]
     """Compares the pooled image and each of its tokens with phrases.
 
     Tokens are those of C2LIP's cross-attention (`hfcomp.modeling.backbones`), and a phrase goes through the
-    text tower alone; all are L2-normalised, as in C2LIP's released code.
+    text tower alone; all are L2-normalized, as in C2LIP's released code.
 
     Args:
         image: RGB, as `decode_image` returns it, at least 16 pixels wide and high.
@@ -167,7 +167,7 @@ def difference(
 def seen_box(transform: PixelTransform, size: tuple[int, int]) -> Box:
     """The part of an image that is left after a processor's resize and crop.
 
-    It is measured with an image of that size whose colours encode pixel positions, so it works for any processor.
+    It is measured with an image of that size whose colors encode pixel positions, so it works for any processor.
 
     Args:
         transform: of the model.

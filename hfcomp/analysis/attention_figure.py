@@ -17,7 +17,7 @@ from hfcomp.reporting.figures import check_matplotlib, png
 from hfcomp.writing import write_bytes
 
 QUANTITIES = ("attention", "cosine")
-COLORS, CHANGE_COLORS = "viridis", "PRGn"  # distinct with any colour vision; green is more, as in the paper
+COLORS, CHANGE_COLORS = "viridis", "PRGn"  # distinct with any color vision; green is more, as in the paper
 WHOLE = (0.0, 0.0, 1.0, 1.0)
 PANEL_WIDTH = 2.7  # inches
 PANEL_HEIGHTS = (1.2, 4.5)  # inches, whatever the image's shape
@@ -68,13 +68,13 @@ def draw_attention(
 ) -> Path:
     """Draws a row for each phrase: the image, each model's map, and the second model's minus the first's.
 
-    Maps cover the part of the image that the model sees. All maps share one scale of colours, and all differences
+    Maps cover the part of the image that the model sees. All maps share one scale of colors, and all differences
     another, symmetric around 0. The best token of each map has a white frame.
 
     Args:
         image: RGB, upright.
         found: by model, one or two.
-        quantity: what colours show: "attention", as a multiple of its mean, or "cosine".
+        quantity: what colors show: "attention", as a multiple of its mean, or "cosine".
         temperature: of the attention.
     """
     maps = attention_maps(found, quantity=quantity, temperature=temperature)
@@ -224,10 +224,10 @@ def _color_bar(figure: Any, axes: Any, colors: str, scale: tuple[float, float], 
 
 
 def _caption(maps: Maps, found: Mapping[str, TokenCosines], quantity: str, temperature: float) -> str:
-    caption = "Colours: cosine of each image token with the phrase."
+    caption = "Colors: cosine of each image token with the phrase."
     if quantity == "attention":
         caption = (
-            "Colours: softmax over the image's tokens of cosine(token, phrase) / "
+            "Colors: softmax over the image's tokens of cosine(token, phrase) / "
             f"{temperature:g}, times the number of tokens."
         )
     caption += " One cell of a model is one token, framed: the best one. Pooled, best token: cosines with the phrase."

@@ -16,9 +16,9 @@ _ROUNDING = 1e-12
 
 
 def joint_embeddings(image: NDArray[np.floating], text: NDArray[np.floating]) -> NDArray[np.float64]:
-    """The element-wise products of images and their captions (CLEAR GLASS, Eq. 1), L2-normalised.
+    """The element-wise products of images and their captions (CLEAR GLASS, Eq. 1), L2-normalized.
 
-    They are normalised because the method compares joint embeddings by cosine (Eq. 3).
+    They are normalized because the method compares joint embeddings by cosine (Eq. 3).
 
     Args:
         image: `[n, D]`.
@@ -44,14 +44,14 @@ def principal_plane(vectors: NDArray[np.floating]) -> tuple[NDArray[np.float64],
     """
     if vectors.ndim != 2 or min(vectors.shape) < 2:
         raise ValueError(f"vectors {vectors.shape}: expected [n, D] with n and D of at least 2.")
-    centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
-    _, size, axes = np.linalg.svd(centred, full_matrices=False)
+    centered = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
+    _, size, axes = np.linalg.svd(centered, full_matrices=False)
     axes = axes[:2]
     # The sign of a principal axis is arbitrary: without a rule pictures would flip from machine to machine.
     axes = axes * np.sign(axes[np.arange(2), np.abs(axes).argmax(axis=1)])[:, None]
     total = float((size**2).sum())
     # Equal vectors have no variance to explain.
-    return centred @ axes.T, size[:2] ** 2 / total if total else np.zeros(2)
+    return centered @ axes.T, size[:2] ** 2 / total if total else np.zeros(2)
 
 
 def nearest_own_centroid(vectors: NDArray[np.floating], group: Sequence[str]) -> NDArray[np.bool_]:
@@ -89,7 +89,7 @@ def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def draw_groups(path: str | Path, found: Mapping[str, NDArray[np.floating]], group: Sequence[str]) -> Path:
-    """Draws each model's joint embeddings in their principal plane, coloured by group.
+    """Draws each model's joint embeddings in their principal plane, colored by group.
 
     Each model has its own plane: compare positions within a panel, not between panels. Above
     a panel is the fraction of pairs that are nearest to their own group's mean, in all dimensions.

@@ -315,7 +315,7 @@ def study_figure(name: str, title: str, results: StudyResults) -> Figure:
         chance, number = line["chance"], counts([{"benchmark": "", "items": line["items"], "images": line["images"]}])
         panels.append(Paths(f"{concept}, {number} (chance {100 * chance:.1f}, dotted)", axes, paths, chance))
     caption = (
-        "Numbers: epochs. Small points: checkpoints between. Bars: 95 % intervals of the base and of the last models."
+        "Numbers: epochs. Small points: checkpoints between. Bars: 95% intervals of the base and of the last models."
     )
     return Figure(name, title, panels, caption, styles=STYLES)
 

@@ -37,7 +37,7 @@ def lines_by_level(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Ma
 
 
 def draw_levels(path: str | Path, lines: Sequence[Mapping[str, Any]]) -> Path:
-    """Draws the accuracy of every model on every level with its interval of 95 %, chance dotted."""
+    """Draws the accuracy of every model on every level with its interval of 95%, chance dotted."""
     panels = lines_by_level(lines)
     if not panels:
         raise ValueError(
@@ -45,7 +45,7 @@ def draw_levels(path: str | Path, lines: Sequence[Mapping[str, Any]]) -> Path:
             "'level 1'. Evaluate with `hfcomp levels`, the benchmark magic or a recipe of the sandbox."
         )
     plots = [_panel(title, parts) for title, parts in panels.items()]
-    caption = "Bars: 95 % intervals. Dotted: chance."
+    caption = "Bars: 95% intervals. Dotted: chance."
     return save_figure(Figure(Path(path).name, "Accuracy by level of abstraction", plots, caption), path)
 
 

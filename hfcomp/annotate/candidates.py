@@ -25,7 +25,7 @@ from hfcomp.factory.sources import check_local_files, read_captioned_rows
 from hfcomp.parsing.captions import caption_problem
 
 NO_KEYWORD, UNREADABLE = "no caption with a keyword that can be replaced", "an image that cannot be read"
-FORBIDDEN, UNKNOWN = "a licence that forbids adaptation", "an unknown licence"
+FORBIDDEN, UNKNOWN = "a license that forbids adaptation", "an unknown license"
 OTHER_ITEM = "the id of an earlier candidate, but another image or other captions"
 _IMAGE = "image"
 # First bytes, with their endings, of files that are copied unchanged because every browser shows them.

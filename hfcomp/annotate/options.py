@@ -56,7 +56,7 @@ class CandidateOptions(CaptionOptions):
     gpus_per_worker: float | None = field(default=None, init=False)
     only_adaptable: bool = field(default=True, init=False)
     concepts: Annotated[tuple[str, ...], "Concepts, comma-separated."] = CONCEPTS
-    any_license: Annotated[bool, "Also images whose licence forbids adaptation, or is unknown."] = False
+    any_license: Annotated[bool, "Also images whose license forbids adaptation, or is unknown."] = False
     seed: Annotated[int, "Random seed of their order."] = 0
 
     def __post_init__(self) -> None:

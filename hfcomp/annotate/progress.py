@@ -55,7 +55,7 @@ def _row(entry: Entry) -> tuple[str, ...]:
 LEGEND = (
     "Same rating: share of accepted edits that annotator and reviewer rated equally, each without seeing the other's "
     "rating, in percent. Kappa: Cohen's kappa of these ratings, 0 for agreement by chance and 1 for full agreement; "
-    "undefined where all ratings are the same. In brackets: 95 % intervals over items. Sent back: share of reviews. "
+    "undefined where all ratings are the same. In brackets: 95% intervals over items. Sent back: share of reviews. "
     "The row of all people leaves out automatic edits. Seconds: median from being given an item to the decision. "
     "Decisions that were undone are not counted."
 )

@@ -61,9 +61,9 @@ COMMAND_HELP = """\
       pairs side by side as one HTML page, with scores, filters and marks; and the set without dropped rows
   hfcomp audit DATASET [--model ID] [--fail_if "blind>60"]
       blind rules, probes, copies, overlap and false negatives of a benchmark or set, with a status for CI
-  hfcomp build negatives|concepts|neighbours|concretebatch|magic|inpaintcoco|pixels
+  hfcomp build negatives|concepts|neighbors|concretebatch|magic|inpaintcoco|pixels
       --source DATASET --output DIR, or verify DIR
-      data sets with hard negatives, pairs, noun phrases, nearest images or a hierarchy; repeat it to resume
+      datasets with hard negatives, pairs, noun phrases, nearest images or a hierarchy; repeat it to resume
   hfcomp annotate PROJECT [--source DATASET], or progress PROJECT, or draft PROJECT, or add_person NAME --people FILE
       edit images in a mask by a prompt, with a page for annotators and reviewers, or automatically for review
   hfcomp convert SOURCE --output DIR [--pretrained TAG] [--to open_clip | --to llava --llava MODEL]
@@ -71,7 +71,7 @@ COMMAND_HELP = """\
   hfcomp push RUN --repo NAME [--private] [--revision BRANCH] [--model controls/plain]
       a trained model with processor, card and results to the Hub; the same command resumes a broken upload
   hfcomp push-dataset DIR --repo NAME, or CONFIG=DIR CONFIG=DIR --repo NAME
-      a built data set, verified, to the Hub; the same command resumes a broken upload
+      a built dataset, verified, to the Hub; the same command resumes a broken upload
   hfcomp push-metrics --namespace NAME
       the `evaluate` modules as Spaces
   hfcomp cache [clear] [--model NAME] [--older_than DAYS]

@@ -40,7 +40,7 @@ FOR_CONTRIBUTORS = ("dev", "docs")
 SPACY_MODELS = "en_core_web_"
 LAUNCH = "accelerate launch --num_processes {0} -m hfcomp.cli train RECIPE"
 LITTLE = 5 * 10**9
-"""Free bytes below which there is a note: a CLIP with its optimiser's state takes about 2 GB."""
+"""Free bytes below which there is a note: a CLIP with its optimizer's state takes about 2 GB."""
 PATIENCE = 3.0
 """Seconds for the size of a folder."""
 TIMEOUT = 5.0
@@ -243,7 +243,7 @@ def find_storage() -> Iterator[Finding]:
 
     yield _folder("HF_HOME", Path(HF_HOME), sized=False)
     yield _folder("models and data of the Hub", Path(HF_HUB_CACHE))
-    yield _folder("data sets as loaded", Path(HF_DATASETS_CACHE))
+    yield _folder("datasets as loaded", Path(HF_DATASETS_CACHE))
     yield _folder("embeddings", cache_folder("embeddings"), f" of at most {size_text(default_limit())}")
     yield _folder("image hashes", cache_folder("image_hashes"))
     yield _folder("working directory", Path.cwd(), sized=False)

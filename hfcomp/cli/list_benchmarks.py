@@ -72,7 +72,7 @@ def _short(title: str, parts: Sequence[Benchmark]) -> Iterator[str]:
 def _whole(benchmark: Benchmark) -> Iterator[str]:
     yield f"{benchmark.name}: {benchmark.title} ({benchmark.suite}, version {benchmark.version})"
     yield f"  paper     {benchmark.paper}"
-    yield f"  licence   {benchmark.licence}{'; gated on the Hub' if benchmark.gated else ''}"
+    yield f"  license   {benchmark.license}{'; gated on the Hub' if benchmark.gated else ''}"
     yield f"  get it    {benchmark.obtain}"
     for form in benchmark.data:
         yield f"  reads     {form.layout}"

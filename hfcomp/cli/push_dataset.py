@@ -1,4 +1,4 @@
-"""`hfcomp push-dataset`: a set of `hfcomp build` as a data set of the Hub."""
+"""`hfcomp push-dataset`: a set of `hfcomp build` as a dataset of the Hub."""
 
 from __future__ import annotations
 

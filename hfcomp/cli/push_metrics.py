@@ -16,7 +16,7 @@ from hfcomp.options import Options, Spelling, make_options
 class MetricOptions(Options):
     """Spaces."""
 
-    namespace: Annotated[str, Spelling("NAME"), "User or organisation on the Hub."]
+    namespace: Annotated[str, Spelling("NAME"), "User or organization on the Hub."]
     only: Annotated[tuple[Literal[*MODULES], ...], Spelling("METRIC", spaced=True), f"Of {', '.join(MODULES)}."] = ()
     private: Annotated[bool, "New Spaces are private."] = False
     dry_run: Annotated[bool, "List what would be sent, and send nothing."] = False

@@ -103,7 +103,7 @@ def preprocess_config(processor: Any, size: int) -> dict[str, Any]:
     switches = ("do_resize", "do_rescale", "do_normalize")
     if not mode or int(images.resample) not in names or not all(getattr(images, name) for name in switches):
         raise ValueError(
-            f"the image processor resizes to {sides} (centre crop: {crops}, resampling {int(images.resample)}), which "
+            f"the image processor resizes to {sides} (center crop: {crops}, resampling {int(images.resample)}), which "
             f"open_clip has no setting for with a model of {size} pixels."
         )
     return {

@@ -43,11 +43,11 @@ class CompositionalCollator:
             keeps the rest; both are counted as shortened.
         pad_to_multiple_of: CLIP's texts are padded to the longest of the batch, rounded up to such a multiple.
 
-    The batch holds CPU tensors, first `row [B]` (index in the data set), `truncated [B]` (texts of the row that were
+    The batch holds CPU tensors, first `row [B]` (index in the dataset), `truncated [B]` (texts of the row that were
     cut), `tiny [B]` (images one pixel wide or high), `uncached [B]` (with `pixel_cache`, images that were decoded),
     `cut_concepts [B]` (those over `max_concepts`) and `shortened_concepts [B]` (with `concept_tokens`), which the
     trainer counts, then the arguments of `DualEncoder.forward`. Pixels are uint8, resized and cropped as the model's
-    own processor does it; the model normalises them. The images of rows that have a `crop_box`, as
+    own processor does it; the model normalizes them. The images of rows that have a `crop_box`, as
     `hfcomp.data.sampling.draws.DrawnCrops` adds it for the field `random_crop`, are cropped to it on the model's
     device. There is no other augmentation, and no flip: it would turn "left" into "right".
 

@@ -10,10 +10,10 @@ equal length; an empty string is masked; concreteness is 1 to 5 or null | text h
 empty string; ratings are joined by it | Cement |
 | `negative_spans` | for each negative a list of `[start, end)` in the caption: what was changed | reports |
 | `negative_image`, `mask` | Image or null | Slipform, TripletCLIP, inpainting; shows the first negative caption |
-| `neighbour_ids` | list of string | NegCLIP's hard images |
+| `neighbor_ids` | list of string | NegCLIP's hard images |
 | `concepts` | list of string: phrases of the caption; none = the caption itself | C2LIP |
 | `concept_spans` | for each concept a list of `[start, end)` in the caption | C2LIP with `concept_source: tokens` |
-| `group`, `hard_negative_groups`, `generalised_caption`, `level_1` to `level_4` | string or list | CLEAR GLASS |
+| `group`, `hard_negative_groups`, `generalized_caption`, `level_1` to `level_4` | string or list | CLEAR GLASS |
 | `image_id` | string; null = by the image's file | all: rows of one image are not each other's negatives; clustering |
 | `source`, `license` | string | overlap guard, publishing |
 """
@@ -29,6 +29,7 @@ from hfcomp.data.concepts.level_names import LEVEL_COLUMNS
 from hfcomp.data.formats.archives import fitting_columns
 from hfcomp.data.known_names import proposed_names, spelled
 from hfcomp.fields import FIELDS, columns_of
+from hfcomp.old_names import current_columns, current_names
 from hfcomp.reading import nearest
 
 # Columns that no trainer reads through a field of `Features`.
@@ -39,11 +40,11 @@ _FURTHER_COLUMNS = (
     "negative_rated_words",
     "negative_spans",
     "mask",
-    "neighbour_ids",
+    "neighbor_ids",
     "concept_spans",
     *LEVEL_COLUMNS,
     "hard_negative_groups",
-    "generalised_caption",
+    "generalized_caption",
     "source",
     "license",
 )
@@ -121,7 +122,7 @@ class RowsLeftOut:
 
 
 def chosen_rows(dataset: Any, stored: Any) -> Any:
-    """Of the values of a column as it is stored, an Arrow array, those of a data set's rows, in their order."""
+    """Of the values of a column as it is stored, an Arrow array, those of a dataset's rows, in their order."""
     # A filtered or shuffled dataset keeps the stored table and has indices into it.
     return stored if dataset._indices is None else stored.take(dataset._indices.column(0))
 
@@ -136,28 +137,28 @@ def kind_id(kind: str, *, where: str) -> int:
 
 
 def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
-    """Renames a data set's columns to the contract's, all at once, so that two may change places.
+    """Renames a dataset's columns to the contract's, all at once, so that two may change places.
 
     A column that several names map to is copied. So is one of `LEVEL_COLUMNS`, which stays under its own name too. Any
     other keeps no name but the new one.
 
     Args:
         dataset: a `datasets.Dataset`, or a stream.
-        column_names: contract name to the data set's own name, such as `{"caption": "text"}`. `jpg;png` is what a row
+        column_names: contract name to the dataset's own name, such as `{"caption": "text"}`. `jpg;png` is what a row
             has in the first of these columns that is not null; in rows of archives any spelling of an image's ending
             stands for the column of images.
 
     Raises:
-        ValueError: when a name is not of the contract, or the data set has no such column.
+        ValueError: when a name is not of the contract, or the dataset has no such column.
     """
-    names = dict(column_names or {})
+    dataset, names = current_columns(dataset), current_names(dict(column_names or {}))
     for ours, theirs in names.items():
         if ours not in COLUMNS:
             raise ValueError(f"column_names: {ours!r} is not a column of hfcomp.{nearest(ours, COLUMNS)}")
         fitting = fitting_columns(theirs, dataset.column_names)
         if not fitting:
             raise ValueError(
-                f"column_names maps {ours!r} to {theirs!r}, which is not in the data set. It has: "
+                f"column_names maps {ours!r} to {theirs!r}, which is not in the dataset. It has: "
                 f"{', '.join(dataset.column_names)}."
             )
         if len(fitting) > 1:
@@ -204,12 +205,12 @@ def _copied(dataset: Any, name: str, copy: str) -> Any:
     return concatenate_datasets([dataset, dataset.select_columns([name]).rename_column(name, copy)], axis=1)
 
 
-RENAME = "column_names={{{0!r}: '<its name in your data set>'}}"
+RENAME = "column_names={{{0!r}: '<its name in your dataset>'}}"
 """How a recipe, and Python, name a column."""
 
 
 def require_columns(dataset: Any, required: Iterable[str], *, needed_by: str, rename: str = RENAME) -> None:
-    """Checks that a data set has the columns that a trainer needs.
+    """Checks that a dataset has the columns that a trainer needs.
 
     Args:
         dataset: a `datasets.Dataset`.
@@ -228,6 +229,6 @@ def require_columns(dataset: Any, required: Iterable[str], *, needed_by: str, re
         fix = f"These may be meant: {spelled(found)}." if found else f"Rename with {rename.format(missing[0])}"
         fix += "" if found else ", or add the column."
         raise ValueError(
-            f"{needed_by} needs the column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}; the data "
-            f"set has: {', '.join(map(repr, dataset.column_names))}. {fix}"
+            f"{needed_by} needs the column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}; the "
+            f"dataset has: {', '.join(map(repr, dataset.column_names))}. {fix}"
         )

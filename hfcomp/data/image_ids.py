@@ -226,6 +226,6 @@ def shared_rows(values: Sequence[Any]) -> int:
             f"column {IMAGE_ID!r}: all {len(values):,} rows have the value {values[0]!r}, so no row would be a "
             "negative of another. The column is given, or made from the images' files; a recipe with captions: all "
             f"fills the column too. If the rows show different images, give each its own value: {OWN_IDS} Otherwise "
-            "use a data set with several images."
+            "use a dataset with several images."
         )
     return sum(count for count in number.values() if count > 1)

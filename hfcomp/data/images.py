@@ -1,4 +1,4 @@
-"""Whatever a data set's row holds for an image, decoded to 8-bit RGB by one set of rules, or refused by name."""
+"""Whatever a dataset's row holds for an image, decoded to 8-bit RGB by one set of rules, or refused by name."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def decode_image(
     urls: UrlAccess | None = None,
     shortest_side: int | None = None,
 ) -> Image.Image:
-    """Decodes any image value of a data set's row to a new 8-bit RGB image, or raises an error with the reason.
+    """Decodes any image value of a dataset's row to a new 8-bit RGB image, or raises an error with the reason.
 
     | `value` | read as |
     |---|---|
@@ -83,14 +83,14 @@ def decode_image(
 
     | found | done |
     |---|---|
-    | 1, L, P, CMYK, YCbCr, HSV, LAB | converted if this Pillow can; embedded colour profiles are not applied |
-    | RGBA, LA, PA, premultiplied, any mode with a transparent colour | composited on white |
+    | 1, L, P, CMYK, YCbCr, HSV, LAB | converted if this Pillow can; embedded color profiles are not applied |
+    | RGBA, LA, PA, premultiplied, any mode with a transparent color | composited on white |
     | I;16 (all byte orders), uint16 array | 16 bits to 8: divided by 257 and rounded, so 65535 becomes 255 |
     | I from a PNG or PPM | as I;16 |
     | I from elsewhere | 8 bits if the largest value is at most 255, 16 bits if at most 65535, else refused |
     | F, float array, other integer arrays | refused: the white level is unknown |
     | bool array | black and white |
-    | 16-bit colour PNG or TIFF | Pillow reads the high byte of each channel |
+    | 16-bit color PNG or TIFF | Pillow reads the high byte of each channel |
     | EXIF orientation | turned upright; a damaged EXIF block counts as upright |
     | animation, multi-page | the first frame |
     | 1 pixel wide or high | used (see `is_tiny`) |
@@ -137,7 +137,7 @@ def decode_image(
         return _to_rgb(_from_array(value, where, max_pixels), where)
     raise TypeError(
         f"{where} holds a {type(value).__name__}. Expected a PIL image, a dict with 'bytes' or 'path', a path, "
-        "encoded bytes, or a numpy array [H, W, 3] of uint8. If the data set has a format set, remove it with "
+        "encoded bytes, or a numpy array [H, W, 3] of uint8. If the dataset has a format set, remove it with "
         "dataset.with_format(None)."
     )
 

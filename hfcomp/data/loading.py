@@ -32,7 +32,7 @@ def load_training_set(
     column_names: Mapping[str, str] | None = None,
     **kwargs: Any,
 ) -> Dataset:
-    """Loads a data set in the column contract: a folder or file on disk where there is one, else a Hub id.
+    """Loads a dataset in the column contract: a folder or file on disk where there is one, else a Hub id.
 
     ```python
     load_training_set("pairs.tsv", column_names={"image": "filepath", "caption": "title"})
@@ -44,17 +44,17 @@ def load_training_set(
     Args:
         name: a `.csv`, `.tsv`, `.jsonl`, `.json` (each also as `.gz`), `.parquet` or `.tar` file (WebDataset); a
             folder written by `save_to_disk` or that `load_dataset` reads (Parquet, shards of WebDataset, an image
-            folder with metadata, a data set repository in the Hub's layout); a folder of COCO or of images with
+            folder with metadata, a dataset repository in the Hub's layout); a folder of COCO or of images with
             texts beside them (`caption_folders`); or a Hub id.
         split: which split to use, or parts of some, such as `train[:90%]` or `train+validation`.
-        config: the data set's configuration; of a COCO folder, `captions` or `karpathy`. A built set of several needs
+        config: the dataset's configuration; of a COCO folder, `captions` or `karpathy`. A built set of several needs
             one.
-        column_names: contract name to the data set's own, as for [`rename_columns`].
+        column_names: contract name to the dataset's own, as for [`rename_columns`].
         kwargs: handed to `load_dataset` (`revision`, `data_files`, ...).
 
     Raises:
         FileNotFoundError: for a path, and no Hub id, where nothing is.
-        ValueError: when the data set has no such split, naming those that it has, is an unfinished build, or has a
+        ValueError: when the dataset has no such split, naming those that it has, is an unfinished build, or has a
             file that is damaged: a set of `hfcomp build` is verified against its manifest, a `.tar` is walked to its
             end, a table's rows are compared with its lines. Also for a name in `column_names` that the contract or
             the set lacks.
@@ -70,7 +70,7 @@ def read_commit(rows: Dataset | IterableDataset) -> str | None:
 
 
 def read_from_hub(rows: Dataset | IterableDataset) -> tuple[str, str] | None:
-    """The id and the commit of the data set on the Hub that rows were read from, where that is known."""
+    """The id and the commit of the dataset on the Hub that rows were read from, where that is known."""
     # `datasets` keeps no id, but it keeps the addresses of its downloads, and a Hub address holds both id and commit.
     files = rows.info.download_checksums if rows.info else None
     found = _HUB_FILE.search(" ".join(map(str, files or ())))
@@ -101,7 +101,7 @@ def contract_rows(
 
 
 def load_training_stream(name: str, *, split: str = "train", config: str | None = None) -> IterableDataset:
-    """A data set that is read while training goes on, images undecoded, under its own names; see [`contract_rows`]."""
+    """A dataset that is read while training goes on, images undecoded, under its own names; see [`contract_rows`]."""
     path = Path(name)
     if kind := _unstreamed(path):
         raise ValueError(
@@ -123,7 +123,7 @@ def _unstreamed(path: Path) -> str | None:
 
 
 def undecoded(dataset: Dataset) -> Dataset:
-    """The data set with its images as they are stored, a dictionary of bytes or a path each."""
+    """The dataset with its images as they are stored, a dictionary of bytes or a path each."""
     for column, feature in dataset.features.items():
         if isinstance(feature, Image) and feature.decode:
             dataset = dataset.cast_column(column, Image(decode=False))
@@ -163,7 +163,7 @@ class TrainingRows(torch.utils.data.Dataset):
     by one rule whatever the source. Works with any `torch` sampler and inside `DataLoader` workers.
 
     Args:
-        dataset: a `datasets.Dataset`; a split dictionary or a streaming data set is refused.
+        dataset: a `datasets.Dataset`; a split dictionary or a streaming dataset is refused.
         columns: the columns to read; others stay on disk.
 
     Raises:
@@ -172,10 +172,10 @@ class TrainingRows(torch.utils.data.Dataset):
 
     def __init__(self, dataset: Dataset, columns: list[str]) -> None:
         if isinstance(dataset, DatasetDict | IterableDatasetDict):
-            raise TypeError(f"the data set has the splits {', '.join(dataset)}. Pass one of them: dataset['train'].")
+            raise TypeError(f"the dataset has the splits {', '.join(dataset)}. Pass one of them: dataset['train'].")
         if isinstance(dataset, IterableDataset):
             raise TypeError(
-                "the data set is streaming; an evaluation set, and rows that are chosen by number, are read whole. "
+                "the dataset is streaming; an evaluation set, and rows that are chosen by number, are read whole. "
                 "Load it without streaming=True."
             )
         if not isinstance(dataset, Dataset):

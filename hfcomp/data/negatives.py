@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hfcomp.data.columns import NEGATIVE_FEATURES
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.sampling.draws import columns_by_caption
-from hfcomp.data.sampling.neighbours import NEIGHBOUR_COLUMNS
+from hfcomp.data.sampling.neighbors import NEIGHBOR_COLUMNS
 from hfcomp.fields import FIELDS, columns_of
 from hfcomp.negatives.concreteness import ConcretenessRatings, concreteness_column
 from hfcomp.negatives.keywords import PAPER, PAPER_TABLE, KeywordTable, Matching, negative_columns
@@ -46,7 +46,7 @@ def with_keyword_negatives(
     if replaced and "mask" in dataset.column_names:
         replaced.append("mask")  # of the negative image
     if replaced:
-        log(f"keyword negatives take the place of the data set's own, with its columns {', '.join(replaced)}")
+        log(f"keyword negatives take the place of the dataset's own, with its columns {', '.join(replaced)}")
         dataset = dataset.remove_columns(replaced)
     for name, values in columns.items():
         dataset = dataset.add_column(name, values, feature=NEGATIVE_FEATURES[name])
@@ -74,7 +74,7 @@ def rated_column(names: Sequence[str]) -> str:
         if name in names:
             return name
     raise ValueError(
-        f"concreteness_ratings are joined to the column {KEYWORDS!r}, which the data set does not have; it has: "
+        f"concreteness_ratings are joined to the column {KEYWORDS!r}, which the dataset does not have; it has: "
         f"{', '.join(names)}. Set keyword_negatives (object, color, location, size), map the column with "
         "column_names, or leave concreteness_ratings out."
     )
@@ -100,14 +100,14 @@ def derangement(photographs: Sequence[Any], seed: int) -> NDArray[np.int64]:
 
 def is_negative(column: str) -> bool:
     # The mask belongs to the negative image.
-    return column.startswith("negative_") or column in ("mask", "neighbour_ids")
+    return column.startswith("negative_") or column in ("mask", "neighbor_ids")
 
 
 class ShuffledNegatives(TrainingRows):
     """Training rows whose negatives are another row's, missing ones too; nothing is copied."""
 
     def __init__(self, dataset: Dataset, partners: NDArray[np.int64]) -> None:
-        columns = [*dict.fromkeys((*columns_of(FIELDS), *NEIGHBOUR_COLUMNS))]
+        columns = [*dict.fromkeys((*columns_of(FIELDS), *NEIGHBOR_COLUMNS))]
         super().__init__(dataset, [name for name in columns if not is_negative(name)])
         self.negatives = TrainingRows(dataset, [name for name in columns if is_negative(name)])
         self.partners = partners

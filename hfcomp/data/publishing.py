@@ -62,7 +62,7 @@ def fenced(text: str, language: str) -> str:
 
 
 LICENSE = "license"
-"""The column of rows that state a licence each."""
+"""The column of rows that state a license each."""
 COCO_LICENSES = {
     1: "Attribution-NonCommercial-ShareAlike License",
     2: "Attribution-NonCommercial License",
@@ -73,7 +73,7 @@ COCO_LICENSES = {
     7: "No known copyright restrictions",
     8: "United States Government Work",
 }
-"""The licences of COCO's photographs by their number, as its annotation files list them."""
+"""The licenses of COCO's photographs by their number, as its annotation files list them."""
 _FORBIDS = re.compile(r"no[ -]?deriv|\bnd\b|all rights reserved", re.IGNORECASE)
 _ALLOWS = re.compile(
     r"\bcc[ -]?(?:by|0|zero)\b|creativecommons\.org|creative commons|attribution|public domain|\bpdm?\b"
@@ -83,14 +83,14 @@ _ALLOWS = re.compile(
 
 
 def allows_adaptation(license: str | None) -> bool | None:
-    """Whether a licence lets changed copies be published, for some purpose and under its conditions.
+    """Whether a license lets changed copies be published, for some purpose and under its conditions.
 
     Args:
-        license: the name or address of a Creative Commons licence, one of `COCO_LICENSES`, an id of the Hub such as
+        license: the name or address of a Creative Commons license, one of `COCO_LICENSES`, an id of the Hub such as
             `cc-by-nd-4.0`, or any other text.
 
     Returns:
-        False for licences without derivatives, None for a text that names no known licence, or none.
+        False for licenses without derivatives, None for a text that names no known license, or none.
     """
     text = str(license or "")
     # Restrictions are tested first: "Attribution-NoDerivs" matches both.
@@ -103,7 +103,7 @@ DEFAULT = "default"
 """Name of a dataset's only configuration."""
 UNKNOWN = "unknown"
 """Name of the license in the metadata if none is known."""
-PLACE = "<this data set's id or folder>"
+PLACE = "<this dataset's id or folder>"
 """Placeholder for the dataset's place, which is not known before it is pushed."""
 _SIZES = (
     (1_000, "n<1K"),

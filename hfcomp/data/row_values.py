@@ -44,7 +44,7 @@ def row_fields(rows: Sequence[dict[str, Any]], names: Sequence[int]) -> dict[str
 
     Args:
         rows: of a batch.
-        names: their indices in the data set.
+        names: their indices in the dataset.
 
     Raises:
         ValueError: for an invalid entry, naming column and row.

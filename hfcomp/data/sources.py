@@ -36,6 +36,7 @@ from hfcomp.data.formats.image_files import NO_FOLDERS, Folders
 from hfcomp.data.formats.own_builders import load_dataset
 from hfcomp.data.formats.tables import READERS, literal_files, literal_options, reader_of, tables_of_images
 from hfcomp.data.urls import add_repositories
+from hfcomp.old_names import current_columns
 from hfcomp.reading import FileError, check_dataset_place
 
 
@@ -74,7 +75,7 @@ def load_source(name: str, *, split: str = "train", config: str | None = None, *
             f"{name}: the name of a file, or a text, is not valid Unicode: {error.object!a}. Rename or correct it."
         ) from error
     check_unicode(rows, name)
-    return rows
+    return current_columns(rows)
 
 
 def _stored_rows(name: str, *, split: str = "train", config: str | None = None, **kwargs: Any) -> Dataset:
@@ -173,7 +174,7 @@ def _load(name: str, builder: str, *args: Any, **kwargs: Any) -> Any:
         # `datasets` raises these two for a file without a line. StopIteration comes from versions before 5.
         if isinstance(reason, SchemaInferenceError | StopIteration):
             raise ValueError(f"{name} has no rows.") from error
-        kind = builder if any(builder == known for known, _ in READERS.values()) else "a data set"
+        kind = builder if any(builder == known for known, _ in READERS.values()) else "a dataset"
         raise ValueError(f"{name} cannot be read as {kind}: {' '.join(str(reason).split())}") from error
 
 

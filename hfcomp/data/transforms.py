@@ -18,13 +18,13 @@ logger = logging.get_logger(__name__)
 PIXELS = "pixel_values"
 """What a transform may return in place of `image`, as that of transformers' run_clip.py does."""
 IMAGES = ("image", "negative_image")
-START = "the transform of the data set"
+START = "the transform of the dataset"
 _PROBED_ROWS = 8
 Decode = Callable[..., Any]
 
 
 class ImageTransform:
-    """A data set's transform with the columns that it is given, under the data set's own names."""
+    """A dataset's transform with the columns that it is given, under the dataset's own names."""
 
     def __init__(self, dataset: Dataset, decode: Decode) -> None:
         self._function = dataset.format["format_kwargs"]["transform"]
@@ -55,10 +55,10 @@ def image_transform(dataset: Any, decode: Decode) -> ImageTransform | None:
 
 
 class TransformedRows(TrainingRows):
-    """Training rows whose images come from the data set's transform; everything else is read as it is stored.
+    """Training rows whose images come from the dataset's transform; everything else is read as it is stored.
 
     A value of `image` and `negative_image` is then what the transform returns: a PIL image, or pixels `[3, H, W]` as
-    the model takes them, 8 bits or float and normalised. `pixel_values` stands for `image`.
+    the model takes them, 8 bits or float and normalized. `pixel_values` stands for `image`.
     """
 
     def __init__(self, rows: TrainingRows, transform: ImageTransform, column_names: Mapping[str, str] | None) -> None:
@@ -108,7 +108,7 @@ class TransformedRows(TrainingRows):
         if pixels and all(one.is_floating_point() and one.min() >= 0 and one.max() <= 1 for one in pixels):
             logger.warning(
                 f"{START} returns pixels between 0 and 1 in the first {len(pixels)} rows, and float pixels are taken "
-                "as normalised: subtract the processor's image_mean and divide by its image_std, or return uint8."
+                "as normalized: subtract the processor's image_mean and divide by its image_std, or return uint8."
             )
 
 
@@ -140,7 +140,7 @@ def _check_alike(batch: Mapping[str, Sequence[Any]]) -> None:
             for name, kind in reversed(kinds.items())
             if kind
         )
-        raise ValueError(f"{START}: {found}. Return one kind for all, such as PIL images, which hfcomp normalises.")
+        raise ValueError(f"{START}: {found}. Return one kind for all, such as PIL images, which hfcomp normalizes.")
 
 
 def _pixels(value: Any, column: str, row: int) -> Any:
@@ -151,6 +151,6 @@ def _pixels(value: Any, column: str, row: int) -> Any:
     if column == PIXELS:
         raise TypeError(
             f"{START}, {PIXELS!r}, row {row}: found a {type(value).__name__}, expected a tensor [3, H, W], float and "
-            "normalised, or uint8."
+            "normalized, or uint8."
         )
     return value

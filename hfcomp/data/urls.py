@@ -1,6 +1,6 @@
-"""Files that a data set names: on this machine, or, only when asked, fetched with a limit of time and size.
+"""Files that a dataset names: on this machine, or, only when asked, fetched with a limit of time and size.
 
-Whoever writes a data set chooses its texts. A URL in it, read without being asked for, would make this machine call
+Whoever writes a dataset chooses its texts. A URL in it, read without being asked for, would make this machine call
 any address, including internal ones, and would hang on an unresponsive one.
 """
 
@@ -38,7 +38,7 @@ class UrlAccess:
     Attributes:
         timeout: seconds for one file, as a whole.
         max_bytes: of one file.
-        repositories: data sets of the Hub that are loaded. Their own files are read with the user's token.
+        repositories: datasets of the Hub that are loaded. Their own files are read with the user's token.
         others: whether anything else is fetched, without the token.
 
     Raises:
@@ -101,7 +101,7 @@ def url_access(access: UrlAccess | None) -> Iterator[None]:
 
 
 def add_repositories(names: Iterable[str]) -> None:
-    """Data sets of the Hub that this process loads: what their files name of their own is read without being asked.
+    """Datasets of the Hub that this process loads: what their files name of their own is read without being asked.
 
     An image folder that is streamed is nothing but such names: `hf://datasets/x/y@revision/a.png`.
     """

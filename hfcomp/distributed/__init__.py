@@ -20,12 +20,12 @@ import torch.distributed as dist
 
 
 def world_size() -> int:
-    """Number of processes; 1 when no process group is initialised."""
+    """Number of processes; 1 when no process group is initialized."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def rank() -> int:
-    """Index of this process; 0 when no process group is initialised."""
+    """Index of this process; 0 when no process group is initialized."""
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 

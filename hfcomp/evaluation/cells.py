@@ -95,7 +95,7 @@ def files_of(folder: Path, names: Sequence[str], parts: Sequence[str] = ()) -> l
 
 
 def is_missing(cell: Any) -> bool:
-    """Whether a cell holds no image: nothing, an empty cell of a data set, or a path without a file."""
+    """Whether a cell holds no image: nothing, an empty cell of a dataset, or a path without a file."""
     if isinstance(cell, Altered):
         return is_missing(cell.cell)
     if isinstance(cell, dict):

@@ -360,7 +360,7 @@ def _seconds(seconds: Mapping[str, Mapping[str, float]]) -> Table:
 
 
 def print_evaluation(results: EvaluationResults, folder: Path | None = None, console: Console | None = None) -> None:
-    """The tables in the terminal, in 80 columns, whether or not it has colours; `folder` is where the files are."""
+    """The tables in the terminal, in 80 columns, whether or not it has colors; `folder` is where the files are."""
     render_terminal(evaluation_report(results, brief=True), console, folder=folder)
 
 

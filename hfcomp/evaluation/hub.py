@@ -41,7 +41,7 @@ def downloaded(web: str, names: Sequence[str]) -> Path:
 
 
 def hub_rows(repo: str, options: Mapping[str, Any], revision: str | None) -> tuple[Dataset, Origin]:
-    """Rows of a data set on the Hub, images undecoded, and the commit that they were read at.
+    """Rows of a dataset on the Hub, images undecoded, and the commit that they were read at.
 
     Raises:
         Unavailable: when it is gated, gone, a loading script, or there is no network.
@@ -80,7 +80,7 @@ def _gate_reason(repo: str) -> str:
 
 
 def repository(repo: str, patterns: Sequence[str], revision: str | None) -> Path:
-    """A folder with some files of a data set on the Hub; the download cache names it by the commit.
+    """A folder with some files of a dataset on the Hub; the download cache names it by the commit.
 
     Raises:
         Unavailable: when it is gated, gone, or there is no network.

@@ -1,4 +1,4 @@
-"""Many models between two, scored at once: every image is decoded and every text tokenised once for all of them."""
+"""Many models between two, scored at once: every image is decoded and every text tokenized once for all of them."""
 
 from __future__ import annotations
 

@@ -131,11 +131,11 @@ def _load_folder(folder: Path, options: Mapping[str, Any]) -> Dataset:
 
 @dataclass(frozen=True)
 class HubData(Data):
-    """A data set on the Hub as files that need no script, or a folder in that layout.
+    """A dataset on the Hub as files that need no script, or a folder in that layout.
 
     Attributes:
         repo: id.
-        columns: contract name to the data set's own.
+        columns: contract name to the dataset's own.
         subsets: subset to what `load_dataset` takes to load it: `name`, `split`, and `data_files` by split where the
             files of the others should not be fetched or files of another kind are in the folder.
         reshape: what remains to be done with the renamed rows of one subset.
@@ -235,7 +235,7 @@ class RawFiles(Data):
         layout: in words, for errors.
         pool: where images are.
         web: address of the folder that holds `required_files`, at a commit, where the authors' repository has them.
-        repo: id of a data set on the Hub that holds them, where it is not `web`.
+        repo: id of a dataset on the Hub that holds them, where it is not `web`.
         inside: the folder of `repo` that holds them.
         revision: of `repo`, where one could be confirmed.
     """

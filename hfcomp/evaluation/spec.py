@@ -55,7 +55,7 @@ class Origin:
     """What was really read.
 
     Attributes:
-        place: a folder, or the id of a data set on the Hub.
+        place: a folder, or the id of a dataset on the Hub.
         commit: the Hub's commit hash; `None` for a folder, identified by the hash of its rows (`items` in the
             results).
         pools: the same of what images were joined from.
@@ -299,7 +299,7 @@ class Benchmark:
         protocol: how an item is scored.
         data: forms of the data, in order of preference.
         paper: who made it, with an arXiv id or venue.
-        licence: of the data, if known.
+        license: of the data, if known.
         obtain: how to get it, for whoever lacks it.
         averages: means over subsets that are in use.
         subsets: names of subsets, of which none is needed where the averages name them, or all items are one.
@@ -316,7 +316,7 @@ class Benchmark:
     protocol: ScoringProtocol
     data: tuple[Data, ...]
     paper: str
-    licence: str
+    license: str
     obtain: str
     averages: tuple[Average, ...] = ()
     subsets: tuple[str, ...] = ()

@@ -30,7 +30,7 @@ class WebDatasetData(Data):
     Attributes:
         repo: id on the Hub.
         train: whether to read the training images too, for a probe; without, prompts are read instead.
-        bins: merges the labels, neighbours together, into that many of equal width.
+        bins: merges the labels, neighbors together, into that many of equal width.
         revision: a commit, where one could be confirmed.
     """
 
@@ -175,7 +175,7 @@ def class_templates(folder: Path) -> tuple[str, ...]:
 def _text(path: Path, line: str) -> str:
     if not path.is_file():
         raise ValueError(
-            f"{path} is missing: expected {line} in each line. Copy it from the data set's repository at "
+            f"{path} is missing: expected {line} in each line. Copy it from the dataset's repository at "
             "https://huggingface.co/clip-benchmark, or create it."
         )
     return path.read_text(encoding="utf-8")

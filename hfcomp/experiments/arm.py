@@ -20,7 +20,7 @@ from hfcomp.experiments.session import Session
 from hfcomp.run_folders import ADAPTER_FOLDER
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers._support.replay import check_replay
-from hfcomp.trainers.config import OPTIMISATION
+from hfcomp.trainers.config import OPTIMIZATION
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.hooks import ObjectiveHooks
 from hfcomp.trainers.progress import Pace
@@ -35,7 +35,7 @@ def fit_batch(batch: BatchSize, rows: Any, log: Callable[[str], None] = lambda n
     """
     if batch.fraction is None or not isinstance(rows, Dataset):
         return batch.rows
-    images, processes, shown = count_images(rows), world_size_at_launch(), 1 + batch.neighbours
+    images, processes, shown = count_images(rows), world_size_at_launch(), 1 + batch.neighbors
     # Rounded down to a multiple of the processes: the trainer gives each of them the same number of rows.
     most = int(images * batch.fraction) // shown // processes * processes
     if batch.rows <= most or not most:
@@ -135,7 +135,7 @@ def method_arm(recipe: Recipe, rows: Dataset | None, replay: Dataset | None = No
     config, arguments = recipe.trainer_class.config_class, recipe.trainer_arguments
     # The values come from the method's objective: a control of another class has other defaults, and its result would
     # then be due to the learning rate.
-    chosen = {one.name: one.default for one in fields(config) if one.name in OPTIMISATION}
+    chosen = {one.name: one.default for one in fields(config) if one.name in OPTIMIZATION}
     own = chosen | {key: value for key, value in arguments.items() if key not in ("output_dir", "column_names")}
     fraction = own.get("replay_fraction", config.replay_fraction)
     _check_replay(recipe.experiment.replay_dataset, fraction, given="replay_fraction" in own)

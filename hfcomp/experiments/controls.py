@@ -31,7 +31,7 @@ from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.stages import stage_config, world_size_at_launch
 
 # Arguments that InfoNCE on only the positives would reject, or that would bring it more than those.
-NEGATIVE_ARGUMENTS = ("num_negatives", "max_concepts", "draw_negatives", "num_neighbours")
+NEGATIVE_ARGUMENTS = ("num_negatives", "max_concepts", "draw_negatives", "num_neighbors")
 # Columns that a margin by ratings reads.
 COLUMNS = ("negative_captions", "negative_concreteness")
 Log = Callable[[str], None]
@@ -207,7 +207,7 @@ def control_arms(names: Collection[str], method: Arm, *, asked: bool, log: Log) 
 
 def _reads_negatives(method: Arm) -> bool:
     return any("negative" in name for name in method.trainer_class.required_features) or any(
-        method.arguments.get(name) for name in ("num_negatives", "num_neighbours")
+        method.arguments.get(name) for name in ("num_negatives", "num_neighbors")
     )
 
 

@@ -17,12 +17,12 @@ from hfcomp.data.negatives import RATINGS, with_concreteness, with_keyword_negat
 from hfcomp.data.overlap import COLUMNS as IMAGE_COLUMNS
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.data.pair_table import Log, Rows, RowSource, choose_captions, complete_rows, every_caption, read_rows
-from hfcomp.data.sampling.neighbours import check_batch_images
+from hfcomp.data.sampling.neighbors import check_batch_images
 from hfcomp.data.sampling.replay import with_shared_image_ids
 from hfcomp.data.sources import load_source
 from hfcomp.distributed import first_process_first
 from hfcomp.evaluation.encoding.cache import open_cache
-from hfcomp.evaluation.encoding.neighbours import with_neighbours
+from hfcomp.evaluation.encoding.neighbors import with_neighbors
 from hfcomp.experiments.arm import count_images, fit_batch, method_arm
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig
 from hfcomp.experiments.recipes import Recipe
@@ -99,11 +99,11 @@ def load_rows(
     else:
         rows, replay = with_shared_image_ids(rows, replay)
     size = fit_batch(recipe.batch, rows, log)
-    if recipe.batch.neighbours and isinstance(rows, Dataset):  # before any image is encoded to find them
-        check_batch_images(count_images(rows), size, recipe.batch.neighbours, "--batch_size")
+    if recipe.batch.neighbors and isinstance(rows, Dataset):  # before any image is encoded to find them
+        check_batch_images(count_images(rows), size, recipe.batch.neighbors, "--batch_size")
     if config.hard_images:
         arm = method_arm(recipe, rows, replay)  # what the rows lack costs no embedding of all images
-        replace(arm, arguments={**arm.arguments, "num_neighbours": 0}).check()
+        replace(arm, arguments={**arm.arguments, "num_neighbors": 0}).check()
         with first_process_first():
             rows = _with_hard_images(config, rows, log, session.device)
     return TrainingSet(rows, replay)
@@ -210,4 +210,4 @@ def _sandbox_rows(config: ExperimentConfig, seed: int, num_negatives: int) -> Da
 def _with_hard_images(config: ExperimentConfig, rows: Rows, log: Log, device: str | None) -> Rows:
     """The rows with each image's nearest by the base."""
     place, cache = config.model or base_folder(SANDBOX_MODELS[config.fresh_model]), open_cache()
-    return with_neighbours(rows, place=place, number=config.hard_images, log=log, cache=cache, device=device)
+    return with_neighbors(rows, place=place, number=config.hard_images, log=log, cache=cache, device=device)

@@ -323,7 +323,7 @@ def _kind(arm: Arm) -> str:
 
 
 def _total_steps(config: Any, batches: int) -> int:
-    """The optimiser's steps of a whole training, as transformers counts them; `batches` are those of an epoch."""
+    """The optimizer's steps of a whole training, as transformers counts them; `batches` are those of an epoch."""
     if config.max_steps > 0:
         return config.max_steps
     return math.ceil(config.num_train_epochs * max(1, math.ceil(batches / config.gradient_accumulation_steps)))

@@ -104,7 +104,7 @@ class ExperimentConfig(Strict):
     clip_vocabulary: str | None = None
     """Folder with CLIP's vocab.json and merges.txt, for CLIPs with random weights."""
     dataset_config: str | None = None
-    """Configuration of a Hub data set."""
+    """Configuration of a Hub dataset."""
     dataset_split: str = "train"
     """Split to train on."""
     dataset_filter: str | None = None
@@ -115,7 +115,7 @@ class ExperimentConfig(Strict):
     captions_file: str | None = None
     """JSON, JSON-lines, CSV or Parquet file of captions, joined by key; rows without one are counted and left out."""
     key_column: str | None = None
-    """Of the data set, as json.url; by default __key__, which WebDataset shards have."""
+    """Of the dataset, as json.url; by default __key__, which WebDataset shards have."""
     captions_columns: str | None = None
     """Key and caption in captions_file, by default key,caption."""
     dataset_rows: PositiveInt = 8000
@@ -145,13 +145,13 @@ class ExperimentConfig(Strict):
     keyword_captions_only: bool = False
     """Train on captions that hold a keyword of keyword_negatives alone; others are counted."""
     hard_images: NonNegativeInt = 0
-    """Nearest images of each image, by the base's embeddings, that num_neighbours draws from. 0: the data set's own
-    column neighbour_ids."""
+    """Nearest images of each image, by the base's embeddings, that num_neighbors draws from. 0: the dataset's own
+    column neighbor_ids."""
     concreteness_ratings: str | None = None
     """File of Brysbaert et al. 2014, joined to the negatives' keywords. With the sandbox's own negatives it adds the
     method with human ratings as a run of its own, and with ratings: human it is the method's."""
     concept_parser: str | None = None
-    """Parser ('rules' or spacy:NAME) that makes the concepts of captions, for C2LIP. A data set with a column concepts
+    """Parser ('rules' or spacy:NAME) that makes the concepts of captions, for C2LIP. A dataset with a column concepts
     keeps its own. `hfcomp build concepts` makes them once, on several processes."""
     streaming: bool = False
     """Read the training set while training goes on, without a copy on disk: a Hub id, or a folder of WebDataset shards
@@ -242,8 +242,8 @@ class ExperimentConfig(Strict):
                     raise ValueError(f"{name} {why} leave {name} out.")
         if self.hard_images and not self.model and self.fresh_model not in SANDBOX_MODELS:
             raise ValueError(
-                f"hard_images={self.hard_images} needs a trained base: random weights find no neighbours. Pass "
-                "--model, or set hard_images and num_neighbours to 0."
+                f"hard_images={self.hard_images} needs a trained base: random weights find no neighbors. Pass "
+                "--model, or set hard_images and num_neighbors to 0."
             )
         if self.forgetting_guard and len(self.seeds or ()) > 1:
             raise ValueError(

@@ -12,6 +12,7 @@ from pydantic import WrapValidator
 
 from hfcomp.data.known_names import parse_column_names
 from hfcomp.experiments.experiment_config import ExperimentConfig
+from hfcomp.old_names import current_name
 from hfcomp.reading import nearest, parse_json
 from hfcomp.schemas import convert, members
 from hfcomp.trainers.config import Limits, field_limits
@@ -104,12 +105,12 @@ def read_overrides(arguments: Sequence[str], hints: Mapping[str, Any]) -> dict[s
             name, joined, value = word[2:].partition("=")
             name = name.replace("-", "_")
             # Other commands call it --output.
-            name = "output_dir" if name == "output" else name
+            name = "output_dir" if name == "output" else current_name(name)
             found[name] = [value] if joined else []
         elif not found:
             raise ValueError(f"command line: {word!r} belongs to no field; overrides are --field value.")
         else:
-            found[name].append(word)
+            found[name].append(current_name(word))
     check_known(found, hints, "command line")
     values = {name: _spelled(name, words, hints[name]) for name, words in found.items()}
     return convert_fields(values, hints, "command line", dashes="--")

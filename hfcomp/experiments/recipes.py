@@ -19,6 +19,7 @@ from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.experiments.origin import Origin, read_origin, train_command
 from hfcomp.experiments.recipe_fields import convert_fields, field_hints, read_overrides, split_options
 from hfcomp.experiments.recipe_files import find_recipe, study_kind, top_level_keys
+from hfcomp.old_names import current_names
 from hfcomp.reading import nearest, read_yaml
 from hfcomp.sandbox.bases import FACTS_FILE
 from hfcomp.schemas import parse
@@ -31,7 +32,7 @@ class BatchSize(NamedTuple):
 
     rows: int
     fraction: float | None  # of the training images that it may show, neighbors included; None keeps `rows`
-    neighbours: int  # rows that each of them brings along
+    neighbors: int  # rows that each of them brings along
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Recipe:
     batch: BatchSize
     seed: int  # of rows, training and a base that is made
     seeds: list[int]  # that a run of the recipe trains with
-    column_names: Mapping[str, str] | None  # contract name to the data set's own
+    column_names: Mapping[str, str] | None  # contract name to the dataset's own
     left_out: tuple[str, ...] = ()  # given fields that another objective than the file's does not have
     origin: Origin = Origin()
 
@@ -155,11 +156,11 @@ def _build(trainer: type, given: dict[str, Any], where: str) -> Recipe:
         raise ValueError(f"{where}: batch_size={given['batch_size']} does not divide by {processes} processes.")
     ours = {key: value for key, value in given.items() if key in ExperimentConfig.model_fields}
     theirs = {key: value for key, value in given.items() if key not in ours}
-    experiment, neighbours = parse(ExperimentConfig, ours, where), int(theirs.get("num_neighbours") or 0)
-    if experiment.hard_images and not neighbours:
+    experiment, neighbors = parse(ExperimentConfig, ours, where), int(theirs.get("num_neighbors") or 0)
+    if experiment.hard_images and not neighbors:
         raise ValueError(
-            f"{where}: hard_images={experiment.hard_images} finds neighbours that {experiment.objective} does not "
-            "read. Set num_neighbours where it has the field, or leave hard_images out."
+            f"{where}: hard_images={experiment.hard_images} finds neighbors that {experiment.objective} does not "
+            "read. Set num_neighbors where it has the field, or leave hard_images out."
         )
     if experiment.seeds:
         if "seed" in theirs:
@@ -169,7 +170,7 @@ def _build(trainer: type, given: dict[str, Any], where: str) -> Recipe:
         theirs["seed"] = experiment.seeds[0]
     if experiment.captions == "drawn":
         theirs["draw_captions"] = True
-    batch = BatchSize(experiment.batch_size, experiment.max_batch_fraction, neighbours)
+    batch = BatchSize(experiment.batch_size, experiment.max_batch_fraction, neighbors)
     push = {name: value for name, value in theirs.items() if is_of_push(name)}
     seed = int(theirs.get("seed", 42))
     seeds = experiment.seeds or [seed]
@@ -213,7 +214,7 @@ def _import(module: str) -> ModuleType:
 def read_file(name: str, options: Namespace) -> tuple[Path, dict[str, Any], type]:
     """Path, fields and trainer of a recipe, unchecked but for these; the options' objective replaces the file's."""
     path = find_recipe(name if options.config is None else options.config)
-    values = read_yaml(path) or {}
+    values = current_names(read_yaml(path) or {})
     if not isinstance(values, dict):
         raise ValueError(f"{path}: expected a mapping of fields, found {type(values).__name__}.")
     if options.objective is not None:

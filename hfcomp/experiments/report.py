@@ -63,7 +63,7 @@ MEANINGS = {
 FRONT = "guard.png"
 NEGATIVES, ADDED, WITH_HUMAN, COST = "negatives", "method", "human", "cost"
 WORDS = {1: "a gain", 0: "no difference shown", -1: "a loss", None: "not known"}
-AXIS = "points (left of 0: a loss), 95 % intervals"
+AXIS = "points (left of 0: a loss), 95% intervals"
 
 
 def publish_run(

@@ -25,7 +25,7 @@ ENTRY_POINTS = "hfcomp.builders"
 KINDS = {
     "negatives": "hfcomp.factory.kinds:NEGATIVES",
     "concepts": "hfcomp.factory.kinds:CONCEPTS",
-    "neighbours": "hfcomp.factory.kinds:NEIGHBOURS",
+    "neighbors": "hfcomp.factory.kinds:NEIGHBORS",
     "inpaintcoco": "hfcomp.factory.inpaintcoco.options:INPAINTCOCO",
     "concretebatch": "hfcomp.factory.concretebatch.options:CONCRETEBATCH",
     "magic": "hfcomp.factory.magic.options:MAGIC",
@@ -74,7 +74,7 @@ OTHERS = Counts("", "other counts", "count")
 OTHER_COLUMNS = (
     "Other columns are the source's; an `image_id` that it lacks is made from its images, equal in rows of one "
     "image. Its images are its own bytes. Concreteness ratings are not included, as "
-    "their licence forbids it: hfcomp joins them from your copy when a set is loaded."
+    "their license forbids it: hfcomp joins them from your copy when a set is loaded."
 )
 
 

@@ -179,7 +179,7 @@ def _license_data(source: Source) -> dict[str, str]:
 
 
 def _license_text(source: Source) -> str:
-    text = "## Licence\n\nCaptions that are made from captions, and images that are copied, keep the source's licence"
+    text = "## License\n\nCaptions that are made from captions, and images that are copied, keep the source's license"
     if source.row_licenses:
         return f"{text}: the column `license` states it row by row."
     if source.license:
@@ -191,7 +191,7 @@ def _generator_text(made: Iterable[_Made]) -> list[str]:
     """What applies to images that a pipeline made, if any were."""
     names = dict.fromkeys(stage["pipeline"] for one in made for stage in one.stages.values() if "pipeline" in stage)
     return (
-        [f"Negative images were made by {_plain(', '.join(names))}: its licence applies to them too."] if names else []
+        [f"Negative images were made by {_plain(', '.join(names))}: its license applies to them too."] if names else []
     )
 
 

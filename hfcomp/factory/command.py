@@ -1,4 +1,4 @@
-"""`hfcomp build`: data sets made on this machine, shard by shard."""
+"""`hfcomp build`: datasets made on this machine, shard by shard."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from hfcomp.factory.builder import builders, find_builder
 from hfcomp.factory.options import BuildOptions
 from hfcomp.factory.pixel_options import PixelOptions
 from hfcomp.factory.publishing import PublishOptions, check_push, push_set
+from hfcomp.old_names import KINDS
 from hfcomp.options import Options, Spelling, make_options
 from hfcomp.reading import nearest
 
@@ -47,6 +48,8 @@ class VerifyOptions(Options):
 def main(arguments: Sequence[str]) -> None:
     """Builds a set and pushes it where `--push_to_hub` says, or verifies one: see `hfcomp.factory.build`."""
     kinds = [*builders(), PixelOptions.what, "verify"]
+    if arguments:
+        arguments = [KINDS.get(arguments[0], arguments[0]), *arguments[1:]]
     if (word := arguments[0] if arguments else "-") not in kinds and not word.startswith("-"):
         raise ValueError(f"WHAT: found {word!r}, expected one of {', '.join(kinds)}.{nearest(word, kinds)}")
     given = vars(parser().parse_args(arguments))
@@ -146,7 +149,7 @@ def quiet_logs() -> Iterator[None]:
 
 
 def parser() -> argparse.ArgumentParser:
-    found = command_parser("build", "Builds data sets for training.")
+    found = command_parser("build", "Builds datasets for training.")
     kinds = found.add_subparsers(dest="what", required=True, metavar="WHAT")
     for kind in [*(builder.options for builder in builders().values()), PixelOptions]:
         title = (inspect.getdoc(kind) or "").partition("\n")[0]

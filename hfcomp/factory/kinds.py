@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hfcomp.factory.builder import ANSWERS, CAPTIONS, DROPPED, FLAGGED, IMAGES, MADE, Builder, CardText, Counts
-from hfcomp.factory.options import ConceptOptions, NegativeOptions, NeighbourOptions
+from hfcomp.factory.options import ConceptOptions, NegativeOptions, NeighborOptions
 
 if TYPE_CHECKING:
     from hfcomp.reporting.report import Table
@@ -110,16 +110,16 @@ CONCEPTS = Builder(
     "hfcomp.factory.concepts:ConceptBuild",
 )
 
-NEIGHBOURS = Builder(
-    NeighbourOptions,
+NEIGHBORS = Builder(
+    NeighborOptions,
     CardText(
         "Nearest images",
         "The most similar images by a model's embeddings, as hard negatives in a batch (NegCLIP, arXiv:2210.01936).",
         {
             "`image_id`": "identifies an image; rows of one image share it",
-            "`neighbour_ids`": "the images nearest to this one, the nearest first",
+            "`neighbor_ids`": "the images nearest to this one, the nearest first",
         },
         counts=(IMAGES,),
     ),
-    "hfcomp.factory.neighbours:NeighbourBuild",
+    "hfcomp.factory.neighbors:NeighborBuild",
 )

@@ -32,6 +32,7 @@ from hfcomp.data.built_sets.files import (
     build_anew,
     lost_manifest,
 )
+from hfcomp.old_names import current_name, current_spelling
 from hfcomp.writing import LOCK_FILE, remove_unfinished, replacing, write_json
 
 SCHEMA_VERSION = 2
@@ -64,10 +65,7 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
     if before is None:
         _check_free(folder)
     elif before != plan and (manifest or _has_records(folder)):  # else nothing is lost
-        raise ValueError(
-            f"{folder} holds a build with other settings: {'; '.join(differences(before, plan))}. Choose another "
-            "output folder, or delete this one."
-        )
+        _check_plan(folder, before, plan)
     # Partial files have temporary names. The caller holds the lock, so no living process owns one.
     for place in (folder, folder / DATA, folder / UNFINISHED):
         remove_unfinished(place)
@@ -147,6 +145,21 @@ def _totals(counts: Iterable[dict[str, int]]) -> dict[str, int]:
     for one in counts:
         total.update(one)
     return dict(sorted(total.items()))
+
+
+def _check_plan(folder: Path, before: Plan, plan: Plan) -> None:
+    """Raises if a build was made with another plan; old spellings in the names of stages make no difference."""
+    if old := [name for name in before.get("columns", ()) if current_name(name) != name]:
+        raise ValueError(
+            f"{folder} was built when the column {current_name(old[0])} was still called {old[0]}. It can be loaded "
+            "and pushed as it is. Choose another output folder to build it again."
+        )
+    respelled, now = (json.loads(current_spelling(json.dumps(one))) for one in (before, plan))
+    if respelled != now:
+        raise ValueError(
+            f"{folder} holds a build with other settings: {'; '.join(differences(before, plan))}. Choose another "
+            "output folder, or delete this one."
+        )
 
 
 def differences(before: Any, now: Any, name: str = "") -> list[str]:

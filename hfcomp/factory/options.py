@@ -32,7 +32,7 @@ from hfcomp.parsing import DEFAULT_PARSER
 from hfcomp.parsing.tokens import CaptionChoice
 from hfcomp.reading import parse_json
 
-RENAME = "--column_names {0}=<its name in your data set>"
+RENAME = "--column_names {0}=<its name in your dataset>"
 """How a column is named on the command line."""
 _SET_BY_HFCOMP = {"model": " Use --llm instead.", "messages": "", "stream": "", "stream_options": "", "n": ""}
 """Fields of a request that --request_options cannot set, and what does."""
@@ -116,7 +116,7 @@ class BuildOptions(Options):
     allow_outside_files: Annotated[bool, "Also copy image files from outside the source's folder."] = False
     only_adaptable: Annotated[
         bool,
-        "Leave out rows whose licence allows no adaptation or is unknown; needed to publish the set.",
+        "Leave out rows whose license allows no adaptation or is unknown; needed to publish the set.",
     ] = False
 
     def running(self, progress: bool) -> dict[str, Any]:
@@ -361,11 +361,11 @@ class ConceptOptions(CopiedImageOptions, CaptionOptions):
 
 
 @dataclass(kw_only=True)
-class NeighbourOptions(CopiedImageOptions):
+class NeighborOptions(CopiedImageOptions):
     """Nearest images (NegCLIP)."""
 
-    what: ClassVar[str] = "neighbours"
+    what: ClassVar[str] = "neighbors"
     model: Annotated[str, "Hub id or folder of the embedding model."]
-    number: Annotated[Count, "Neighbours of an image."] = 3
+    number: Annotated[Count, "Neighbors of an image."] = 3
     by: Annotated[Literal["image", "caption"], "What is compared."] = "image"
     device: Device = None

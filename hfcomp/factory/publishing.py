@@ -27,7 +27,7 @@ class PublishOptions(Options):
     push_to_hub: Annotated[
         str | None,
         Spelling("NAME"),
-        "Data set of the Hub that receives the finished set, as my-org/my-set; your right to write to it is checked "
+        "Dataset of the Hub that receives the finished set, as my-org/my-set; your right to write to it is checked "
         "before the build starts.",
     ] = None
     private: Annotated[Private, _NEEDED] = False
@@ -56,11 +56,11 @@ class PublishOptions(Options):
 
 @dataclass(kw_only=True)
 class LicenseOptions(Options):
-    """Licences."""
+    """Licenses."""
 
     any_license: Annotated[
         bool,
-        "Also rows whose licence allows no adaptation or is unknown, which --only_adaptable, the default, leaves out.",
+        "Also rows whose license allows no adaptation or is unknown, which --only_adaptable, the default, leaves out.",
     ] = False
 
 

@@ -35,7 +35,7 @@ from hfcomp.reading import may_be_hub_id
 from hfcomp.reporting.report import Table
 
 NO_IMAGE = "no image"
-FORBIDDEN, UNSTATED = "licence forbids adaptation", "licence unknown"
+FORBIDDEN, UNSTATED = "license forbids adaptation", "license unknown"
 _ROWS = 1000
 _SHOWN = 3
 # Path on this machine of a sample's archive, in the column that `datasets` adds to WebDataset shards.
@@ -211,7 +211,7 @@ def license_stages(dataset: Dataset, stated: str | None) -> Sequence[Stage]:
         if allows_adaptation(stated):
             return ()
         require_columns(dataset, [LICENSE], needed_by="--only_adaptable", rename=RENAME)
-    return (Stage("licences", make_license_check),)
+    return (Stage("licenses", make_license_check),)
 
 
 def make_license_check() -> Callable[[Batch], Batch]:

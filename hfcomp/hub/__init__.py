@@ -1,1 +1,1 @@
-"""What goes to the Hub: built data sets, and the metrics as Spaces."""
+"""What goes to the Hub: built datasets, and the metrics as Spaces."""

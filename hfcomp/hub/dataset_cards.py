@@ -1,4 +1,4 @@
-"""The card of a pushed data set: its configurations for `load_dataset`, and what the cards of the built sets say."""
+"""The card of a pushed dataset: its configurations for `load_dataset`, and what the cards of the built sets say."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CONFIG = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True)
 class SetFolders:
-    """Where the configurations of a data set are on this machine.
+    """Where the configurations of a dataset are on this machine.
 
     Attributes:
         configs: the folder of each, or of each part; the first is what `load_dataset` takes by default.

@@ -1,4 +1,4 @@
-"""Built sets as data sets of the Hub: their Parquet files as they are, with card and manifest."""
+"""Built sets as datasets of the Hub: their Parquet files as they are, with card and manifest."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NotPublishableError(ValueError):
 def push_built_sets(
     folders: Path | str | Mapping[str, Path | str], options: PushOptions, *, log: Log = print, api: Any = None
 ) -> str:
-    """Pushes one built set, or several as the configurations of one data set.
+    """Pushes one built set, or several as the configurations of one dataset.
 
     Every file is verified against its manifest first. Files are uploaded in groups and become visible in one commit at
     the end, so that a push that breaks changes nothing and the same call resumes: the Hub knows the files that it has
@@ -74,7 +74,7 @@ def push_built_sets(
         return options.repo
     state = repository.open()
     stale = _stale_files(state.files, files, repository)
-    repository.commit(files, stale, "hfcomp: a built data set", state)
+    repository.commit(files, stale, "hfcomp: a built dataset", state)
     also = f", {len(stale):,} earlier ones removed" if stale else ""
     log(f"pushed to {repository.address}: {len(files) - 1:,} files{also}")
     return repository.address
@@ -87,13 +87,13 @@ def check_repository(options: PushOptions, *, api: Any = None) -> None:
 
 
 def check_publishable(folder: Path, *, allow_unknown_licenses: bool = False) -> None:
-    """Checks that a built set may be published: no concreteness ratings, and licences that allow adaptation."""
+    """Checks that a built set may be published: no concreteness ratings, and licenses that allow adaptation."""
     # Read from the rows and not from the manifest: what counts is what would be published.
     paths = [folder / one["file"] for one in _manifest(folder)["shards"]]
     for name in _columns(paths):
         if "concreteness" in name and (number := sum(map(_rated_rows, _column(paths, name)))):
             raise NotPublishableError(
-                f"{folder}: column {name!r} has concreteness ratings in {number:,} rows, and their licence (CC "
+                f"{folder}: column {name!r} has concreteness ratings in {number:,} rows, and their license (CC "
                 "BY-NC-ND) does not allow to publish them. Build the set into another folder without the column, "
                 "`hfcomp build WHAT --columns NAMES`: hfcomp joins the ratings from your own file when a set is "
                 "loaded (a recipe's concreteness_ratings)."
@@ -105,7 +105,7 @@ def check_publishable(folder: Path, *, allow_unknown_licenses: bool = False) -> 
         if adaptable
         else "Build it from images that may be adapted."
     )
-    _refuse(folder, licenses, False, "a licence that forbids adaptation", fix)
+    _refuse(folder, licenses, False, "a license that forbids adaptation", fix)
     if not allow_unknown_licenses:
         fix = "Pass --allow_unknown_licenses if all may be published"
         fix += (
@@ -113,7 +113,7 @@ def check_publishable(folder: Path, *, allow_unknown_licenses: bool = False) -> 
             if adaptable
             else "."
         )
-        _refuse(folder, licenses, None, "no known licence", fix)
+        _refuse(folder, licenses, None, "no known license", fix)
 
 
 def _check_whole(folder: Path) -> None:
@@ -144,7 +144,7 @@ def _refuse(folder: Path, licenses: Mapping[str | None, int], verdict: bool | No
 
 
 def _licenses(folder: Path, paths: Sequence[Path]) -> Counter[str | None]:
-    """How many rows have which licence: that of the column, else of the card, the set's own or one for all sets."""
+    """How many rows have which license: that of the column, else of the card, the set's own or one for all sets."""
     counts: Counter[str | None] = Counter()
     if LICENSE in _columns(paths):
         for column in _column(paths, LICENSE):

@@ -17,7 +17,7 @@ Card = Annotated[
     Spelling("FILE"),
     "README.md whose text and metadata come first, as dataset_builders/negatives/README.md.",
 ]
-AllowUnknown = Annotated[bool, "Push rows without a known licence too; you know that all may be published."]
+AllowUnknown = Annotated[bool, "Push rows without a known license too; you know that all may be published."]
 
 
 @dataclass(kw_only=True)
@@ -32,7 +32,7 @@ class RepositoryOptions(Options):
 
 @dataclass(kw_only=True)
 class PushOptions(RepositoryOptions):
-    """Data set."""
+    """Dataset."""
 
     card: Card = None
     allow_unknown_licenses: AllowUnknown = False

@@ -19,7 +19,7 @@ from hfcomp.hub.options import RepositoryOptions
 from hfcomp.writing import write_json
 
 Kind = Literal["model", "dataset"]
-TITLES: dict[Kind, str] = {"model": "model", "dataset": "data set"}
+TITLES: dict[Kind, str] = {"model": "model", "dataset": "dataset"}
 MAIN = "main"
 # Files that are uploaded before the next ones begin. An interrupted push does not send finished groups again.
 FILES_AT_A_TIME = 16
@@ -86,7 +86,7 @@ class State:
 
 @dataclass
 class Repository:
-    """A model or data set of the Hub.
+    """A model or dataset of the Hub.
 
     Attributes:
         name: its id.

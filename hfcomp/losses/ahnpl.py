@@ -23,19 +23,19 @@ def perturb_image(image: Tensor, text: Tensor, negative_text: Tensor) -> Tensor:
     Gradients reach all three. The two texts come from one encoder, whichever that is: frozen, detached or live.
 
     Args:
-        image: [N, D], L2-normalised.
-        text: [N, D], L2-normalised; row i describes image i.
-        negative_text: [N, K, D], L2-normalised, K at least 1; hard negatives of text i. Masked ones must be finite,
+        image: [N, D], L2-normalized.
+        text: [N, D], L2-normalized; row i describes image i.
+        negative_text: [N, K, D], L2-normalized, K at least 1; hard negatives of text i. Masked ones must be finite,
             zeros for example: what comes of them is to be masked again.
 
     Returns:
-        [N, K, D], L2-normalised, at least float32; a sum that is zero stays zero.
+        [N, K, D], L2-normalized, at least float32; a sum that is zero stays zero.
 
     Raises:
         ValueError: if a shape does not fit.
 
     Source:
-        AHNPL (Huang et al. 2025, arXiv 2505.15576), Eqs. 1 and 2, normalised again because Eq. 3 takes cosines.
+        AHNPL (Huang et al. 2025, arXiv 2505.15576), Eqs. 1 and 2, normalized again because Eq. 3 takes cosines.
         Released code leaves the sum as it is, so that a long shift counts for more.
     """
     size, width = check_pairs(image, text)
@@ -60,10 +60,10 @@ def multimodal_hard_negative_loss(
     loss is the sum of the terms over N, all rows; a row without a negative contributes 0 with a zero gradient.
 
     Args:
-        image: [N, D], L2-normalised.
-        text: [N, D], L2-normalised; row i describes image i.
-        negative_image: [N, K, D], L2-normalised; hard negatives of image i, as `perturb_image` makes them.
-        negative_text: [N, K, D], L2-normalised, K at least 1; hard negatives of text i.
+        image: [N, D], L2-normalized.
+        text: [N, D], L2-normalized; row i describes image i.
+        negative_image: [N, K, D], L2-normalized; hard negatives of image i, as `perturb_image` makes them.
+        negative_text: [N, K, D], L2-normalized, K at least 1; hard negatives of text i.
         negative_mask: [N, K] bool for both kinds of negatives, True = valid; None means all are.
         rows: this process's slice of N; None is the whole loss. Given a slice, only its rows are summed, over the
             global count N, so that the slices of a partition add up to the whole in value and gradient.
@@ -101,8 +101,8 @@ def positive_margin_loss(
     lower it, until every pair is above it or it meets the floor of `LearnedMargin`, where it stays for ever.
 
     Args:
-        image: [N, D], L2-normalised.
-        text: [N, D], L2-normalised; row i describes image i.
+        image: [N, D], L2-normalized.
+        text: [N, D], L2-normalized; row i describes image i.
         margin: [] or [1], cosine: the paper's learnable `a`.
         rows: this process's slice of N; None is the whole loss. Given a slice, only its rows are summed, over the
             global count N, so that the slices of a partition add up to the whole in value and gradient.
@@ -154,10 +154,10 @@ def ahnpl_loss(
     on how many other rows have negatives; image negatives are in the multimodal part only.
 
     Args:
-        image: [N, D], L2-normalised.
-        text: [N, D], L2-normalised; row i describes image i.
-        negative_image: [N, K, D], L2-normalised; `perturb_image`.
-        negative_text: [N, K, D], L2-normalised, K at least 1; hard negatives of text i.
+        image: [N, D], L2-normalized.
+        text: [N, D], L2-normalized; row i describes image i.
+        negative_image: [N, K, D], L2-normalized; `perturb_image`.
+        negative_text: [N, K, D], L2-normalized, K at least 1; hard negatives of text i.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0; only the contrastive part has one.
         margin: [] or [1], cosine; `LearnedMargin`.
         threshold: [kinds], cosine; `adaptive_threshold` of the step before.

@@ -31,12 +31,12 @@ def shifted_image(image: Tensor, text: Tensor, negative_text: Tensor) -> Tensor:
     The shift is taken as a constant: a gradient reaches the image only, not the texts.
 
     Args:
-        image: [N, D], L2-normalised.
-        text: [N, D], L2-normalised; row i describes image i.
-        negative_text: [N, K, D], L2-normalised, K at least 1; hard negatives of text i.
+        image: [N, D], L2-normalized.
+        text: [N, D], L2-normalized; row i describes image i.
+        negative_text: [N, K, D], L2-normalized, K at least 1; hard negatives of text i.
 
     Returns:
-        [N, K, D], not normalised: lengths between 0 and 3.
+        [N, K, D], not normalized: lengths between 0 and 3.
 
     Raises:
         ValueError: if a shape does not fit.
@@ -236,9 +236,9 @@ def ahnpl_released_loss(
     `negative_target_loss` of the texts and of the images with `shifted_image`. Margin is `logit_margin_loss`.
 
     Args:
-        image: [N, D], L2-normalised.
-        text: [N, D], L2-normalised; row i describes image i.
-        negative_text: [N, K, D], L2-normalised, K at least 1; hard negatives of text i.
+        image: [N, D], L2-normalized.
+        text: [N, D], L2-normalized; row i describes image i.
+        negative_text: [N, K, D], L2-normalized, K at least 1; hard negatives of text i.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         threshold: [kinds], logits; `logit_threshold` of the step before, between 0 and 10 in the release.
         negative_kind: [N, K] long, positions in threshold; values live on the device and are not validated. Ignored

@@ -30,8 +30,8 @@ def concept_loss(
     negative of all. No concept at all gives 0 with a zero gradient.
 
     Args:
-        image: [N, D], L2-normalised.
-        concepts: [C, D], L2-normalised, in any order; also those of other processes.
+        image: [N, D], L2-normalized.
+        concepts: [C, D], L2-normalized, in any order; also those of other processes.
         concept_image_index: [C] long, the row of image whose caption has the concept; -1 = padding, without any part.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         logit_bias: [] or [1], in logits.
@@ -89,10 +89,10 @@ def cross_attended_concept_loss(
     """Compute C2LIP's cross-attended concept loss: `concept_loss` of images as seen through each concept.
 
     In place of the image's embedding, l_ij has v_ij = sum_p softmax_p(<token_ip, concept_j> / attention_temperature)
-    token_ip, L2-normalised. Time and memory: see `attended_cosines`.
+    token_ip, L2-normalized. Time and memory: see `attended_cosines`.
 
     Args:
-        tokens: [R, P, D], L2-normalised, the tokens of this process's images only: R is the length of rows, or N.
+        tokens: [R, P, D], L2-normalized, the tokens of this process's images only: R is the length of rows, or N.
         concepts: [C, D], as in `concept_loss`.
         concept_image_index: [C] long, as in `concept_loss`: rows of the global batch of N images.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.

@@ -40,9 +40,9 @@ def ce_clip_loss(
     weight depends on how many other rows have negatives.
 
     Args:
-        image: [N, D], L2-normalised.
-        text: [N, D], L2-normalised; row i describes image i.
-        negative_text: [N, K, D], L2-normalised, K at least 1; hard negatives of text i.
+        image: [N, D], L2-normalized.
+        text: [N, D], L2-normalized; row i describes image i.
+        negative_text: [N, K, D], L2-normalized, K at least 1; hard negatives of text i.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         threshold: [kinds], cosine; `adaptive_threshold` of the step before.
         negative_kind: [N, K] long, positions in threshold. Ignored where masked.

@@ -36,10 +36,10 @@ def cement_loss(
     same on the transposed logits. The loss is the mean over anchors, and over the two directions.
 
     Args:
-        image: [N, D], L2-normalised.
-        text: [N, D], L2-normalised; row i describes image i.
-        negative_image: [N, D], L2-normalised; hard negative of image i.
-        negative_text: [N, D], L2-normalised; hard negative of text i, and describes negative image i.
+        image: [N, D], L2-normalized.
+        text: [N, D], L2-normalized; row i describes image i.
+        negative_image: [N, D], L2-normalized; hard negative of image i.
+        negative_text: [N, D], L2-normalized; hard negative of text i, and describes negative image i.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         margin: [N], in logits; may carry gradient. Ignored where both negatives are masked.
         negative_image_mask: [N] bool, True = valid; None means all are.

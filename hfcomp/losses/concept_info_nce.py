@@ -32,7 +32,7 @@ def concept_info_nce_loss(
     concept_id, image_id or text_id makes neither positive nor negative is in no denominator.
 
     Args:
-        image: [N, D], L2-normalised.
+        image: [N, D], L2-normalized.
         concepts: [C, D], as in `concept_loss`.
         concept_image_index: [C] long, as in `concept_loss`.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.

@@ -33,10 +33,10 @@ def dcl_loss(
     counted; a direction without counted anchors is 0 with a zero gradient.
 
     Args:
-        image: [N, D], L2-normalised.
-        text: [N, D], L2-normalised; row i describes image i.
+        image: [N, D], L2-normalized.
+        text: [N, D], L2-normalized; row i describes image i.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
-        negative_text: [N, K, D], L2-normalised, K at least 1.
+        negative_text: [N, K, D], L2-normalized, K at least 1.
         negative_mask: [N, K] bool, True = valid; None means all are.
         image_id: [N] long, equal for rows of one image; None = all rows differ. Rows of one image are neither
             positives nor negatives of each other: text j is not a key of image i, nor image j of text i. Negative

@@ -52,11 +52,11 @@ def radial_entailment_loss(
     is the pullback without a text.
 
     Args:
-        text: [N, L, D], L2-normalised; chains, the most general text first, L at least 2.
-        negative_text: [N, L, D], L2-normalised; of each text of a chain one of the same level that contradicts it. The
+        text: [N, L, D], L2-normalized; chains, the most general text first, L at least 2.
+        negative_text: [N, L, D], L2-normalized; of each text of a chain one of the same level that contradicts it. The
             last one is in no triplet, only in the pullback.
-        root: [D], L2-normalised; the empty text, which everything entails. It has a gradient like all others.
-        start_text: [N, L, D], L2-normalised; the same texts by the model as it was before training.
+        root: [D], L2-normalized; the empty text, which everything entails. It has a gradient like all others.
+        start_text: [N, L, D], L2-normalized; the same texts by the model as it was before training.
         start_negative_text: [N, L, D], likewise of the negatives.
         entailment_weight: of the mean of all triplets, 1 in the released code.
         hardest_weight: of the hardest triplets, 1 there.
@@ -113,9 +113,9 @@ def angles(text: Tensor, negative_text: Tensor, root: Tensor, *, mask: Tensor, n
     """Compute the exterior angles of all triplets; see `radial_entailment_loss`.
 
     Args:
-        text: [N, L, D], L2-normalised; chains, the most general text first.
-        negative_text: [N, L, D], L2-normalised; their negatives.
-        root: [D], L2-normalised.
+        text: [N, L, D], L2-normalized; chains, the most general text first.
+        negative_text: [N, L, D], L2-normalized; their negatives.
+        root: [D], L2-normalized.
         mask: [N, L] bool, True = a text.
         negative_mask: [N, L] bool, likewise of the negatives.
     """

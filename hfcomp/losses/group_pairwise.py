@@ -37,8 +37,8 @@ def pairwise_group_loss(
     a small one in both. A group without a valid pair does not count; without any the loss is 0 with a zero gradient.
 
     Args:
-        image: [G, N, D], L2-normalised.
-        text: [G, N, D], L2-normalised; text [g, i] describes image [g, i].
+        image: [G, N, D], L2-normalized.
+        text: [G, N, D], L2-normalized; text [g, i] describes image [g, i].
         temperature: of the outer loss, in cosine, finite and above 0.
         inner_temperature: of the inner loss, in cosine, finite and above 0.
         alpha: weight of the inner loss, 0 to 1.

@@ -96,7 +96,7 @@ class LearnedMargin(nn.Module):
 
     Under Eq. 8 a higher margin never lowers the loss, so training can only lower the margin (with weight decay off,
     which draws it to 0 besides). At or below the floor it has no gradient and stays there for ever, while `forward`
-    gives the floor. 58 % of standard-normal starts are at or below 0.2.
+    gives the floor. 58% of standard-normal starts are at or below 0.2.
 
     Args:
         start: first value of the parameter, in cosine; the paper draws it from a standard normal.

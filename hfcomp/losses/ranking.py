@@ -30,9 +30,9 @@ def negative_margin_loss(
     on how many other rows have negatives.
 
     Args:
-        image: [N, D], L2-normalised.
-        text: [N, D], L2-normalised; row i describes image i.
-        negative_text: [N, K, D], L2-normalised, K at least 1; hard negatives of text i.
+        image: [N, D], L2-normalized.
+        text: [N, D], L2-normalized; row i describes image i.
+        negative_text: [N, K, D], L2-normalized, K at least 1; hard negatives of text i.
         threshold: [kinds], cosine; one for each kind of negative.
         negative_kind: [N, K] long, positions in threshold; values live on the device and are not validated. Ignored
             where masked.
@@ -81,9 +81,9 @@ def adaptive_threshold(
     global batch, it gives the same on all processes.
 
     Args:
-        image: [N, D], L2-normalised.
-        text: [N, D], L2-normalised; row i describes image i.
-        negative_text: [N, K, D], L2-normalised, K at least 1; hard negatives of text i.
+        image: [N, D], L2-normalized.
+        text: [N, D], L2-normalized; row i describes image i.
+        negative_text: [N, K, D], L2-normalized, K at least 1; hard negatives of text i.
         previous: [kinds], cosine.
         negative_kind: [N, K] long, positions in previous. Ignored where masked.
         negative_mask: [N, K] bool, True = valid; None means all are.

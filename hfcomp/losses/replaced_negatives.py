@@ -37,9 +37,9 @@ def replaced_negative_loss(
     the two directions, each the mean cross-entropy over its N anchors.
 
     Args:
-        image: [N, D], L2-normalised.
-        text: [N, D], L2-normalised; row i describes image i.
-        negative_text: [N, K, D], L2-normalised, K at least 1.
+        image: [N, D], L2-normalized.
+        text: [N, D], L2-normalized; row i describes image i.
+        negative_text: [N, K, D], L2-normalized, K at least 1.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         slots: [N, K] long, global columns from 0 to N - 1, -1 = masked. Distinct within a row and never i itself:
             values live on the device and are not validated.

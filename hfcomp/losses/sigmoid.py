@@ -31,8 +31,8 @@ def sigmoid_loss(
     -(1 / N) sum_ij log sigmoid(z_ij l_ij): the sum over all N * N pairs, divided by N.
 
     Args:
-        image: [N, D], L2-normalised.
-        text: [N, D], L2-normalised; row i describes image i.
+        image: [N, D], L2-normalized.
+        text: [N, D], L2-normalized; row i describes image i.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         logit_bias: [] or [1], in logits.
         image_id: [N] long, equal for rows of one image; None = no two rows are. The pairs of the image of one row and

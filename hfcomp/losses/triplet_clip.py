@@ -48,10 +48,10 @@ def triplet_clip_loss(
     any it is 0 with a zero gradient.
 
     Args:
-        image: [N, D], L2-normalised.
-        text: [N, D], L2-normalised; row i describes image i.
-        negative_image: [N, D], L2-normalised; hard negative of image i.
-        negative_text: [N, D], L2-normalised; hard negative of text i, and describes negative image i.
+        image: [N, D], L2-normalized.
+        text: [N, D], L2-normalized; row i describes image i.
+        negative_image: [N, D], L2-normalized; hard negative of image i.
+        negative_text: [N, D], L2-normalized; hard negative of text i, and describes negative image i.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         negative_image_mask: [N] bool, True = valid; None means all are.
         negative_text_mask: [N] bool, True = valid; None means all are.

@@ -21,7 +21,7 @@ from hfcomp.statistics.summary import BASE
 
 CAPTION = (
     "Each line is the way from the base (alpha 0) to a tuned model (alpha 1) in 11 points, scored on the items that "
-    "choose. The numbered point is the chosen alpha; bars are 95 % intervals."
+    "choose. The numbered point is the chosen alpha; bars are 95% intervals."
 )
 FIGURE_TEXT = "composition against general abilities on the way from the base to the tuned model"
 TUNED_CARD = "How it was trained, and on what, is in the card of the tuned model."

@@ -91,8 +91,8 @@ def map_influence(scores: NDArray[np.floating], labels: NDArray[np.bool_], *, ch
 
     Returns:
         `[n]` float64, below 0 and above 1 as well. They are first-order, so they ask for classes with more than a few
-        positives: simulated against drawn images, the standard error is right within 5 % on average with 30 positives
-        a class, 10 % too small with 10, and 15 to 20 % with 4. They ask for scores that seldom tie, too: a positive
+        positives: simulated against drawn images, the standard error is right within 5% on average with 30 positives
+        a class, 10% too small with 10, and 15 to 20% with 4. They ask for scores that seldom tie, too: a positive
         tied with one negative jumps from 0 where that negative is not drawn, which no derivative sees. Scores on a
         coarse grid make the error much too small, those rounded to fp16 do not; `AveragePrecision.tied` shows it.
     """

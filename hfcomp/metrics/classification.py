@@ -80,7 +80,7 @@ def _validate(labels: NDArray[np.integer]) -> NDArray[np.integer]:
         raise ValueError(f"labels: found {labels.dtype} of shape {labels.shape}, expected whole numbers of shape [n].")
     if len(labels) and labels.min() < 0:
         row = int(labels.argmin())
-        raise ValueError(f"labels, item {row}: found {labels[row]}, expected 0 or more. Leave out unlabelled items.")
+        raise ValueError(f"labels, item {row}: found {labels[row]}, expected 0 or more. Leave out unlabeled items.")
     return labels.astype(np.int64)
 
 

@@ -64,9 +64,9 @@ def hierarchy(
     So everything is 0 for a constant scorer. One image has one row of four texts, as in the test set.
 
     Args:
-        image: `[n, D]`, L2-normalised.
-        text: `[n, 4, D]`, L2-normalised, level 1 the most general.
-        root: `[D]`, L2-normalised, the embedding of the empty text.
+        image: `[n, D]`, L2-normalized.
+        text: `[n, 4, D]`, L2-normalized, level 1 the most general.
+        root: `[D]`, L2-normalized, the embedding of the empty text.
         identity: `[n, 4]`, equal where the texts are: a text that several images share is right for each of them, and
             does not tie with itself. By default all are different.
         thresholds: number of radii.

@@ -79,7 +79,7 @@ def rank_bounds(
     *,
     chunk: int | None = None,
 ) -> RankBounds:
-    """As [`retrieval_ranks`], with the ranks that ties broken in the model's favour would give."""
+    """As [`retrieval_ranks`], with the ranks that ties broken in the model's favor would give."""
     chunk = max(1, min(_MOST_QUERIES, _SCORES // max(1, len(keys)))) if chunk is None else chunk
     keys = keys.astype(np.float64)
     if positive is None and len(queries) != len(keys):
@@ -111,8 +111,8 @@ def retrieval_ranks(
     those that differ by no more than its rounding are tied: equal keys tie at every size of the sets.
 
     Args:
-        queries: `[Q, D]`, L2-normalised.
-        keys: `[M, D]`, L2-normalised.
+        queries: `[Q, D]`, L2-normalized.
+        keys: `[M, D]`, L2-normalized.
         positive: `[Q, M]`, which keys are right, or a function that gives its rows `start` to `stop`; by default key i
             for query i. Positives never stand in each other's way.
         chunk: queries scored at a time; memory grows with `chunk * M`. By default as many as take about 0.5 GB.
@@ -192,8 +192,8 @@ def precision_at_r(
     Every tie counts against the model: wrong keys rank before right ones of the same score, and so does NaN.
 
     Args:
-        queries: `[Q, D]`, L2-normalised.
-        keys: `[M, D]`, L2-normalised.
+        queries: `[Q, D]`, L2-normalized.
+        keys: `[M, D]`, L2-normalized.
         positives: the numbers of each query's right keys, at least one, each once.
         chunk: queries scored at a time; memory grows with `chunk * M`.
     """

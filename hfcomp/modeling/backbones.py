@@ -154,7 +154,7 @@ def _base_of(model: str | Path, adapter: Any, kwargs: dict[str, Any]) -> nn.Modu
 
 
 def _whole_model(model: str | Path, **kwargs: Any) -> nn.Module:
-    """A model whose every weight was in its files; transformers only warns, and initialises missing ones at random."""
+    """A model whose every weight was in its files; transformers only warns, and initializes missing ones at random."""
     with damage_named(model), no_report():
         backbone, info = AutoModel.from_pretrained(
             model, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
@@ -236,19 +236,19 @@ def _pooler_output(output: Any) -> torch.Tensor:
 
 
 def normalized(features: torch.Tensor) -> torch.Tensor:
-    """L2-normalised along the last dimension; half types become fp32 first."""
+    """L2-normalized along the last dimension; half types become fp32 first."""
     # Cosines in bf16 are multiples of 1/256 near 1: a caption and its hard negative would often tie.
     features = features.float() if features.dtype in (torch.float16, torch.bfloat16) else features
     return nn.functional.normalize(features, dim=-1)
 
 
 def encode_images(backbone: nn.Module, pixel_values: torch.Tensor) -> torch.Tensor:
-    """L2-normalised image embeddings `[B, D]` of normalised pixels `[B, 3, H, W]`."""
+    """L2-normalized image embeddings `[B, D]` of normalized pixels `[B, 3, H, W]`."""
     return normalized(_pooler_output(backbone.get_image_features(pixel_values=pixel_values.to(backbone.dtype))))
 
 
 def encode_texts(backbone: nn.Module, input_ids: torch.Tensor) -> torch.Tensor:
-    """L2-normalised text embeddings `[B, D]` of token ids `[B, L]`, padded on the right."""
+    """L2-normalized text embeddings `[B, D]` of token ids `[B, L]`, padded on the right."""
     # No attention mask: CLIP is causal, so padding on the right changes nothing, and SigLIP attends to its padding by
     # design.
     return normalized(_pooler_output(backbone.get_text_features(input_ids=input_ids)))
@@ -262,8 +262,8 @@ def encode_image_tokens(backbone: nn.Module, pixel_values: torch.Tensor) -> tupl
     SigLIP: what the pooling head makes of a patch that it attends to alone, x + mlp(layernorm(x)) with x the output
     projection of the patch's values. CLIP: the patch through the layer norm and the projection of the class token.
 
-    Of normalised pixels `[B, 3, H, W]` it returns the images, `[B, D]`, and their patches, `[B, P, D]` in reading
-    order; both L2-normalised.
+    Of normalized pixels `[B, 3, H, W]` it returns the images, `[B, D]`, and their patches, `[B, P, D]` in reading
+    order; both L2-normalized.
 
     Source:
         C2LIP (arXiv 2603.25722), V' of section 3.2, with the output projection, the layer norm, the residual and the
@@ -292,7 +292,7 @@ def encode_phrases(
         mask: `[b, M, L]` bool, the tokens of the phrases of the first `b` texts.
 
     Returns:
-        The captions, `[B, D]`, and their phrases, `[b, M, D]`; both L2-normalised. A phrase without tokens has no
+        The captions, `[B, D]`, and their phrases, `[b, M, D]`; both L2-normalized. A phrase without tokens has no
         meaning.
 
     Source:

@@ -25,7 +25,7 @@ class DualEncoder(nn.Module):
     Args:
         backbone: a CLIP- or SigLIP-like `PreTrainedModel`, or a `PeftModel` around one.
         objective_state: modules by name whose `forward()` returns the learned value; they leave through
-            `Features.learned`, so that they are optimised, clipped, synchronised, saved and resumed.
+            `Features.learned`, so that they are optimized, clipped, synchronized, saved and resumed.
         required_features: names of the fields of [`Features`] that the loss reads; only these are computed.
         image_mean: mean of the image processor, three channels.
         image_std: standard deviation of the image processor, three channels.
@@ -106,7 +106,7 @@ class DualEncoder(nn.Module):
         return self.backbone.get_base_model() if self.is_peft else self.backbone
 
     def normalize_pixels(self, pixels: torch.Tensor) -> torch.Tensor:
-        """uint8 pixels to what the image tower expects; float pixels are taken as normalised already."""
+        """uint8 pixels to what the image tower expects; float pixels are taken as normalized already."""
         if pixels.is_floating_point():
             return pixels
         return (pixels.to(self.pixel_mean.dtype) - self.pixel_mean) / self.pixel_std
@@ -127,7 +127,7 @@ class DualEncoder(nn.Module):
         Args:
             input_ids: captions, `[B, L]`.
             pixels: the `B` images and behind them the negative images that exist: a tensor `[M, 3, H, W]`, or an
-                object with `len()` and `slice_to(start, stop, device)`. uint8 is normalised here.
+                object with `len()` and `slice_to(start, stop, device)`. uint8 is normalized here.
             negative_input_ids: the negative captions that exist, `[n, L]`, row by row.
             concept_input_ids: the concepts that exist, `[c, L]`, image by image.
             concept_token_mask: `[B * max_concepts, L]` bool, in place of `concept_input_ids`: the tokens of the

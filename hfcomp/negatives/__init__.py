@@ -4,7 +4,7 @@
 * `swaps`: two nouns, adjectives, noun phrases or verbs change places (NegCLIP).
 * `mask_filling`: another word by a masked language model (CE-CLIP).
 * `rewordings`: other wordings that stay true.
-* `neighbours`: nearest images or captions by their embeddings (NegCLIP).
+* `neighbors`: nearest images or captions by their embeddings (NegCLIP).
 * `filters`, `grammar`: reject negatives by their text, their likelihood or a model's scores.
 * `concreteness`: ratings of how concrete a word is (Brysbaert et al. 2014), read from the user's copy.
 """

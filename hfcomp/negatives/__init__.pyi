@@ -14,8 +14,8 @@ from hfcomp.negatives.keywords import negative_columns as negative_columns
 from hfcomp.negatives.keywords import read_keyword_table as read_keyword_table
 from hfcomp.negatives.mask_filling import MaskFiller as MaskFiller
 from hfcomp.negatives.negative import Negative as Negative
-from hfcomp.negatives.neighbours import nearest_neighbours as nearest_neighbours
-from hfcomp.negatives.neighbours import neighbour_columns as neighbour_columns
+from hfcomp.negatives.neighbors import nearest_neighbors as nearest_neighbors
+from hfcomp.negatives.neighbors import neighbor_columns as neighbor_columns
 from hfcomp.negatives.rewordings import Positive as Positive
 from hfcomp.negatives.rewordings import hard_positives as hard_positives
 from hfcomp.negatives.swaps import swap_negatives as swap_negatives

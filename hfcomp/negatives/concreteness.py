@@ -2,7 +2,7 @@
 
 Source: Brysbaert, Warriner, Kuperman, "Concreteness ratings for 40 thousand generally known English word lemmas",
 Behavior Research Methods 46 (2014), 904-911, doi:10.3758/s13428-013-0403-5: mean ratings of 37,058 words and 2,896
-two-word expressions, all known by at least 85 % of the raters.
+two-word expressions, all known by at least 85% of the raters.
 
 The ratings are listed under CC BY-NC-ND, which forbids passing them on changed. So this package does not hold them:
 the user names a file, they are joined when a training set is loaded and never written into a set that is pushed.
@@ -27,7 +27,7 @@ NAMED = 40
 """Words without a rating that a log line names: more than the sandbox has keywords."""
 HOW_TO_GET = (
     "Get the supplementary table of doi:10.3758/s13428-013-0403-5 (39,954 rows) and save it as tab-separated UTF-8 "
-    "text; its licence (CC BY-NC-ND) does not allow this package to bring it along."
+    "text; its license (CC BY-NC-ND) does not allow this package to bring it along."
 )
 
 URL = "http://crr.ugent.be/papers/Concreteness_ratings_Brysbaert_et_al_BRM.txt"
@@ -36,7 +36,7 @@ SHA256 = "0b4082dbd38585b0ee1fd258145b7a50592f8d0d98e5fc6b6844ceef3cd8ecc8"
 """Of the table of 39,954 rows that hfcomp is tested with; the address has no encryption, so the hash decides."""
 FILE = "Concreteness_ratings_Brysbaert_et_al_BRM.txt"
 LICENSE = (
-    "Concreteness ratings: Brysbaert, Warriner, Kuperman 2014, doi:10.3758/s13428-013-0403-5. Their licence is listed "
+    "Concreteness ratings: Brysbaert, Warriner, Kuperman 2014, doi:10.3758/s13428-013-0403-5. Their license is listed "
     "as CC BY-NC-ND 3.0 (https://creativecommons.org/licenses/by-nc-nd/3.0/): name the authors, no commercial use, do "
     "not pass on changed copies. hfcomp writes no rating into a set that it builds."
 )
@@ -214,7 +214,7 @@ def concreteness_column(
 ) -> tuple[list[list[float | None]], Coverage]:
     """Builds `negative_concreteness` from `negative_keywords` or `negative_rated_words`, entry by entry.
 
-    Join it at load and do not push it: see the licence in the module's docstring.
+    Join it at load and do not push it: see the license in the module's docstring.
 
     Args:
         keywords: An empty string belongs to a masked negative, or to a keyword without an entry.
@@ -305,7 +305,7 @@ def _rating(text: str, *, word: str, where: str) -> float:
 def download_ratings(
     folder: Path, *, log: Callable[[str], None], url: str = URL, sha256: str = SHA256, timeout: float = TIMEOUT
 ) -> Path:
-    """The table of ratings in a folder, downloaded where it is not there yet. `log` gets the licence first.
+    """The table of ratings in a folder, downloaded where it is not there yet. `log` gets the license first.
 
     Call it for a user who asked for it, and for no other.
 

@@ -28,7 +28,7 @@ What is not swapped, since the caption would stay true:
 What is not swapped, since the caption would no longer be English: singular with plural; names with nouns; a noun that
 has a determiner with one that has none ("a dog on grass"); a noun without plural to a place behind "a" ("a snow");
 verbs of different form, or one with an object for one without ("sitting on a bench eating a sandwich"). A second size
-or colour is not put before a noun that keeps its own. The result can still be absurd ("a bench sitting on a man"), as
+or color is not put before a noun that keeps its own. The result can still be absurd ("a bench sitting on a man"), as
 in the paper.
 
 What it cannot see: whether the swapped caption happens to be true as well ("a large dog and a white cat", the dog
@@ -88,7 +88,7 @@ _KINDS = {
 _LIST_CLASSES = frozenset((*NOUN_CLASSES, "DET", "ADJ", "NUM", "PUNCT", "CCONJ", "PRON", "SPACE"))
 _COUNTING_DETERMINERS = word_set("a an another each every either neither one")
 # A part changes places with at most this many following parts: all pairs would grow with a caption's square.
-_MOST_NEIGHBOURS = 64
+_MOST_NEIGHBORS = 64
 _PARTICIPLES = ("VBG", "VBN")
 # "that is also sitting right next to": anything longer is not a symmetric relation and need not be scanned.
 _MOST_WORDS_OF_A_RELATION = 10
@@ -157,10 +157,10 @@ def _may_be_one(first: Part, second: Part) -> bool:
 
 
 def _pairs(parts: Iterable[Part]) -> Iterator[Pair]:
-    """Each part with the next `_MOST_NEIGHBOURS`, as `combinations` orders them."""
+    """Each part with the next `_MOST_NEIGHBORS`, as `combinations` orders them."""
     some = list(parts)
     for place, first in enumerate(some):
-        yield from ((first, second) for second in some[place + 1 : place + 1 + _MOST_NEIGHBOURS])
+        yield from ((first, second) for second in some[place + 1 : place + 1 + _MOST_NEIGHBORS])
 
 
 def _telling(doc: Doc) -> list[int]:
@@ -287,7 +287,7 @@ def _class_of(word: str) -> frozenset[str]:
 
 
 def _fits_beside(old: Part, new: Part, noun: Token) -> bool:
-    """Whether an adjective can take another's place before a noun: no second colour or size, and none out of "and"."""
+    """Whether an adjective can take another's place before a noun: no second color or size, and none out of "and"."""
     doc, others = old.doc, _class_of(new.doc[new.head].lower_)
     run = [token for token in doc[max(0, old.start - 3) : noun.i] if not old.start <= token.i < old.end]
     after = next((token for token in run if token.i >= old.end), None)

@@ -66,7 +66,7 @@ def noun_phrases(doc: Doc, *, excluded: ExcludedWords = EXCLUDED_WORDS) -> list[
     """The noun phrases of a caption, from left to right, without duplicates; defined in the module's docstring.
 
     Args:
-        doc: A parsed caption, with word classes, Penn tags, lemmas and a tree labelled as spaCy's pipelines do.
+        doc: A parsed caption, with word classes, Penn tags, lemmas and a tree labeled as spaCy's pipelines do.
         excluded: Nouns that make no concept.
 
     Returns:

@@ -40,7 +40,7 @@ _NOT_MAIN_VERBS = word_set("be can could do get have let may might must seem sha
 
 @dataclass(frozen=True)
 class Part:
-    """Neighbouring words of a parsed caption.
+    """Neighboring words of a parsed caption.
 
     Attributes:
         doc: The parsed caption.
@@ -177,10 +177,10 @@ def _end_of_compound(doc: Doc, start: int) -> int:
 
 
 def adjectives(doc: Doc) -> list[Part]:
-    """The adjectives that describe a thing, a colour with its shade as one ("dark blue").
+    """The adjectives that describe a thing, a color with its shade as one ("dark blue").
 
     Left out are those that count, compare or point ("many", "same", "left"), those that name a thing together with
-    their noun ("hot dog", and words in -ing as of "shopping centre"), comparatives and superlatives.
+    their noun ("hot dog", and words in -ing as of "shopping center"), comparatives and superlatives.
     """
     found = []
     for token in doc:

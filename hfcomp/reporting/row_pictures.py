@@ -83,7 +83,7 @@ class _Text:
 
 @dataclass(frozen=True)
 class _Cell:
-    """One row of the data set: its titled panels and its texts."""
+    """One row of the dataset: its titled panels and its texts."""
 
     panels: list[tuple[str, Image.Image]]
     texts: list[_Text]
@@ -110,8 +110,8 @@ def draw_gallery(
         dataset: a `datasets.Dataset` with at least `image` and `caption`.
         path: of the PNG.
         rows: which rows, in this order.
-        columns: rows of the data set side by side.
-        scale: whole factor of enlargement of every image, nearest neighbour. By default as large as fits 224 pixels,
+        columns: rows of the dataset side by side.
+        scale: whole factor of enlargement of every image, nearest neighbor. By default as large as fits 224 pixels,
             and larger images are shrunk to that.
         labels: what stands below the images of each of `rows`; by default its number and `image_id`.
         heading: above all.
@@ -148,7 +148,7 @@ def _check(dataset: Any, rows: Sequence[int], columns: int, scale: int | None) -
     outside = [row for row in rows if not 0 <= row < len(dataset)]
     if outside or not len(rows):
         found = f"{outside[:5]}, which do not exist" if outside else "none"
-        raise ValueError(f"rows: expected some of 0 to {len(dataset) - 1} of the data set, found {found}.")
+        raise ValueError(f"rows: expected some of 0 to {len(dataset) - 1} of the dataset, found {found}.")
     for name, value in (("columns", columns), ("scale", 1 if scale is None else scale)):
         if value < 1:
             raise ValueError(f"{name}={value}: expected a whole number of at least 1.")

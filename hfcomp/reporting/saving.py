@@ -108,7 +108,7 @@ def markdown_table(table: Table) -> list[str]:
 
 
 def escaped(text: str) -> str:
-    """A text for Markdown. Names come from data sets: they may neither end a cell or a line, be HTML, nor link."""
+    """A text for Markdown. Names come from datasets: they may neither end a cell or a line, be HTML, nor link."""
     # Entities instead of backslashes, which not every renderer reads inside a table. A "<" before a number or a blank
     # is "less than" and stays.
     line = visible(" ".join(text.split())).replace("|", "&#124;").replace("](", "&#93;(")

@@ -40,18 +40,18 @@ STAR = "* marks the highest value of a line, if above chance; intervals of all v
 TIE_RULES = {"wrong": "counted as wrong", "half": "counted as half right", "win": "counted as right"}
 NO_TIES = "No ties: no model scored a right and a wrong candidate alike."
 IMAGES = (
-    "Brackets are image-clustered bootstrap intervals (95 %); averages are resampled over all their lines at once. "
+    "Brackets are image-clustered bootstrap intervals (95%); averages are resampled over all their lines at once. "
     "p is from a sign-flip test over images."
 )
 SEVERAL_SEEDS = (
-    "Intervals (95 %) and p are for other images and other seeds: a t-interval of the {seeds} seeds' means with the "
+    "Intervals (95%) and p are for other images and other seeds: a t-interval of the {seeds} seeds' means with the "
     "variance of images added, and no narrower than the image-clustered bootstrap interval. Values are means over "
     "seeds, in parentheses the lowest and the highest seed; differences are paired by seed too."
 )
 READING = (
     "Accuracy, recall and other fractions are in percent, other metrics in the unit behind their name. {intervals} "
     "Differences are in points, paired by item; ~ marks those whose interval holds 0. {adjusted} Detectable: the "
-    "difference that the set would find in 80 % of the cases. {ties}"
+    "difference that the set would find in 80% of the cases. {ties}"
 )
 ADJUSTED = "adj. p is adjusted for the number of differences (q of Benjamini and Hochberg)."
 # Up to this number of models the terminal has room for intervals.
@@ -61,9 +61,9 @@ LONGEST_NAME = 16
 # A figure of more rows than this keeps the lines that stand for others, then the foremost, and draws MOST_ROWS.
 MANY_ROWS = 24
 MOST_ROWS = 40
-VALUES = "percent, 95 % intervals (dotted: chance)"
-MEANS = "percent, lowest to highest seed; base: 95 % interval (dotted: chance)"
-CHANGES = "points against {reference}, 95 % intervals (left of 0: forgotten)"
+VALUES = "percent, 95% intervals (dotted: chance)"
+MEANS = "percent, lowest to highest seed; base: 95% interval (dotted: chance)"
+CHANGES = "points against {reference}, 95% intervals (left of 0: forgotten)"
 
 Pairs = Sequence[tuple[str, str]]
 """Models, each with its reference."""
@@ -202,7 +202,7 @@ def differences(lines: Sequence[tuple[Line, Pairs]]) -> list[Table]:
                 rows.append([*names, *cells, decimal(change.get("smallest"), unit)])
     names = [*[""] * bool(labels), *(("model", "minus")[side] for side in sides)]
     what = "points" if all_percent(line for line, _ in lines) else "change"
-    header = [*names, what, "95 % interval", "p", "adj. p", "detectable"]
+    header = [*names, what, "95% interval", "p", "adj. p", "detectable"]
     if all(row[-1] == UNKNOWN for row in rows):
         header, rows = header[:-1], [row[:-1] for row in rows]
     model, reference = ("" if 0 in sides else every[0][0]), ("each" if 1 in sides else every[0][1])

@@ -37,14 +37,14 @@ class AltText:
     place_among_several: float
 
 
-_OF_ONE = {"caption": 0.50, "generalised": 0.10, "figure": 0.20, "shape": 0.12, "colour": 0.08}
+_OF_ONE = {"caption": 0.50, "generalized": 0.10, "figure": 0.20, "shape": 0.12, "color": 0.08}
 WORDS = AltText(
     _OF_ONE,
-    {"caption": 0.30, "generalised": 0.10, "tags": 0.30, "whole": 0.15, "shapes": 0.10, "colours": 0.05},
+    {"caption": 0.30, "generalized": 0.10, "tags": 0.30, "whole": 0.15, "shapes": 0.10, "colors": 0.05},
     place_among_several=0.7,
 )
 # Mostly "a circle at the left" for one of two or three things: otherwise no fine-tuning in minutes learns relations.
-PLACES = AltText(_OF_ONE, {"caption": 0.15, "shape": 0.51, "colour": 0.34}, place_among_several=1.0)
+PLACES = AltText(_OF_ONE, {"caption": 0.15, "shape": 0.51, "color": 0.34}, place_among_several=1.0)
 # How often a single thing's place is mentioned. "A figure at the top left" has no other cue, and so teaches places.
 PLACE = 0.7
 ADJECTIVE = 0.25
@@ -58,14 +58,14 @@ def draw_alt_text(generator: np.random.Generator, scene: Scene, caption: Caption
     form = _pick_form(generator, shares.of_one if alone else shares.of_several)
     if form == "caption":
         return caption.text(scene)
-    if form == "generalised":
-        return caption.generalised(scene)
+    if form == "generalized":
+        return caption.generalized(scene)
     if form == "tags":
         return _tags(generator, scene)
     if form == "shapes":
         body = " and ".join(with_article([thing.shape], 1) for thing in scene.things[:2])
-    elif form == "colours":
-        body = f"{scene.things[0].colour} and {scene.things[1].colour} figures"
+    elif form == "colors":
+        body = f"{scene.things[0].color} and {scene.things[1].color} figures"
     else:
         body = _one_thing(generator, scene, form, PLACE if alone else shares.place_among_several)
     return _frame(generator, scene, body)
@@ -77,7 +77,7 @@ def _pick_form(generator: np.random.Generator, shares: Mapping[str, float]) -> s
 
 def _tags(generator: np.random.Generator, scene: Scene) -> str:
     # In random order: tags say which words belong to an image, not to each other.
-    words = [thing.colour for thing in scene.things] + [thing.shape for thing in scene.things]
+    words = [thing.color for thing in scene.things] + [thing.shape for thing in scene.things]
     if generator.random() < MORE_TAGS:
         words += [thing.texture for thing in scene.things]
     if generator.random() < MORE_TAGS:
@@ -91,8 +91,8 @@ def _one_thing(generator: np.random.Generator, scene: Scene, form: str, place: f
     draws = generator.random(4).tolist()
     words = [SIZE_WORDS[thing.size][int(draws[0] * 2)]] if draws[1] < ADJECTIVE else []
     words += [thing.texture] if draws[2] < ADJECTIVE else []
-    words += [thing.colour] if form in ("colour", "whole") else []
-    if form in ("figure", "colour"):
+    words += [thing.color] if form in ("color", "whole") else []
+    if form in ("figure", "color"):
         words.append("figure" if thing.count == 1 else "figures")
     else:
         words.append(thing.shape if thing.count == 1 else PLURALS[thing.shape])

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hfcomp.sandbox.hierarchy import FIGURE_WORDS, generalised_words
-from hfcomp.sandbox.scenes import BACKGROUNDS, CELLS, COLOURS, NOVEL_COMBINATIONS, SHAPES, Cell, Scene, Thing
+from hfcomp.sandbox.hierarchy import FIGURE_WORDS, generalized_words
+from hfcomp.sandbox.scenes import BACKGROUNDS, CELLS, COLORS, NOVEL_COMBINATIONS, SHAPES, Cell, Scene, Thing
 
 PREFIXES = ("", "a photo of", "a picture of", "an image of", "there is")
 CONJUNCTIONS = ("and", "with")
@@ -71,8 +71,8 @@ class Caption:
             place += len(part)
         return phrases, spans
 
-    def generalised(self, scene: Scene) -> str:
-        """The caption with every shape and colour replaced by its family: "a warm round figure above ..."."""
+    def generalized(self, scene: Scene) -> str:
+        """The caption with every shape and color replaced by its family: "a warm round figure above ..."."""
         return "".join(part for part, _ in self._parts(scene, self._general_phrase))
 
     def _parts(self, scene: Scene, phrase) -> list[tuple[str, bool]]:
@@ -94,10 +94,10 @@ class Caption:
 
     def _phrase(self, thing: Thing, index: int) -> str:
         noun = thing.shape if thing.count == 1 else PLURALS[thing.shape]
-        return self._with_adjectives(thing, index, [thing.colour, noun])
+        return self._with_adjectives(thing, index, [thing.color, noun])
 
     def _general_phrase(self, thing: Thing, index: int) -> str:
-        return self._with_adjectives(thing, index, generalised_words(thing))
+        return self._with_adjectives(thing, index, generalized_words(thing))
 
     def _with_adjectives(self, thing: Thing, index: int, words: list[str]) -> str:
         if index in self.textured:
@@ -239,16 +239,16 @@ def paraphrase(generator: np.random.Generator, caption: Caption) -> Caption:
 
 
 def zero_shot_prompts() -> dict[str, dict[str, list[str]]]:
-    """Prompts for each colour, shape and place of a lone object: attribute to class to prompts.
+    """Prompts for each color, shape and place of a lone object: attribute to class to prompts.
 
     The mean of their embeddings is the class's.
     """
     # A color is named with all shapes that training shows in it, and the same for shapes: a prompt with a novel
     # combination would ask for what the model has never read.
-    known = [(c, s) for c in COLOURS for s in SHAPES if (c, s) not in NOVEL_COMBINATIONS]
+    known = [(c, s) for c in COLORS for s in SHAPES if (c, s) not in NOVEL_COMBINATIONS]
     prompts = [(c, s, f"a photo of {with_article([c, s], 1)}") for c, s in known]
     return {
-        "colour": {colour: [text for c, _, text in prompts if c == colour] for colour in COLOURS},
+        "color": {color: [text for c, _, text in prompts if c == color] for color in COLORS},
         "shape": {shape: [text for _, s, text in prompts if s == shape] for shape in SHAPES},
         "place": {phrase: [f"a figure {phrase}"] for phrase in map(place_phrase, CELLS)},
     }
@@ -256,7 +256,7 @@ def zero_shot_prompts() -> dict[str, dict[str, list[str]]]:
 
 def words() -> list[str]:
     """Every word of the grammar, sorted."""
-    phrases = [*PREFIXES, *CONJUNCTIONS, *BACKGROUND_PHRASES, *SHAPES, *PLURALS.values(), *COLOURS, *BACKGROUNDS]
+    phrases = [*PREFIXES, *CONJUNCTIONS, *BACKGROUND_PHRASES, *SHAPES, *PLURALS.values(), *COLORS, *BACKGROUNDS]
     phrases += [phrase for wordings in (*RELATIONS.values(), *SIZE_WORDS.values()) for phrase in wordings]
     phrases += [place_phrase(cell) for cell in CELLS]
     phrases += ["there are", "plain striped an", *COUNT_WORDS.values(), *FIGURE_WORDS]

@@ -47,7 +47,7 @@ _MEANING = {
     **CONCEPT_FEATURES,
     "group": _TEXT,
     "hard_negative_groups": _TEXTS,
-    "generalised_caption": _TEXT,
+    "generalized_caption": _TEXT,
     "level_1": _TEXT,
     "level_2": _TEXT,
     "level_3": _TEXT,
@@ -113,7 +113,7 @@ def training_set(
     Returns:
         The column contract of training sets: `image`, `caption`, `positive_captions` (one other wording), the five
         `negative_*` lists, `negative_image`, `mask` (white where it may differ), `concepts`, `concept_spans` (a list
-        of one `[start, end)` for each), `group` with `hard_negative_groups`, `generalised_caption`, `level_1` to
+        of one `[start, end)` for each), `group` with `hard_negative_groups`, `generalized_caption`, `level_1` to
         `level_4`, `image_id`, `source`, `license`; and `noise`, what is wrong in the row (`edit`, `caption`,
         `false_negative`). No image shows a scene of the evaluation sets.
 
@@ -144,7 +144,7 @@ def choice_set(num_rows_per_kind: int, seed: int, *, kinds: Sequence[str] = KIND
         num_rows_per_kind: number of rows of each kind, at least 1.
         seed: non-negative; the same seed gives the same rows.
         kinds: which of `KINDS`, in the order of the rows.
-        novel: whether each caption mentions a combination of shape and colour that no training image shows; if not,
+        novel: whether each caption mentions a combination of shape and color that no training image shows; if not,
             no scene has one.
 
     Returns:
@@ -189,7 +189,7 @@ def edited_pairs_set(num_rows_per_concept: int, seed: int) -> Dataset:
 def retrieval_set(num_rows: int, seed: int) -> Dataset:
     """The evaluation of retrieval and of wordings: held-out images with captions of two objects.
 
-    No two captions name the same two coloured shapes, in whatever order, so that a caption fits its own image alone
+    No two captions name the same two colored shapes, in whatever order, so that a caption fits its own image alone
     (but for the rare scene of three objects that happens to contain another row's two).
 
     Args:
@@ -208,19 +208,19 @@ def retrieval_set(num_rows: int, seed: int) -> Dataset:
 
 
 def zero_shot_set(num_rows: int, seed: int, *, novel: bool = False) -> Dataset:
-    """The evaluation of words: held-out images of one object, labelled by all that can be said of it.
+    """The evaluation of words: held-out images of one object, labeled by all that can be said of it.
 
     Args:
         num_rows: number of rows, at least 1.
         seed: non-negative; the same seed gives the same rows.
-        novel: whether all objects have shape-colour combinations that no training image has, or none.
+        novel: whether all objects have shape-color combinations that no training image has, or none.
 
     Returns:
-        Columns `image`, `image_id`, `shape`, `colour`, `size`, `texture`, `place` ("at the top left"), and `caption`,
+        Columns `image`, `image_id`, `shape`, `color`, `size`, `texture`, `place` ("at the top left"), and `caption`,
         which says all of it and the background.
     """
     columns = {"image": Image(), "image_id": _TEXT, "caption": _TEXT}
-    columns |= dict.fromkeys(("shape", "colour", "size", "texture", "place"), _TEXT)
+    columns |= dict.fromkeys(("shape", "color", "size", "texture", "place"), _TEXT)
     return _cached_rows(zero_shot_rows, columns, num_rows=_positive(num_rows), seed=seed, novel=novel)
 
 
@@ -233,7 +233,7 @@ def levels_set(num_rows: int, seed: int) -> Dataset:
 
     Returns:
         Columns `image`, `caption`, `positive_captions`, `image_id`, `group`, `hard_negative_groups`,
-        `generalised_caption`, `level_1` (most specific) to `level_4`, and the other columns of meaning.
+        `generalized_caption`, `level_1` (most specific) to `level_4`, and the other columns of meaning.
     """
     return _cached_rows(levels_rows, _PAIR | _MEANING, num_rows=_positive(num_rows), seed=seed)
 
@@ -266,7 +266,7 @@ def _source_digest() -> str:
 
 def _positive(count: int) -> int:
     if count < 1:
-        raise ValueError(f"a data set needs at least one row and one negative, not {count}.")
+        raise ValueError(f"a dataset needs at least one row and one negative, not {count}.")
     return count
 
 

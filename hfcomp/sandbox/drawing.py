@@ -125,7 +125,7 @@ def draw_pair(
 ) -> tuple[Scene, Caption]:
     """A scene on the asked side of the split and a true caption.
 
-    With `novel` the caption mentions a combination of shape and colour that training never shows; without it the
+    With `novel` the caption mentions a combination of shape and color that training never shows; without it the
     scene has none.
     """
     # Drawn by rejection: the split and the combinations are properties of the whole scene.

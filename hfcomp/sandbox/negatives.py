@@ -15,13 +15,13 @@ from hfcomp.sandbox.captions import (
     Caption,
     relation_between,
 )
-from hfcomp.sandbox.scenes import COLOURS, JITTERS, MOST_OBJECTS, SHAPES, SIZES, TEXTURES, Scene, Thing
+from hfcomp.sandbox.scenes import COLORS, JITTERS, MOST_OBJECTS, SHAPES, SIZES, TEXTURES, Scene, Thing
 
 # How reliably an editor draws a change of a word, from 1 (never surely) to 5 (always): a truth of this world, made up.
 # `edit_noise` follows it whatever ratings the rows have, since people's ratings change no image.
 DRAWABILITY = (
     dict.fromkeys(SHAPES, 4.9)
-    | dict.fromkeys(COLOURS, 4.5)
+    | dict.fromkeys(COLORS, 4.5)
     | {"striped": 4.1, "plain": 3.7}
     | dict.fromkeys(("two", "three"), 3.8)
     | dict.fromkeys(chain(*SIZE_WORDS.values()), 3.5)
@@ -110,11 +110,11 @@ def _other(options: Sequence[str], present: str) -> str:
     return options[1 - options.index(present)]
 
 
-def _swap_colours(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
+def _swap_colors(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
     i, j = caption.mentioned[:2]
     first, second = scene.things[i], scene.things[j]
-    changes = {i: replace(first, colour=second.colour), j: replace(second, colour=first.colour)}
-    return Negative(caption, _with_things(scene, changes), "swap_att", first.colour)
+    changes = {i: replace(first, color=second.color), j: replace(second, color=first.color)}
+    return Negative(caption, _with_things(scene, changes), "swap_att", first.color)
 
 
 def _exchange_places(scene: Scene, i: int, j: int) -> Scene:
@@ -140,13 +140,13 @@ def _swap_relations(generator: np.random.Generator, scene: Scene, caption: Capti
     return Negative(false, _exchange_places(scene, j, k), "swap_rel", _relation_keyword(caption.links[0]))
 
 
-def _replace_colour(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
+def _replace_color(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
     i = _pick(generator, caption.mentioned)
     # Only colors that the scene lacks, so that no two things of the new scene share one.
-    taken = {thing.colour for thing in scene.things}
-    colour = _pick(generator, [colour for colour in COLOURS if colour not in taken])
-    changes = {i: replace(scene.things[i], colour=colour)}
-    return Negative(caption, _with_things(scene, changes), "replace_att", scene.things[i].colour)
+    taken = {thing.color for thing in scene.things}
+    color = _pick(generator, [color for color in COLORS if color not in taken])
+    changes = {i: replace(scene.things[i], color=color)}
+    return Negative(caption, _with_things(scene, changes), "replace_att", scene.things[i].color)
 
 
 def _replace_shape(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
@@ -225,7 +225,7 @@ def _add_thing(generator: np.random.Generator, scene: Scene, caption: Caption) -
     # Named last; its shape and color are new, because no two things of a scene share one.
     new = Thing(
         _pick(generator, [shape for shape in SHAPES if shape not in {t.shape for t in scene.things}]),
-        _pick(generator, [colour for colour in COLOURS if colour not in {t.colour for t in scene.things}]),
+        _pick(generator, [color for color in COLORS if color not in {t.color for t in scene.things}]),
         _pick(generator, SIZES),
         _pick(generator, TEXTURES),
         _pick(generator, scene.free_cells()),
@@ -244,10 +244,10 @@ def _add_thing(generator: np.random.Generator, scene: Scene, caption: Caption) -
 
 
 EDITS: dict[str, Callable[[np.random.Generator, Scene, Caption], Negative]] = {
-    "swap_att": _swap_colours,
+    "swap_att": _swap_colors,
     "swap_obj": _swap_things,
     "swap_rel": _swap_relations,
-    "replace_att": _replace_colour,
+    "replace_att": _replace_color,
     "replace_size": _replace_size,
     "replace_texture": _replace_texture,
     "replace_count": _replace_count,

@@ -66,7 +66,7 @@ def with_noise(generator: np.random.Generator, row: DrawnRow, noise: Noise) -> D
 
 
 def _misread(generator: np.random.Generator, row: DrawnRow) -> Scene:
-    """A scene with one mentioned shape or colour replaced, which no negative describes and training could show."""
+    """A scene with one mentioned shape or color replaced, which no negative describes and training could show."""
     # Otherwise the false caption would equal a negative, or reveal a novel combination of the evaluation.
     negatives = {negative.caption.text(negative.scene) for negative in row.negatives}
     while True:

@@ -25,7 +25,7 @@ from hfcomp.writing import write_bytes
 
 MAX_TOKENS = 36
 # Pixels reach the model as (value - 60) / 60: dark backgrounds below zero, bright objects well above.
-PIXEL_CENTRE = 60 / 255
+PIXEL_CENTER = 60 / 255
 _END_OF_WORD = "</w>"
 _START, _END = "<|startoftext|>", "<|endoftext|>"
 
@@ -40,8 +40,8 @@ def sandbox_processor() -> CLIPProcessor:
     image_processor = CLIPImageProcessorPil(
         size={"shortest_edge": SIDE},
         crop_size={"height": SIDE, "width": SIDE},
-        image_mean=[PIXEL_CENTRE] * 3,
-        image_std=[PIXEL_CENTRE] * 3,
+        image_mean=[PIXEL_CENTER] * 3,
+        image_std=[PIXEL_CENTER] * 3,
     )
     return CLIPProcessor(image_processor=image_processor, tokenizer=_tokenizer())
 
@@ -71,7 +71,7 @@ def sandbox_siglip_processor(folder: str | Path) -> SiglipProcessor:
     write_bytes(file, _sentencepiece_model())
     tokenizer = SiglipTokenizer(str(file), model_max_length=MAX_TOKENS)
     image_processor = SiglipImageProcessorPil(
-        size={"height": SIDE, "width": SIDE}, image_mean=[PIXEL_CENTRE] * 3, image_std=[PIXEL_CENTRE] * 3
+        size={"height": SIDE, "width": SIDE}, image_mean=[PIXEL_CENTER] * 3, image_std=[PIXEL_CENTER] * 3
     )
     return SiglipProcessor(image_processor=image_processor, tokenizer=tokenizer)
 

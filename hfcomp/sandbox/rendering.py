@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 from PIL import Image, ImageDraw
 
-from hfcomp.sandbox.scenes import BACKGROUNDS, COLOURS, GRID, JITTERS, NOISES, SHAPES, SIZES, TEXTURES, Cell, Scene
+from hfcomp.sandbox.scenes import BACKGROUNDS, COLORS, GRID, JITTERS, NOISES, SHAPES, SIZES, TEXTURES, Cell, Scene
 
 # A cell is one patch of the sandbox model, so that a shape can be read within one token.
 CELL = 12
@@ -16,15 +16,15 @@ DIAMETERS = {"small": 7, "large": 11}
 NOISE = 6
 SPECK = 70  # levels above the background
 STRIPE = 2  # pixels; every other one is dark
-DARK_STRIPE = 0.3  # of the colour
+DARK_STRIPE = 0.3  # of the color
 
 _SUPERSAMPLING = 8
-_COLOURS = np.array(list(COLOURS.values()), dtype=np.float32)
+_COLORS = np.array(list(COLORS.values()), dtype=np.float32)
 _BACKGROUNDS = np.array(list(BACKGROUNDS.values()), dtype=np.float32)
 _SHAPE_INDEX = {name: i for i, name in enumerate(SHAPES)}
 _SIZE_INDEX = {name: i for i, name in enumerate(SIZES)}
 _TEXTURE_INDEX = {name: i for i, name in enumerate(TEXTURES)}
-_COLOUR_INDEX = {name: i for i, name in enumerate(COLOURS)}
+_COLOR_INDEX = {name: i for i, name in enumerate(COLORS)}
 _BACKGROUND_INDEX = {name: i for i, name in enumerate(BACKGROUNDS)}
 
 
@@ -42,9 +42,9 @@ def render(scenes: Sequence[Scene]) -> np.ndarray:
     cells = np.broadcast_to(background[:, None, None, None, None], (len(scenes), GRID, GRID, CELL, CELL, 3)).copy()
     looks = [(n, *cell, *look) for n, scene in enumerate(scenes) for look, taken in _looks(scene) for cell in taken]
     if looks:
-        n, row, column, colour, shape, size, texture, vertical, horizontal = np.array(looks).T
+        n, row, column, color, shape, size, texture, vertical, horizontal = np.array(looks).T
         mask = _masks()[shape, size, texture, vertical, horizontal][..., None]
-        cells[n, row, column] += mask * (_COLOURS[colour] - background[n])[:, None, None]
+        cells[n, row, column] += mask * (_COLORS[color] - background[n])[:, None, None]
     specks = [(n, *cell) for n, scene in enumerate(scenes) for cell in scene.specks]
     if specks:
         n, row, column = np.array(specks).T
@@ -55,11 +55,11 @@ def render(scenes: Sequence[Scene]) -> np.ndarray:
 
 
 def _looks(scene: Scene) -> list[tuple[tuple[int, ...], tuple[Cell, ...]]]:
-    """The look of each thing (colour, shape, size, texture, two jitters, as indices), and its cells."""
+    """The look of each thing (color, shape, size, texture, two jitters, as indices), and its cells."""
     return [
         (
             (
-                _COLOUR_INDEX[thing.colour],
+                _COLOR_INDEX[thing.color],
                 _SHAPE_INDEX[thing.shape],
                 _SIZE_INDEX[thing.size],
                 _TEXTURE_INDEX[thing.texture],
@@ -120,24 +120,24 @@ def _masks() -> np.ndarray:
     stripes = np.where(np.arange(CELL) // STRIPE % 2, 1, DARK_STRIPE)[:, None]
     for shape, size, vertical, horizontal in np.ndindex(len(SHAPES), len(SIZES), JITTERS, JITTERS):
         # Half-pixel shifts: a thing that is drawn again differs, and stays inside its cell.
-        centre = (CELL / 2 + (horizontal - 1) / 2, CELL / 2 + (vertical - 1) / 2)
-        plain = _mask(SHAPES[shape], DIAMETERS[SIZES[size]], centre)
+        center = (CELL / 2 + (horizontal - 1) / 2, CELL / 2 + (vertical - 1) / 2)
+        plain = _mask(SHAPES[shape], DIAMETERS[SIZES[size]], center)
         masks[shape, size, :, vertical, horizontal] = plain, plain * stripes
     return masks
 
 
-def _mask(shape: str, diameter: float, centre: tuple[float, float]) -> np.ndarray:
-    """Coverage `[12, 12]` of one shape; diameter and centre (x, y) in pixels."""
+def _mask(shape: str, diameter: float, center: tuple[float, float]) -> np.ndarray:
+    """Coverage `[12, 12]` of one shape; diameter and center (x, y) in pixels."""
     # Drawn eight times as large and averaged, because Pillow draws hard edges.
     canvas = Image.new("L", (CELL * _SUPERSAMPLING,) * 2)
-    x, y = (_SUPERSAMPLING * value for value in centre)
+    x, y = (_SUPERSAMPLING * value for value in center)
     _DRAW[shape](ImageDraw.Draw(canvas), x, y, _SUPERSAMPLING * diameter / 2)
     blocks = np.asarray(canvas, dtype=np.float32).reshape(CELL, _SUPERSAMPLING, CELL, _SUPERSAMPLING)
     return blocks.mean(axis=(1, 3)) / 255
 
 
 def _polygon(*corners: tuple[float, float]):
-    """A drawing function for the polygon with these corners, in units of the radius around the centre."""
+    """A drawing function for the polygon with these corners, in units of the radius around the center."""
     return lambda draw, x, y, r: draw.polygon([(x + r * u, y + r * v) for u, v in corners], fill=255)
 
 

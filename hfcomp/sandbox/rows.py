@@ -1,4 +1,4 @@
-"""The rows of the sandbox's data sets, one generator a set: drawn, rendered, and laid out in columns."""
+"""The rows of the sandbox's datasets, one generator a set: drawn, rendered, and laid out in columns."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -99,7 +99,7 @@ def retrieval_rows(num_rows: int, seed: int) -> Iterator[dict]:
     pairs: dict[frozenset, Worded] = {}
     while len(pairs) < num_rows:
         pair = _draw_worded(generator, TWO_OBJECTS, held_out=True)
-        named = frozenset((thing.colour, thing.shape) for thing in pair[0].things[:2])
+        named = frozenset((thing.color, thing.shape) for thing in pair[0].things[:2])
         # The first of equal pairs stays: a caption must fit only its own image.
         pairs.setdefault(named, pair)
     return _rows(pairs.values(), _pair_columns, f"retrieval-{seed}", num_rows)
@@ -115,7 +115,7 @@ def zero_shot_rows(num_rows: int, seed: int, novel: bool) -> Iterator[dict]:
             "image": _images(rows),
             "caption": [EVERYTHING.text(scene) for scene in rows],
             "shape": [thing.shape for thing in things],
-            "colour": [thing.colour for thing in things],
+            "color": [thing.color for thing in things],
             "size": [thing.size for thing in things],
             "texture": [thing.texture for thing in things],
             "place": [place_phrase(thing.cell) for thing in things],
@@ -173,17 +173,17 @@ def _meaning_columns(rows: Sequence[tuple[Scene, Caption]], said: Sequence[Scene
         "concept_spans": [spans for _, spans in concepts],
         "group": [name[0] for name in names],
         "hard_negative_groups": [rival_groups(name[0]) for name in names],
-        "generalised_caption": [_generalise(caption, scene) for caption, scene in zip(captions, spoken, strict=True)],
+        "generalized_caption": [_generalize(caption, scene) for caption, scene in zip(captions, spoken, strict=True)],
         **{f"level_{level}": [name[level - 1] for name in names] for level in LEVELS},
         "source": [SOURCE] * len(rows),
         "license": [LICENSE] * len(rows),
     }
 
 
-def _generalise(caption: Caption, scene: Scene) -> str:
+def _generalize(caption: Caption, scene: Scene) -> str:
     # Never only a concept's name: training must not show what the levels ask.
-    text = caption.generalised(scene)
-    return replace(caption, prefix="there is").generalised(scene) if text in levels(scene) else text
+    text = caption.generalized(scene)
+    return replace(caption, prefix="there is").generalized(scene) if text in levels(scene) else text
 
 
 def _tuple_columns(rows: Sequence[DrawnRow], num_negatives: int, ratings: Ratings) -> dict[str, list]:

@@ -1,4 +1,4 @@
-"""Scenes of the sandbox world: one to three coloured shapes on a 3 x 3 grid, drawn from a random generator."""
+"""Scenes of the sandbox world: one to three colored shapes on a 3 x 3 grid, drawn from a random generator."""
 
 import zlib
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ import numpy as np
 GRID = 3
 SHAPES = ("circle", "square", "triangle", "diamond", "cross", "star", "ring", "heart")
 # Bright objects on dark backgrounds: with mixed brightness a small model learns colors long before shapes.
-COLOURS = {
+COLORS = {
     "red": (245, 70, 70),
     "orange": (245, 150, 45),
     "yellow": (245, 235, 70),
@@ -35,7 +35,7 @@ MOST_OBJECTS = 3
 MOST_SPECKS = 2
 HELD_OUT_ONE_IN = 3
 # Combinations that no training image shows: each color with one shape, each shape in one color.
-NOVEL_COMBINATIONS = frozenset(zip(COLOURS, SHAPES, strict=True))
+NOVEL_COMBINATIONS = frozenset(zip(COLORS, SHAPES, strict=True))
 
 Cell = tuple[int, int]
 CELLS: tuple[Cell, ...] = tuple(np.ndindex(GRID, GRID))
@@ -47,7 +47,7 @@ class Thing:
 
     Attributes:
         shape: one of `SHAPES`.
-        colour: one of `COLOURS`.
+        color: one of `COLORS`.
         size: one of `SIZES`.
         texture: one of `TEXTURES`.
         cell: grid row, 0 (top) to 2, and grid column, 0 (left) to 2.
@@ -56,7 +56,7 @@ class Thing:
     """
 
     shape: str
-    colour: str
+    color: str
     size: str
     texture: str
     cell: Cell
@@ -76,7 +76,7 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What an image shows. No two things share a shape, a colour or a cell.
+    """What an image shows. No two things share a shape, a color or a cell.
 
     Attributes:
         things: one to three things, at most `MOST_OBJECTS` objects in all; the first two of single objects share a
@@ -127,7 +127,7 @@ def draw_scene(
         corner: of three things, the first shares a row with one of the others and a column with the other.
 
     Returns:
-        A scene whose shapes, colours and cells are all different.
+        A scene whose shapes, colors and cells are all different.
 
     Raises:
         ValueError: `num_things` is not 1, 2 or 3, or does not go with `counted` or `corner`.
@@ -143,11 +143,11 @@ def draw_scene(
     if counted:
         more = 1 if num_things == 2 else 1 + draws.below(2)
         twins = tuple(draws.take(free) for _ in range(more))
-    shapes, colours = list(SHAPES), list(COLOURS)
+    shapes, colors = list(SHAPES), list(COLORS)
     things = tuple(
         Thing(
             draws.take(shapes),
-            draws.take(colours),
+            draws.take(colors),
             SIZES[draws.below(2)],
             TEXTURES[draws.below(2)],
             cells[index],
@@ -161,8 +161,8 @@ def draw_scene(
 
 
 def is_novel(things: Iterable[Thing]) -> bool:
-    """Whether one of the things combines a colour and a shape that no training image combines."""
-    return any((thing.colour, thing.shape) in NOVEL_COMBINATIONS for thing in things)
+    """Whether one of the things combines a color and a shape that no training image combines."""
+    return any((thing.color, thing.shape) in NOVEL_COMBINATIONS for thing in things)
 
 
 def is_held_out(scene: Scene) -> bool:
@@ -178,7 +178,7 @@ def is_held_out(scene: Scene) -> bool:
     # A hash, not a list: the split needs no file, and a scene that nobody drew yet has its side. CRC32, because
     # Python's own hash differs from process to process.
     shown = sorted(
-        f"{thing.shape} {thing.colour} {thing.size} {thing.texture} {row} {column}"
+        f"{thing.shape} {thing.color} {thing.size} {thing.texture} {row} {column}"
         for thing in scene.things
         for row, column in thing.cells
     )

@@ -45,9 +45,9 @@ class ImageBootstrap:
     A draw takes as many images as the benchmark has, with replacement and with all their items, and recomputes the
     mean. The mean of a subset is then a ratio of two drawn sums; a draw without any item of the subset is left out.
 
-    The interval is studentised: what is resampled is the deviation in units of the clustered standard error *of that
+    The interval is studentized: what is resampled is the deviation in units of the clustered standard error *of that
     draw*. The plain percentile interval is too narrow where images are few or a share is near 0 or 1 (simulated: 60
-    images of 1 to 22 items, share 0.95: it covers 81 to 88 % of the time). Source: Davison and Hinkley,
+    images of 1 to 22 items, share 0.95: it covers 81 to 88% of the time). Source: Davison and Hinkley,
     "Bootstrap Methods and their Application" (1997), 5.2.1; the symmetric form for differences: Hall, "On symmetric
     bootstrap confidence intervals", JRSS B 50 (1988). The least spread of a draw is our choice.
 
@@ -132,7 +132,7 @@ class ImageBootstrap:
         flat = np.ndim(subsets[0][0]) == 1
         for values, _ in subsets:
             _check_bounds(np.asarray(values, dtype=np.float64), bounds)
-        low, high = self._studentise(parts, share, level, bounds, difference)
+        low, high = self._studentize(parts, share, level, bounds, difference)
         return (float(low[0]), float(high[0])) if flat else (low, high)
 
     def macro_difference(
@@ -170,7 +170,7 @@ class ImageBootstrap:
         low, high = np.where(~sure & (low > 0), 0.0, low), np.where(~sure & (high < 0), 0.0, high)
         return {"value": value, "low": low, "high": high, "p": p}
 
-    def _studentise(
+    def _studentize(
         self,
         parts: list[Part],
         share: NDArray[np.float64],

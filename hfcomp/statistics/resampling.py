@@ -64,7 +64,7 @@ class Pearson:
     def __init__(self, first: Numbers, second: Numbers, images: Places) -> None:
         # The correlation is the same for standardized values, but sums of squares of large values with a small spread
         # would cancel: their variance would be the rounding error.
-        x, y = (_standardised(np.asarray(values, dtype=np.float64)) for values in (first, second))
+        x, y = (_standardized(np.asarray(values, dtype=np.float64)) for values in (first, second))
         columns = np.ones(len(x)), x, y, x * x, y * y, x * y
         self.images = images
         self._sums = np.stack([np.bincount(images, column) for column in columns], axis=1)  # by image
@@ -150,12 +150,12 @@ class _Ranks:
         return ranks.take(self._group), float((size * ranks) @ ranks)
 
 
-def _standardised(values: Numbers) -> Numbers:
-    centred = values - values.mean()
-    spread = float(np.mean(centred**2))
+def _standardized(values: Numbers) -> Numbers:
+    centered = values - values.mean()
+    spread = float(np.mean(centered**2))
     # A constant leaves only rounding, whose correlation would be a meaningless number.
     still = spread <= 1e-20 * max(1.0, float(np.abs(values).max()) ** 2)
-    return centred / (np.nan if still else np.sqrt(spread))
+    return centered / (np.nan if still else np.sqrt(spread))
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Resampled:
         return Resampled(self.value - other.value, self.draws - other.draws, images)
 
     def bounds(self) -> dict[str, float]:
-        """`low` and `high` of the 95 % percentile interval; NaN with a single image."""
+        """`low` and `high` of the 95% percentile interval; NaN with a single image."""
         low, high = percentile_interval(self.draws) if len(self.images) > 1 else (np.nan, np.nan)
         return {"low": low, "high": high}
 

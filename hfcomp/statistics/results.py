@@ -8,7 +8,7 @@
 | `versions` | of hfcomp and what it runs on, see `versions` |
 | `models` | name to `{"path", "weights", "revision"}`, of the first seed; `weights` as `weights_hash` |
 | `further_models` | `weights` of the models of further seeds, by seed and name, such as `43/plain` |
-| `data` | `training` (data set, rows, hash of its captions), `evaluation`, `items` (`items_hash` of the outcomes) |
+| `data` | `training` (dataset, rows, hash of its captions), `evaluation`, `items` (`items_hash` of the outcomes) |
 | `benchmarks` | name to `{"title", "version", "data", "items", "left_out"}`, see below |
 | `tie_rule` | what a tie counts: `wrong`, `half` or `win`; `items.parquet` holds them as wrong, whatever the rule |
 | `skipped` | benchmarks that were asked for and not scored: list of `{"benchmark", "reason", "how_to_fix"}` |

@@ -136,7 +136,7 @@ def _is_same(one: Measure, other: Measure) -> bool:
 
 
 def _labels(measure: Measure, outcomes: Outcomes) -> dict[str, Any]:
-    """A mean of lines of several metrics or benchmarks, labelled as a line."""
+    """A mean of lines of several metrics or benchmarks, labeled as a line."""
     benchmarks = list(dict.fromkeys(line[0] for line in measure.lines))
     return {
         "benchmark": ", ".join(benchmarks),

@@ -48,7 +48,7 @@ def summarize(
 ) -> list[dict[str, Any]]:
     """One line per measure, with every model's mean and the paired differences.
 
-    Intervals are image-clustered bootstrap intervals of 95 %, see `ImageBootstrap`: all subsets of an average are
+    Intervals are image-clustered bootstrap intervals of 95%, see `ImageBootstrap`: all subsets of an average are
     resampled together.
 
     Args:
@@ -76,7 +76,7 @@ def summarize(
         none), `items`, `images`, `models` (cell to `value`, `low`, `high`, `ties`, `tie_rate`; with several seeds to
         their mean `value`, `lowest` and `highest`, `seeds`, the value of each, and `tie_rate`), `differences` (cell to
         reference to `value`, `low`, `high`, `p` of the sign-flip test, `q` of `correct`, and `smallest`, the
-        difference that the set would find in 80 % of the cases; with several seeds those of `difference_over_seeds`),
+        difference that the set would find in 80% of the cases; with several seeds those of `difference_over_seeds`),
         `contrasts` where asked for (name to `value`, `low`, `high`, `p`, and `seeds`, their number), and `lines`,
         where the measure is a mean of several lines but not an average over subsets. Bounds are NaN with fewer than
         two images; of an average, also where that is so of one of its subsets. `ties` is a number of items, `tie_rate`

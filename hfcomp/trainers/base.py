@@ -247,7 +247,7 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
                     f"Name it in {type(self).__name__}.extra_batch_keys if compute_loss reads it itself."
                 )
         if "row" not in inputs:
-            raise ValueError("the collator returned no 'row': a long tensor [B], each row's index in the data set.")
+            raise ValueError("the collator returned no 'row': a long tensor [B], each row's index in the dataset.")
 
     def _check_settings(self, args: CompositionalConfig) -> None:
         clash = set(self.extra_batch_keys) & {*BATCH_KEYS, *RESERVED_KEYS}
@@ -294,7 +294,7 @@ class CompositionalTrainer(ObjectiveHooks, SavingTrainer):
         """The batches of an evaluation set, all of its rows in their own order.
 
         Args:
-            eval_dataset: a data set, or the name of one in `self.eval_dataset`; by default that one itself.
+            eval_dataset: a dataset, or the name of one in `self.eval_dataset`; by default that one itself.
         """
         name = eval_dataset if isinstance(eval_dataset, str) else "" if eval_dataset is None else None
         if name in self._eval_loaders:  # with its workers

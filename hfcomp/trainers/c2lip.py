@@ -167,9 +167,9 @@ def _check_concept_columns(found: set[str], needed: tuple[str, ...]) -> None:
     if missing == ["concept_spans"]:  # a parser would keep the set's own concepts, which have none
         advice = "Set concept_source='phrase'"
     raise ValueError(
-        f"C2LIPTrainer needs the column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}; the data "
-        f"set has: {', '.join(map(repr, sorted(found)))}. {advice}, or rename with "
-        f"column_names={{{missing[0]!r}: '<its name in your data set>'}}."
+        f"C2LIPTrainer needs the column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}; the "
+        f"dataset has: {', '.join(map(repr, sorted(found)))}. {advice}, or rename with "
+        f"column_names={{{missing[0]!r}: '<its name in your dataset>'}}."
     )
 
 

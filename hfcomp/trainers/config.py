@@ -21,7 +21,7 @@ from hfcomp.trainers.trackers import check_trackers
 from hfcomp.trainers.weight_average import WeightAverage
 
 TORCH_ADAMW = ("adamw_torch", "adamw_torch_fused")
-OPTIMISATION = (
+OPTIMIZATION = (
     *("num_train_epochs", "learning_rate", "lr_scheduler_type", "warmup_steps", "weight_decay"),
     *("decoupled_weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm"),
 )
@@ -94,7 +94,7 @@ def setting(value: Any, source: str) -> Any:
 class CompositionalConfig(TrainingArguments):
     """Arguments of every trainer of hfcomp: transformers' `TrainingArguments` and what a contrastive batch needs.
 
-    The optimiser's defaults are for fine-tuning a pretrained CLIP with hard negatives: NegCLIP's, where no paper of
+    The optimizer's defaults are for fine-tuning a pretrained CLIP with hard negatives: NegCLIP's, where no paper of
     the objective gives others; the help of each field says where its value is from. transformers' own, 5e-5 without
     warm-up, make a CLIP forget. Further defaults that differ from transformers': `dataloader_drop_last=True` (a
     smaller last batch has other negatives), `remove_unused_columns=False`, `logging_steps=10`,
@@ -148,7 +148,7 @@ class CompositionalConfig(TrainingArguments):
         MAX_IMAGE_PIXELS, "An image with more pixels is refused, naming its row.", limits=SIZE
     )
     allow_urls: bool = option(
-        False, "Fetch images that the data set names by URL (http, https, hf). Only for a set you trust."
+        False, "Fetch images that the dataset names by URL (http, https, hf). Only for a set you trust."
     )
     url_timeout: float = option(DEFAULT_TIMEOUT, "Seconds to wait for one image with allow_urls.")
     pixel_cache: str | None = option(
@@ -210,7 +210,7 @@ class CompositionalConfig(TrainingArguments):
     weight_average_start: int = option(0, "First step of the weight average.")
     profile: bool = option(
         False,
-        "Measure some steps: profile.md says what data, encode, loss, backward and optimiser take and how "
+        "Measure some steps: profile.md says what data, encode, loss, backward and optimizer take and how "
         "much of a GPU's arithmetic is used; profile_trace.json.gz is a trace of torch's profiler.",
     )
     attn_implementation: str | None = option(

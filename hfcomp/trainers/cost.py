@@ -62,7 +62,7 @@ class StageSummary:
 
     Attributes:
         name: of the stage.
-        steps: optimiser steps.
+        steps: optimizer steps.
         images: images encoded, negative ones too, over all processes.
         texts: texts encoded, likewise.
         seconds: of training, without loading; of a resumed run without the steps that were lost.

@@ -11,7 +11,7 @@ from transformers.utils import logging
 from hfcomp.data.columns import require_columns
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.sampling.draws import DrawnNegatives, EpochOrder
-from hfcomp.data.sampling.neighbours import NEIGHBOUR_COLUMNS, NeighbourOrder, Neighbours
+from hfcomp.data.sampling.neighbors import NEIGHBOR_COLUMNS, NeighborOrder, Neighbors
 from hfcomp.trainers._support.sampling import with_epochs
 from hfcomp.trainers._support.transformers_internals import train_batch_size
 from hfcomp.trainers.base import CompositionalTrainer
@@ -27,10 +27,10 @@ class DrawnBatchConfig(CompositionalConfig):
     draw_negatives: bool = option(
         False, "Draw num_negatives of a row's negative captions in each epoch; otherwise the first ones."
     )
-    num_neighbours: int = option(
+    num_neighbors: int = option(
         0,
-        "Rows that each row brings along in training, drawn from the images that its neighbour_ids name. "
-        "per_device_train_batch_size counts rows without them: the contrastive batch is 1 + num_neighbours times "
+        "Rows that each row brings along in training, drawn from the images that its neighbor_ids name. "
+        "per_device_train_batch_size counts rows without them: the contrastive batch is 1 + num_neighbors times "
         "as large.",
         limits=Limits(ge=0, advice=" (none)"),
     )
@@ -42,16 +42,16 @@ class DrawnBatchConfig(CompositionalConfig):
 
     def batch_notes(self) -> list[str]:
         """Also the rows that each row brings along."""
-        number = self.num_neighbours
-        brought = [f"each with {number} neighbour{'s' if number > 1 else ''}"] if number else []
+        number = self.num_neighbors
+        brought = [f"each with {number} neighbor{'s' if number > 1 else ''}"] if number else []
         return [*brought, *super().batch_notes()]
 
 
 class DrawnBatchTrainer(CompositionalTrainer):
     """Base of objectives with sampled batches.
 
-    With `num_neighbours` each row of the training set brings rows of hard images along (NegCLIP, Yuksekgonul et al.
-    2022), which needs the columns `neighbour_ids` and `image_id`; see [`NeighbourOrder`]. The authors draw at
+    With `num_neighbors` each row of the training set brings rows of hard images along (NegCLIP, Yuksekgonul et al.
+    2022), which needs the columns `neighbor_ids` and `image_id`; see [`NeighborOrder`]. The authors draw at
     each access, here a draw is of the epoch, so that it does not depend on processes or workers. Evaluation sets bring
     nothing along, and their negatives are the first ones.
     """
@@ -62,61 +62,61 @@ class DrawnBatchTrainer(CompositionalTrainer):
     def check_rows(cls, rows: Any, args: DrawnBatchConfig) -> str | None:
         """Also the columns that say which rows bring which along."""
         dataset = getattr(rows, "dataset", rows)
-        if args.num_neighbours and dataset.column_names is not None:
-            require_columns(dataset, NEIGHBOUR_COLUMNS, needed_by=f"{cls.__name__} with num_neighbours")
+        if args.num_neighbors and dataset.column_names is not None:
+            require_columns(dataset, NEIGHBOR_COLUMNS, needed_by=f"{cls.__name__} with num_neighbors")
         return super().check_rows(rows, args)
 
     def training_rows(self, dataset: Any, args: DrawnBatchConfig) -> TrainingRows | None:
-        """With negatives in the order of a draw, and what is needed to bring neighbours along.
+        """With negatives in the order of a draw, and what is needed to bring neighbors along.
 
         Raises:
             ValueError: for a `train_sampling_strategy` that does not go with a draw.
         """
-        drawn = args.num_neighbours or args.draw_negatives
+        drawn = args.num_neighbors or args.draw_negatives
         if drawn and args.train_sampling_strategy not in ("random", "sequential"):
             raise ValueError(
                 f"train_sampling_strategy={str(args.train_sampling_strategy)!r} is not supported with "
-                "num_neighbours or draw_negatives. Use 'random' or 'sequential'."
+                "num_neighbors or draw_negatives. Use 'random' or 'sequential'."
             )
-        self.neighbours = None
-        rows = self.read_rows(dataset, args, NEIGHBOUR_COLUMNS if args.num_neighbours else ())
+        self.neighbors = None
+        rows = self.read_rows(dataset, args, NEIGHBOR_COLUMNS if args.num_neighbors else ())
         if rows is None:
             return None
-        if args.num_neighbours:
-            self.neighbours = Neighbours.from_columns(*map(rows.column, (*NEIGHBOUR_COLUMNS, "caption")))
-            _warn_of_missing(self.neighbours)
+        if args.num_neighbors:
+            self.neighbors = Neighbors.from_columns(*map(rows.column, (*NEIGHBOR_COLUMNS, "caption")))
+            _warn_of_missing(self.neighbors)
         return DrawnNegatives(rows, seed=seed_of_order(args)) if args.draw_negatives else rows
 
     def row_order(self, order: Sampler) -> Sampler:
-        """Adds the sampled neighbour rows, and epochs for sampling negatives."""
-        if self.neighbours is None and not self.args.draw_negatives:
+        """Adds the sampled neighbor rows, and epochs for sampling negatives."""
+        if self.neighbors is None and not self.args.draw_negatives:
             return order
         # Neighbors are added to rows that are ordered already, and negatives are drawn for all rows of the batch,
         # added ones included, so the order of the three matters.
         order = with_epochs(order, seed_of_order(self.args))
-        if self.neighbours is not None:
+        if self.neighbors is not None:
             batch_size = train_batch_size(self) * self.args.world_size
-            number, seed = self.args.num_neighbours, seed_of_order(self.args)
-            order = NeighbourOrder(order, self.neighbours, number=number, batch_size=batch_size, seed=seed)
-            self.neighbour_order = order
+            number, seed = self.args.num_neighbors, seed_of_order(self.args)
+            order = NeighborOrder(order, self.neighbors, number=number, batch_size=batch_size, seed=seed)
+            self.neighbor_order = order
         return EpochOrder(order) if self.args.draw_negatives else order
 
     def rows_per_batch(self, batch_size: int) -> int:
         """Each row with those that it brings along."""
-        return batch_size * (1 + self.args.num_neighbours)
+        return batch_size * (1 + self.args.num_neighbors)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Adds the share of added rows that are not neighbours."""
-        if self.neighbours is not None and "loss" in logs and self.neighbour_order.brought:
-            logs["unrelated_neighbour_share"] = self.neighbour_order.unrelated / self.neighbour_order.brought
+        """Adds the share of added rows that are not neighbors."""
+        if self.neighbors is not None and "loss" in logs and self.neighbor_order.brought:
+            logs["unrelated_neighbor_share"] = self.neighbor_order.unrelated / self.neighbor_order.brought
         super().log(logs, start_time)
 
 
-def _warn_of_missing(neighbours: Neighbours) -> None:
-    without, unknown = neighbours.without, neighbours.unknown
+def _warn_of_missing(neighbors: Neighbors) -> None:
+    without, unknown = neighbors.without, neighbors.unknown
     if without:
         logger.warning(
-            f"{without} of {len(neighbours.image)} rows have no neighbour in the data set; a random row is used."
+            f"{without} of {len(neighbors.image)} rows have no neighbor in the dataset; a random row is used."
         )
     if unknown:
-        logger.warning(f"{unknown} entries of neighbour_ids are not an image_id of the training set and are ignored.")
+        logger.warning(f"{unknown} entries of neighbor_ids are not an image_id of the training set and are ignored.")

@@ -253,7 +253,7 @@ class HierarCapsTrainer(CompositionalTrainer):
             return rows
         if not isinstance(rows, TrainingRows):
             raise ValueError(
-                "negative_source='siblings' reads the texts of all rows, but the data set is streamed. Load it "
+                "negative_source='siblings' reads the texts of all rows, but the dataset is streamed. Load it "
                 f"without streaming=True, or give it a column {NEGATIVES!r} and set negative_source={NEGATIVES!r}."
             )
         return with_siblings(rows, args.chain_columns, seed=seed_of_order(args))
@@ -287,7 +287,7 @@ def with_siblings(rows: TrainingRows, columns: Sequence[str], *, seed: int) -> T
     if idle == len(chains):
         raise ValueError(
             f"columns {', '.join(columns)}: none of {idle:,} rows has two different texts and, for the first, "
-            "a different one in another row. Choose other chain_columns, or a data set with more names."
+            "a different one in another row. Choose other chain_columns, or a dataset with more names."
         )
     if idle:
         logger.warning(f"{idle:,} of {len(chains):,} rows have no text with both a next text and a negative.")

@@ -117,7 +117,7 @@ class ObjectiveHooks:
     Attributes:
         config_class: of its arguments.
         required_features: fields of `hfcomp.Features` that the loss reads; only these are computed.
-        optional_columns: columns that a data set may lack; a subclass takes those away without which it would be
+        optional_columns: columns that a dataset may lack; a subclass takes those away without which it would be
             another objective.
         extra_batch_keys: keys of a batch that `compute_loss` reads itself.
         collator_class: makes batches.
@@ -142,7 +142,7 @@ class ObjectiveHooks:
 
         Here `required_features` and `optional_columns` of the instance are set where the class's do not fit, and
         settings such as a margin are kept for `compute_loss`. It runs before `Trainer.__init__`: `self.args`,
-        `self.model` and the data sets are not there yet.
+        `self.model` and the datasets are not there yet.
 
         Args:
             args: the config.
@@ -183,7 +183,7 @@ class ObjectiveHooks:
         """Looks for what rows lack, before a model is loaded or a folder taken.
 
         Args:
-            rows: of a training set, in the column contract: a data set, a stream or `TrainingRows`.
+            rows: of a training set, in the column contract: a dataset, a stream or `TrainingRows`.
             args: the config.
 
         Returns:
@@ -217,7 +217,7 @@ class ObjectiveHooks:
         return self.read_rows(dataset, args)
 
     def read_rows(self, dataset: Any, args: CompositionalConfig, further: tuple[str, ...] = ()) -> Any:
-        """The rows of a data set with the columns that the objective reads, renamed and validated.
+        """The rows of a dataset with the columns that the objective reads, renamed and validated.
 
         Args:
             dataset: a `datasets.Dataset`, a stream, or rows that were read before, which come back as they are.
@@ -225,7 +225,7 @@ class ObjectiveHooks:
             further: required columns besides those of `required_features`.
 
         Returns:
-            `TrainingRows`, or `StreamedRows` of a stream; `None` without a data set.
+            `TrainingRows`, or `StreamedRows` of a stream; `None` without a dataset.
 
         Raises:
             ValueError: for a missing column, naming those that are there.
@@ -247,7 +247,7 @@ class ObjectiveHooks:
         require_columns(dataset, required, needed_by=type(self).__name__)
         absent = [name for name in columns if name in self.optional_columns and name not in dataset.column_names]
         if absent:
-            logger.warning(f"{type(self).__name__}: the data set has no {', '.join(absent)}; treated as empty.")
+            logger.warning(f"{type(self).__name__}: the dataset has no {', '.join(absent)}; treated as empty.")
         check_contents(dataset, columns, lists=args.draw_captions)
         if not isinstance(dataset, IterableDataset):
             # Rows that show one photograph have one id from here on, so no loss takes them for negatives of each
@@ -256,30 +256,28 @@ class ObjectiveHooks:
             rows = TransformedRows(rows, transform, args.column_names) if transform else rows
             return self._with_drawn_captions(rows, args)
         if args.no_duplicates:
-            raise ValueError(
-                "no_duplicates=True orders all rows, and the data set is streamed. Leave one of them out."
-            )
+            raise ValueError("no_duplicates=True orders all rows, and the dataset is streamed. Leave one of them out.")
         settings = {name: getattr(args, name) for name in ("seed", "draw_captions", "random_crop")}
         # A stream has no length: it drops what does not fill a global batch itself, so that processes end together.
         batch = args.per_device_train_batch_size * args.world_size
         return StreamedRows(dataset, read, batch_size=batch, buffer=args.shuffle_buffer, **settings)
 
     def _image_transform(self, dataset: Any, args: CompositionalConfig) -> ImageTransform | None:
-        """The data set's transform, which is refused beside what it would make useless."""
+        """The dataset's transform, which is refused beside what it would make useless."""
         urls = UrlAccess.asked(args.allow_urls, args.url_timeout)
         transform = image_transform(dataset, partial(decode_image, max_pixels=args.max_image_pixels, urls=urls))
         if transform is None:
             return None
         if "image" not in columns_of(self.required_features):
             raise ValueError(
-                f"{type(self).__name__} reads no images, and only images are taken from the transform of a data set. "
-                "Pass the data set without it: dataset.with_format(None)."
+                f"{type(self).__name__} reads no images, and only images are taken from the transform of a dataset. "
+                "Pass the dataset without it: dataset.with_format(None)."
             )
         for name in ("pixel_cache", "reduced_jpeg"):
             if value := getattr(args, name):
                 raise ValueError(
-                    f"{name}={value!r} has no effect on a data set with a transform, which gets whole images. Leave "
-                    f"{name} out, or pass the data set without the transform: dataset.with_format(None)."
+                    f"{name}={value!r} has no effect on a dataset with a transform, which gets whole images. Leave "
+                    f"{name} out, or pass the dataset without the transform: dataset.with_format(None)."
                 )
         return transform
 
@@ -318,7 +316,7 @@ class ObjectiveHooks:
         return 1
 
     def collator_of(self, rows: Any) -> Any:
-        """What makes batches of a data set's rows; called for each data loader.
+        """What makes batches of a dataset's rows; called for each data loader.
 
         Args:
             rows: of a training or evaluation set, as [`read_rows`] returned them.

@@ -17,7 +17,7 @@ from hfcomp.trainers.hooks import declare_info_nce
 class InfoNCEConfig(DrawnBatchConfig):
     """Arguments of [`InfoNCETrainer`]. With `num_negatives` the negative captions join the image-to-text rows.
 
-    NegCLIP (Yuksekgonul et al. 2022) is `num_negatives=1, draw_negatives=True, num_neighbours=1`.
+    NegCLIP (Yuksekgonul et al. 2022) is `num_negatives=1, draw_negatives=True, num_neighbors=1`.
     """
 
     weight_decay: float = setting(0.2, NEGCLIP)

@@ -28,7 +28,7 @@ PHASES = {
     "encode": "forward pass of the towers",
     "loss": "gathering over processes, and the objective",
     "backward": "backward pass, with recomputed activations if any",
-    "optimiser": "gradient norm, clipping, the update",
+    "optimizer": "gradient norm, clipping, the update",
 }
 """Of a step, in their order; each ends where the next one begins."""
 PEAK_FLOPS = {
@@ -60,7 +60,7 @@ def flop_counter() -> FlopCounterMode:
     """Torch's counter, which also counts the fused attention of CPUs; 2 for a multiply-add.
 
     Causal attention counts as full attention, as in torch's own formulas. Products alone are counted, and
-    convolutions: norms, activations and the optimiser are memory traffic.
+    convolutions: norms, activations and the optimizer are memory traffic.
     """
     return FlopCounterMode(display=False, custom_mapping=_cpu_attention())
 
@@ -226,7 +226,7 @@ def profile_report(profile: Profile) -> Report:
     lines = [
         f"{profile.steps} steps of {profile.pairs:,} pairs on {profile.device}, after those in which libraries start",
         f"{profile.pairs / profile.seconds:,.1f} pairs per second",
-        *_utilisation(profile),
+        *_utilization(profile),
         f"operators and their times: {TRACE_FILE}, for https://ui.perfetto.dev",
     ]
     if profile.processes > 1:
@@ -243,7 +243,7 @@ def _phases(profile: Profile) -> Table:
     return Table("Milliseconds of a step", ["phase", "what", "ms", "share", "FLOPs"], rows, labels=2)
 
 
-def _utilisation(profile: Profile) -> list[str]:
+def _utilization(profile: Profile) -> list[str]:
     if not profile.flops:
         return ["too few steps to count FLOPs"]
     rate = profile.model_flops / profile.seconds
@@ -253,7 +253,7 @@ def _utilisation(profile: Profile) -> list[str]:
         return [f"{spent}; the peak of this device is not in hfcomp's table"]
     if not profile.half:
         return [f"{spent}; the table of peaks is of half precision, and this run computes in fp32"]
-    return [f"{spent}: {rate / peak:.1%} of the {amount(peak)}FLOP/s of its data sheet (model FLOPs utilisation)"]
+    return [f"{spent}: {rate / peak:.1%} of the {amount(peak)}FLOP/s of its data sheet (model FLOPs utilization)"]
 
 
 def amount(value: float) -> str:
@@ -354,7 +354,7 @@ class StepProfiler(TrainerCallback):
         )
         self._undo = [hook.remove for hook in hooks]
         self._wrap(trainer, "get_batch_samples", "data", None)
-        self._wrap(trainer.accelerator, "backward", "backward", "optimiser")
+        self._wrap(trainer.accelerator, "backward", "backward", "optimizer")
 
     def _wrap(self, owner: Any, name: str, before: str, after: str | None) -> None:
         method = getattr(owner, name)

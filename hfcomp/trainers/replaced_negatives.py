@@ -132,7 +132,7 @@ def to_device(slots: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 class BatchInStep(TrainerCallback):
-    """Counts the batches of an optimiser's step under gradient accumulation.
+    """Counts the batches of an optimizer's step under gradient accumulation.
 
     Attributes:
         number: 0 for the first batch of a step; the same in a resumed run, as checkpoints are between steps.

@@ -1,4 +1,4 @@
-"""Textual alignment (CLEAR GLASS, section 3.2.4): captions drawn to their generalised captions, by the text tower."""
+"""Textual alignment (CLEAR GLASS, section 3.2.4): captions drawn to their generalized captions, by the text tower."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from hfcomp.trainers.config import CompositionalConfig, option, setting
 
 logger = logging.get_logger(__name__)
 
-PAIR = ("caption", "generalised_caption")
+PAIR = ("caption", "generalized_caption")
 # The loss knows images and concepts; here both are texts.
 METRICS = {
-    "loss_image_to_concept": "loss_caption_to_generalised",
-    "loss_concept_to_image": "loss_generalised_to_caption",
-    "accuracy_image_to_concept": "accuracy_caption_to_generalised",
-    "accuracy_concept_to_image": "accuracy_generalised_to_caption",
+    "loss_image_to_concept": "loss_caption_to_generalized",
+    "loss_concept_to_image": "loss_generalized_to_caption",
+    "accuracy_image_to_concept": "accuracy_caption_to_generalized",
+    "accuracy_concept_to_image": "accuracy_generalized_to_caption",
     "same_image_concepts": "same_image_pairs",
     "same_text_concepts": "same_text_pairs",
 }
@@ -80,10 +80,10 @@ class TextAlignmentConfig(CompositionalConfig):
 
 
 class TextPairCollator(CompositionalCollator):
-    """Turns rows into a batch of texts: `input_ids [2 B, L]`, each row's caption and behind it its generalised one.
+    """Turns rows into a batch of texts: `input_ids [2 B, L]`, each row's caption and behind it its generalized one.
 
     Images are not decoded. The batch also holds `row [B]`, `truncated [B]` and `concept_id [B]`, equal numbers
-    for equal generalised captions.
+    for equal generalized captions.
 
     Raises:
         ValueError: when called, for an entry that is not a text, naming column and row.
@@ -105,45 +105,45 @@ class TextPairCollator(CompositionalCollator):
 
 
 def alignment_metrics(prediction: Any) -> dict[str, float]:
-    """Recall@1 of the generalised caption for the caption and the other way round, over the whole set.
+    """Recall@1 of the generalized caption for the caption and the other way round, over the whole set.
 
     Args:
-        prediction: `EvalPrediction` with the captions' and the generalised captions' embeddings, `[n, D]` each, and
-            `[n]` numbers, equal for equal generalised captions, which are right for each other's rows.
+        prediction: `EvalPrediction` with the captions' and the generalized captions' embeddings, `[n, D]` each, and
+            `[n]` numbers, equal for equal generalized captions, which are right for each other's rows.
 
     Returns:
-        `caption_to_generalised_recall@1` and `generalised_to_caption_recall@1` (shares).
+        `caption_to_generalized_recall@1` and `generalized_to_caption_recall@1` (shares).
     """
-    caption, generalised, number = prediction.predictions
+    caption, generalized, number = prediction.predictions
 
     def positive(start: int, stop: int) -> NDArray[np.bool_]:
         return number[start:stop, None] == number
 
     return {
-        "caption_to_generalised_recall@1": recall_at_k(caption, generalised, positive),
-        "generalised_to_caption_recall@1": recall_at_k(generalised, caption, positive),
+        "caption_to_generalized_recall@1": recall_at_k(caption, generalized, positive),
+        "generalized_to_caption_recall@1": recall_at_k(generalized, caption, positive),
     }
 
 
 class TextAlignmentTrainer(CompositionalTrainer):
-    """Trains the text tower alone: InfoNCE of each caption with its generalised caption (CLEAR GLASS, section 3.2.4).
+    """Trains the text tower alone: InfoNCE of each caption with its generalized caption (CLEAR GLASS, section 3.2.4).
 
-    Needs the columns `caption` and `generalised_caption`; no image is read. The image tower and its projection are
+    Needs the columns `caption` and `generalized_caption`; no image is read. The image tower and its projection are
     frozen; the scale is the model's `logit_scale`, trained. What is saved is a plain model, which the next stage takes
     as its own.
 
     The paper holds that a model never sees the names of the levels on which it is tested, but its released code
     aligns captions with them. Here a text that is, but for upper case, white space and stops around it, a name in the
-    columns `group` or `level_1` to `level_4` of the data set is refused, unless `allow_levels` is set;
+    columns `group` or `level_1` to `level_4` of the dataset is refused, unless `allow_levels` is set;
     `leave_out_levels` leaves its row out. A set without any of these columns cannot be checked, which is warned about.
 
     The paper's words are to align captions with "their textual concepts"; it names no columns. `aligned_with: [group]`
-    draws captions to names of concepts. The released code pairs every caption with every generalised caption and every
+    draws captions to names of concepts. The released code pairs every caption with every generalized caption and every
     level: all of these in `aligned_with`, and a row for each caption (a recipe's `captions: all`). Names that are
     trained on are unseen no longer, which is logged and in a run's report.
 
-    The released code takes the features as they leave the text tower; here they are L2-normalised, as for images and
-    texts, so that the model's scale means what it means elsewhere. Equal generalised captions of a batch are each
+    The released code takes the features as they leave the text tower; here they are L2-normalized, as for images and
+    texts, so that the model's scale means what it means elsewhere. Equal generalized captions of a batch are each
     other's negatives, as released; `mask_equal_texts` leaves them out.
     """
 
@@ -185,7 +185,7 @@ class TextAlignmentTrainer(CompositionalTrainer):
             return rows
         if not level_columns(rows.dataset, None):
             logger.warning(
-                f"the data set has none of the columns {', '.join(LEVEL_COLUMNS)}: training texts cannot be checked "
+                f"the dataset has none of the columns {', '.join(LEVEL_COLUMNS)}: training texts cannot be checked "
                 "for concept names of a test."
             )
         named = level_names(rows, [name for name in PAIR if name == PAIR[0] or name in args.aligned_with])
@@ -200,7 +200,7 @@ class TextAlignmentTrainer(CompositionalTrainer):
         )
 
     def evaluation_outputs(self, local: Features, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
-        """The embeddings `[B, D]` of captions and of generalised captions, and numbers of equal ones."""
+        """The embeddings `[B, D]` of captions and of generalized captions, and numbers of equal ones."""
         pair = dict(zip(PAIR, (local.text_embeds[::2], local.text_embeds[1::2]), strict=True))
         return {**pair, "concept_id": inputs["concept_id"]}
 
@@ -210,10 +210,10 @@ class TextAlignmentTrainer(CompositionalTrainer):
         """InfoNCE of the global batch, the mean of both directions; `text_embeds` is `[2 N, D]`, pair by pair."""
         f = self.gather_features(model, inputs)
         # Pair by pair and not all captions first: gathering over processes then keeps pairs together.
-        caption, generalised = f.text_embeds.unflatten(0, (-1, 2)).unbind(1)
+        caption, generalized = f.text_embeds.unflatten(0, (-1, 2)).unbind(1)
         loss, found = concept_info_nce_loss(
             caption,
-            generalised,
+            generalized,
             torch.arange(len(caption), device=caption.device),
             logit_scale=f.logit_scale,
             concept_id=f.concept_id,
@@ -225,7 +225,7 @@ class TextAlignmentTrainer(CompositionalTrainer):
         return self.reduce_loss(loss, {METRICS[name]: value for name, value in found.items()}, f, return_outputs)
 
     def read_rows(self, dataset: Any, args: TextAlignmentConfig, further: tuple[str, ...] = ()) -> Any:
-        """As in [`CompositionalTrainer`], with the generalised captions and the columns of levels."""
+        """As in [`CompositionalTrainer`], with the generalized captions and the columns of levels."""
         levels = level_columns(dataset, args.column_names)
         return super().read_rows(dataset, args, (*dict.fromkeys((*(further or (PAIR[1],)), *levels)),))
 

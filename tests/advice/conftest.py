@@ -46,7 +46,7 @@ def pairs_file(tmp_path) -> Path:
 
 @pytest.fixture
 def splits(tmp_path) -> Path:
-    """16 rows to train on and 8 others to score, with negatives and negative images, as a folder of a data set."""
+    """16 rows to train on and 8 others to score, with negatives and negative images, as a folder of a dataset."""
     rows = tiny.pairs(24, ragged=False)
     parts = {"train": rows.select(range(16)), "test": rows.select(range(16, 24))}
     datasets.DatasetDict(parts).save_to_disk(tmp_path / "splits")

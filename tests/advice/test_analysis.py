@@ -55,8 +55,8 @@ def test_audit(advice, clip, photographs, tmp_path):
     assert "no benchmark is named" not in json.dumps(found)
 
 
-@follows(MARKS, "Pass the data set, --config and --split that were marked, or make its page again.")
-@follows(MARKS, "Make the page of this data set again, and mark them there.")
+@follows(MARKS, "Pass the dataset, --config and --split that were marked, or make its page again.")
+@follows(MARKS, "Make the page of this dataset again, and mark them there.")
 @follows("hfcomp/analysis/gallery/options.py", "`hfcomp compare` and `hfcomp evaluate` take more.")
 @follows("hfcomp/analysis/gallery/page.py", "exists and is not a page of hfcomp. Pass another --output.")
 @follows("hfcomp/analysis/gallery/rows.py", "has no rows in the split {options.split!r}. Check --split.")

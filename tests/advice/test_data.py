@@ -21,7 +21,7 @@ from hfcomp.data.pair_table import every_caption
 from hfcomp.data.pixels.transform import PixelTransform
 from hfcomp.data.sampling.draws import check_drawn_captions
 from hfcomp.data.sampling.groups import GroupOrder, Groups, rows_per_process
-from hfcomp.data.sampling.neighbours import NeighbourOrder, Neighbours
+from hfcomp.data.sampling.neighbors import NeighborOrder, Neighbors
 from hfcomp.data.sampling.streaming import StreamedRows, check_names
 from hfcomp.data.urls import UrlAccess
 from hfcomp.factory.builder import find_builder
@@ -35,7 +35,7 @@ IMAGES, STREAMING = "hfcomp/data/images.py", "hfcomp/data/sampling/streaming.py"
 
 @pytest.fixture
 def collate(clip):
-    """Batches all rows of a data set."""
+    """Batches all rows of a dataset."""
 
     def collate(dataset: datasets.Dataset, **settings) -> dict:
         collator = CompositionalCollator(
@@ -77,7 +77,7 @@ def test_negatives(advice, collate):
     collate(dataset.map(lambda row: {"negative_captions": [row["negative_captions"]]}), num_negatives=1)
 
     class Surrogates(list):
-        """Rows as of a data set of another library: Arrow has no such texts."""
+        """Rows as of a dataset of another library: Arrow has no such texts."""
 
     bad = Surrogates(
         {**row, "negative_captions": [text]} for row, text in zip(rows(), ["\ud800", "a ring"], strict=True)
@@ -160,7 +160,7 @@ def test_every_caption(advice):
     "hfcomp/data/formats/caption_files.py", "but captions_file provides captions. Remove one of the two."
 )
 @pytest.mark.follows(
-    "hfcomp/data/formats/caption_files.py", "Set key_column (data set) and captions_columns (file) to matching"
+    "hfcomp/data/formats/caption_files.py", "Set key_column (dataset) and captions_columns (file) to matching"
 )
 @pytest.mark.follows(
     "hfcomp/data/formats/caption_files.py",
@@ -188,7 +188,7 @@ def test_captions_of_a_file(advice, tmp_path):
 @pytest.mark.follows(
     "hfcomp/data/sampling/groups.py", "Set it to a multiple of {processes}, such as {multiple}, or start fewer"
 )
-@pytest.mark.follows("hfcomp/data/sampling/neighbours.py", "Lower {setting} to")
+@pytest.mark.follows("hfcomp/data/sampling/neighbors.py", "Lower {setting} to")
 def test_orders(advice):
     groups = Groups.from_columns(["a", "a", "b", "b"], [["b"], ["b"], ["a"], ["a"]])
     settings = {"pairs_per_group": 1, "seed": 0}
@@ -197,10 +197,10 @@ def test_orders(advice):
     found = advice.of(rows_per_process, 3, 2, 2)
     assert rows_per_process(int(found.partition("such as ")[2].partition(",")[0]), 2, 2) == 4
     assert rows_per_process(3, 2, 1) == 6
-    neighbours = Neighbours.from_columns([["b"], ["c"], ["a"]], ["a", "b", "c"], ["x", "y", "z"])
+    neighbors = Neighbors.from_columns([["b"], ["c"], ["a"]], ["a", "b", "c"], ["x", "y", "z"])
     settings = {"number": 1, "seed": 0}
-    advice.of(NeighbourOrder, range(3), neighbours, batch_size=2, **settings)
-    NeighbourOrder(range(3), neighbours, batch_size=1, **settings)
+    advice.of(NeighborOrder, range(3), neighbors, batch_size=2, **settings)
+    NeighborOrder(range(3), neighbors, batch_size=1, **settings)
 
 
 @pytest.mark.follows("hfcomp/data/image_ids.py", "Correct it in the file, or in Python: dataset.remove_columns(")
@@ -212,7 +212,7 @@ def test_image_ids(advice, collate):
     shared_rows(["x", "y"])
 
 
-@pytest.mark.follows(IMAGES, "If the data set has a format set, remove it with dataset.with_format(None).")
+@pytest.mark.follows(IMAGES, "If the dataset has a format set, remove it with dataset.with_format(None).")
 @pytest.mark.follows(IMAGES, "Expected 'bytes' or 'path'; store it as datasets.Image().")
 @pytest.mark.follows(IMAGES, "raise max_image_pixels of the trainer or collator (max_pixels of decode_image).")
 @pytest.mark.follows(IMAGES, "scale it to 0..255 and cast it with .astype(numpy.uint8).")
@@ -280,7 +280,7 @@ def test_pixels(advice, clip):
 @pytest.mark.follows(
     STREAMING, "Declare them: map(..., features=datasets.Features({...})), or dataset.cast(features)."
 )
-@pytest.mark.follows(STREAMING, "and the data set is streamed. Load it without streaming.")
+@pytest.mark.follows(STREAMING, "and the dataset is streamed. Load it without streaming.")
 @pytest.mark.follows(STREAMING, "Lower batch_size or dataloader_num_workers.")
 @pytest.mark.follows(STREAMING, "Lower batch_size.")
 def test_streams(advice, tmp_path, monkeypatch):

@@ -59,7 +59,7 @@ def changed(folder, recipe: str, plan: str, option: str = "report", **values) ->
         pytest.param(
             ["--hard_images", "2"],
             [[], ["--hard_images", "0"]],
-            marks=pytest.mark.follows(RECIPES, "Set num_neighbours where it has the field, or leave hard_images out."),
+            marks=pytest.mark.follows(RECIPES, "Set num_neighbors where it has the field, or leave hard_images out."),
         ),
         pytest.param(
             ["--evaluation", "sandbox+benchmarks"],
@@ -137,14 +137,14 @@ def test_a_model_of_ones_own_in_the_sandbox(advice, train_begins, clip, splits):
     train_begins("slipform", *here, "--config", config, "--dataset", splits, "--batch_size", "16")
 
 
-@pytest.mark.follows(RECIPES, "Set num_neighbours where it has the field, or leave hard_images out.")
+@pytest.mark.follows(RECIPES, "Set num_neighbors where it has the field, or leave hard_images out.")
 def test_hard_images(advice, train_begins):
-    words = ["negclip", *SMALL, "--hard_images", "2", "--num_neighbours"]
+    words = ["negclip", *SMALL, "--hard_images", "2", "--num_neighbors"]
     advice.command("train", *words, "0")
     train_begins(*words, "1")
 
 
-@pytest.mark.follows(CONFIG, "Pass --model, or set hard_images and num_neighbours to 0.")
+@pytest.mark.follows(CONFIG, "Pass --model, or set hard_images and num_neighbors to 0.")
 def test_hard_images_of_random_weights(advice, train_begins, clip, old_clip, splits, tmp_path):
     given = {name: value for name, value in read_recipe("negclip").given.items() if not name.startswith("evaluation")}
     given |= {"dataset": str(splits), "fresh_model": "vit_tiny", "hard_images": 2, "batch_size": 4, "use_cpu": True}
@@ -156,7 +156,7 @@ def test_hard_images_of_random_weights(advice, train_begins, clip, old_clip, spl
     train_begins("mine.yaml", "--model", clip)
     vocabulary = str(old_clip)
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(given | {"clip_vocabulary": vocabulary}))
-    train_begins("mine.yaml", "--hard_images", "0", "--num_neighbours", "0")
+    train_begins("mine.yaml", "--hard_images", "0", "--num_neighbors", "0")
 
 
 @pytest.mark.follows("hfcomp/experiments/arm.py", "or less, or more rows.")
@@ -273,7 +273,7 @@ def test_a_search(advice, train_begins, tmp_path):
 @pytest.mark.follows(
     "hfcomp/run_folders.py", "Put it back from a copy, remove the folder, or choose another --output_dir."
 )
-@pytest.mark.follows("hfcomp/run_folders.py", "numbered neighbours are taken. Choose another --output_dir.")
+@pytest.mark.follows("hfcomp/run_folders.py", "numbered neighbors are taken. Choose another --output_dir.")
 def test_folders_of_runs(advice, tmp_path, monkeypatch):
     def take(name: str) -> str:
         how = {"may_change": lambda field: False, "wants_more": lambda folder: False}

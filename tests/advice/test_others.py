@@ -25,7 +25,7 @@ from hfcomp.factory.magic.similarity import SentenceEncoder
 from hfcomp.metrics.retrieval import recall_at_k
 from hfcomp.negatives.concreteness import ConcretenessRatings, download_ratings
 from hfcomp.negatives.keywords import read_keyword_table
-from hfcomp.negatives.neighbours import nearest_neighbours
+from hfcomp.negatives.neighbors import nearest_neighbors
 from hfcomp.statistics.bootstrap import ImageBootstrap
 from hfcomp.statistics.significance import macro_sign_flip_test
 from hfcomp.testing import write_tiny_sdxl
@@ -81,15 +81,15 @@ def test_keyword_tables(advice, tmp_path):
     read({"any_other": ["red", "blue"]})
 
 
-@follows("hfcomp/negatives/neighbours.py", 'Or omit method, or use "exact".')
+@follows("hfcomp/negatives/neighbors.py", 'Or omit method, or use "exact".')
 @follows("hfcomp/metrics/retrieval.py", "pass positive=[Q, M] when they differ.")
 def test_calls(advice, monkeypatch):
     vectors = np.eye(4, dtype=np.float32)
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "faiss", None)
-        advice.of(nearest_neighbours, vectors, number=1, method="faiss")
-        nearest_neighbours(vectors, number=1)
-        nearest_neighbours(vectors, number=1, method="exact")
+        advice.of(nearest_neighbors, vectors, number=1, method="faiss")
+        nearest_neighbors(vectors, number=1)
+        nearest_neighbors(vectors, number=1, method="exact")
     advice.of(recall_at_k, vectors[:2], vectors)
     recall_at_k(vectors[:2], vectors, positive=np.eye(4, dtype=bool)[:2])
 

@@ -1,4 +1,4 @@
-"""What refused pushes of data sets advise, done against the stand-in Hub."""
+"""What refused pushes of datasets advise, done against the stand-in Hub."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def online(hub, connect, monkeypatch):
 
 @pytest.fixture
 def build(tmp_path):
-    """Builds negatives of rows with licences, on the command line."""
+    """Builds negatives of rows with licenses, on the command line."""
 
     def build(output: Path, licenses: list[str | None], *words: str, **columns) -> Path:
         lines = [
@@ -53,7 +53,7 @@ def push_dataset(folder: Path, *words: str, repo: str = "me/pairs") -> list[str]
 )
 @follows(DATASETS, "Pass --allow_unknown_licenses if all may be published")
 @follows(DATASETS, ", or build it into another folder with `hfcomp build WHAT --only_adaptable`, or without")
-def test_licences(advice, online, build, tmp_path):
+def test_licenses(advice, online, build, tmp_path):
     closed, free = tmp_path / "closed", tmp_path / "free"
     advice.command(*push_dataset(build(closed, [FREE, CLOSED])))
     said = advice.of(build, closed, [FREE, CLOSED], "--push_to_hub", "me/closed")

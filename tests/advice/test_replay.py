@@ -49,7 +49,7 @@ def test_the_number_of_rows(advice, make, general):
 @follows(TRAINER, "it must fit in memory. Load it without streaming=True.")
 @follows(TRAINER, "in a recipe --replay_column_names {missing[0]}='<its name>'.")
 @follows(TRAINER, "replay_dataset has a transform. Pass it without: dataset.with_format(None).")
-@follows(TRAINER, "the data set without the transform: dataset.with_format(None).")
+@follows(TRAINER, "the dataset without the transform: dataset.with_format(None).")
 def test_the_replay_set(advice, make, pairs, general, train_begins, splits, clip, tmp_path):
     advice.of(make, replay_dataset=None)
     with pytest.raises(ValueError, match="Set a fraction such as 0.5"):

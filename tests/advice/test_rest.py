@@ -15,7 +15,7 @@ from tests.trainers.runs import build
 @pytest.mark.follows("hfcomp/modeling/adapters.py", "and no others. Leave it out of lora_targets.")
 def test_a_target_in_a_tower_that_is_not_trained(advice, clip, tmp_path):
     rows = tiny.pairs(8, ragged=False)
-    texts = in_groups(rows).select_columns(["caption", "generalised_caption"])
+    texts = in_groups(rows).select_columns(["caption", "generalized_caption"])
     cases = [
         (InfoNCETrainer, rows, {"freeze_towers": ["text"]}, "text_projection"),
         (TextAlignmentTrainer, texts, {}, "visual_projection"),  # which no freeze_towers would change

@@ -195,7 +195,7 @@ def test_settings_that_an_objective_has_no_use_for(advice, clip, make, train, ro
     advice.of(train, InfoNCETrainer, rows, random_crop=0.9, **given)
     train(InfoNCETrainer, rows, **given)
     train(InfoNCETrainer, rows, random_crop=0.9)
-    texts = in_groups(rows).select_columns(["caption", "generalised_caption"])
+    texts = in_groups(rows).select_columns(["caption", "generalized_caption"])
     advice.of(make, TextAlignmentTrainer, texts, random_crop=0.9)
     make(TextAlignmentTrainer, texts)
     advice.of(make, CementTrainer, rows, max_concepts=2)
@@ -251,7 +251,7 @@ def test_rows_without_negative_images(advice, train, rows):
 
 
 @follows("hfcomp/trainers/hierarcaps.py", "or give it a column {NEGATIVES!r} and set negative_source={NEGATIVES!r}.")
-@follows("hfcomp/trainers/hierarcaps.py", "Choose other chain_columns, or a data set with more names.")
+@follows("hfcomp/trainers/hierarcaps.py", "Choose other chain_columns, or a dataset with more names.")
 @follows("hfcomp/trainers/text_alignment.py", "pairs of a stream's rows are not made. Leave streaming out.")
 @follows(
     "hfcomp/trainers/text_alignment.py",
@@ -267,12 +267,12 @@ def test_texts_of_levels(advice, make, rows):
     one = levels.select([0])
     advice.of(make, HierarCapsTrainer, one, **chain)
     make(HierarCapsTrainer, levels, **chain)
-    pairs = levels.select_columns(["caption", "generalised_caption"])
-    several = levels.select_columns(["caption", "generalised_caption", "level_1"])
-    given = {"aligned_with": ["generalised_caption", "level_1"], "allow_levels": True}
+    pairs = levels.select_columns(["caption", "generalized_caption"])
+    several = levels.select_columns(["caption", "generalized_caption", "level_1"])
+    given = {"aligned_with": ["generalized_caption", "level_1"], "allow_levels": True}
     advice.of(make, TextAlignmentTrainer, several.to_iterable_dataset(), **given)
     make(TextAlignmentTrainer, several, **given)
-    named = pairs.add_column("level_1", [pairs["generalised_caption"][0]] * len(pairs))
+    named = pairs.add_column("level_1", [pairs["generalized_caption"][0]] * len(pairs))
     advice.of(make, TextAlignmentTrainer, named)
     make(TextAlignmentTrainer, named, allow_levels=True)
     make(TextAlignmentTrainer, named, leave_out_levels=True)

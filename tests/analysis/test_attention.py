@@ -190,7 +190,7 @@ def cosines(seed: int, grid: tuple[int, int] = (3, 3), box=WHOLE, number: int = 
 
 
 def maps_of(figure) -> list:
-    """Colours over images, by row: those of models, then the difference."""
+    """Colors over images, by row: those of models, then the difference."""
     return [axes.images[1] for axes in figure.axes if len(axes.images) > 1]
 
 
@@ -281,7 +281,7 @@ def test_the_caption_says_where_models_see_different_parts(tmp_path, drawn):
     assert "difference" not in captions[1] and "not seen" not in captions[1]
 
 
-def test_the_colour_bars_show_their_range(tmp_path, drawn):
+def test_the_color_bars_show_their_range(tmp_path, drawn):
     tokens = np.array([[[0.0, 0.001], [0.0, 0.0]]])
     even = TokenCosines(np.zeros(1), tokens, WHOLE, [False])
     draw_attention(tmp_path / "a.png", tiny.image(0), ["ball"], {"even": even, "other": even})

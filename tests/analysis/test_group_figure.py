@@ -46,8 +46,8 @@ def test_random_constant_and_inverted_groups():
     random = nearest_own_centroid(generator.standard_normal((1000, 16)), group)
     assert random.mean() == pytest.approx(1 / 5, abs=0.05)
     assert not nearest_own_centroid(np.ones((1000, 3)), group).any()
-    centres = np.eye(5)[np.arange(1000) % 5]
-    assert nearest_own_centroid(centres, group).all()
+    centers = np.eye(5)[np.arange(1000) % 5]
+    assert nearest_own_centroid(centers, group).all()
     for groups, message in ((["a"] * 4, "found 1 groups, the smallest of 4"), (["a", "a", "a", "b"], "smallest of 1")):
         with pytest.raises(ValueError, match=message):
             nearest_own_centroid(np.eye(4), groups)
@@ -56,15 +56,15 @@ def test_random_constant_and_inverted_groups():
 def test_the_picture_names_models_groups_and_shares(tmp_path, monkeypatch):
     written = texts_of(monkeypatch)
     group = [f"$group_{number % 9}" for number in range(36)]
-    centres = np.eye(9)[np.arange(36) % 9] + 0.01 * np.random.default_rng(0).standard_normal((36, 9))
-    path = draw_groups(tmp_path / "new" / "g.png", {"before": centres[::-1], "a$_b$": centres}, group)
+    centers = np.eye(9)[np.arange(36) % 9] + 0.01 * np.random.default_rng(0).standard_normal((36, 9))
+    path = draw_groups(tmp_path / "new" / "g.png", {"before": centers[::-1], "a$_b$": centers}, group)
     with Image.open(path) as picture:
         assert picture.format == "PNG" and picture.width > picture.height
     assert {"$group_0", "$group_8"} <= {one.replace("\\", "") for one in written}
-    assert "a$_b$: nearest to own group 100.0 %" in written and "before: nearest to own group 100.0 %" in written
-    assert "chance 11.1 %" in " ".join(" ".join(written).split())
+    assert "a$_b$: nearest to own group 100.0%" in written and "before: nearest to own group 100.0%" in written
+    assert "chance 11.1%" in " ".join(" ".join(written).split())
     with pytest.raises(ValueError, match=r"found \{'a': 9\} for 36 pairs"):
-        draw_groups(path, {"a": centres[:9]}, group)
+        draw_groups(path, {"a": centers[:9]}, group)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match="g.png needs matplotlib: pip install"):
-        draw_groups(path, {"a": centres}, group)
+        draw_groups(path, {"a": centers}, group)

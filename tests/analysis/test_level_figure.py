@@ -64,7 +64,7 @@ def test_each_benchmark_and_metric_is_a_panel_and_every_model_named_once(tmp_pat
     assert {"MAGIC levels: image choice of 2", "sandbox levels: image choice"} <= set(written)
     for name in ("before", "after"):
         assert written.count(name) == 1
-    assert "Bars: 95 % intervals. Dotted: chance." in written
+    assert "Bars: 95% intervals. Dotted: chance." in written
 
 
 def test_without_levels_or_matplotlib_it_says_so(tmp_path, monkeypatch):

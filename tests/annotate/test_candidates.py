@@ -40,7 +40,7 @@ def encoded(image: Image.Image, kind: str = "JPEG", **settings) -> bytes:
 
 
 def write(folder: Path, rows: list[dict], card: str = "") -> Path:
-    """A data set in the Hub's layout, with a picture for each row that has none."""
+    """A dataset in the Hub's layout, with a picture for each row that has none."""
     folder.mkdir(parents=True, exist_ok=True)
     own = [{"image": {"bytes": encoded(picture(number)), "path": None}} | row for number, row in enumerate(rows)]
     found = datasets.Dataset.from_list(own).cast_column("image", datasets.Image())
@@ -77,19 +77,19 @@ def test_an_item_is_an_image_with_its_captions_of_one_concept(project, tmp_path)
     }
     assert found["1/color"].facts == {"image_id": "1", "license": OPEN}
     text = "\n".join(lines)
-    assert "1 images are left out: a licence that forbids adaptation" in text
-    assert "2 images are left out: an unknown licence" in text
+    assert "1 images are left out: a license that forbids adaptation" in text
+    assert "2 images are left out: an unknown license" in text
     assert "1 images are left out: no caption with a keyword that can be replaced" in text
     assert "5 items are new; in all 2 of object, 2 of color, 1 of size" in text
 
 
-def test_images_of_any_licence_on_request(project, tmp_path):
+def test_images_of_any_license_on_request(project, tmp_path):
     assert add(project, write(tmp_path / "set", ROWS), any_license=True)[0] == 8
     assert items(project)["3/object"].facts["license"] == CLOSED
 
 
 @pytest.mark.parametrize("card, number", [("cc-by-4.0", 1), ("cc-by-nd-4.0", 0), ("", 0)])
-def test_without_a_column_the_licence_of_the_card_counts(project, tmp_path, card, number):
+def test_without_a_column_the_license_of_the_card_counts(project, tmp_path, card, number):
     source = write(tmp_path / "set", [{"image_id": 1, "caption": "a red wall"}], card)
     if number:
         assert add(project, source)[0] == number

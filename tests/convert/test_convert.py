@@ -346,7 +346,7 @@ def test_images_are_prepared_as_open_clip_prepares_them(tmp_path, old_clip, word
     filters = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
     if steps[0] == "squash":
         prepared = image.resize((64, 64), filters[steps[1]])
-    else:  # the shorter side, then the centre
+    else:  # the shorter side, then the center
         prepared = image.resize((int(64 * 130 / 90), 64), filters[steps[1]])
         left = round((prepared.width - 64) / 2)
         prepared = prepared.crop((left, 0, left + 64, 64))

@@ -1,4 +1,4 @@
-"""Images with the texture of photographs, and copies of images as data sets hold them."""
+"""Images with the texture of photographs, and copies of images as datasets hold them."""
 
 from __future__ import annotations
 

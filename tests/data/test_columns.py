@@ -77,7 +77,7 @@ def test_missing_columns_are_named_with_those_that_are_there(dataset):
         ValueError, match="MyTrainer needs the column 'caption'; .*'picture', 'words', 'image'"
     ) as error:
         require_columns(dataset, ["image", "caption"], needed_by="MyTrainer")
-    assert "column_names={'caption': '<its name in your data set>'}" in str(error.value)
+    assert "column_names={'caption': '<its name in your dataset>'}" in str(error.value)
     with pytest.raises(ValueError, match="needs the columns 'caption', 'negative_captions'"):
         require_columns(dataset, ["caption", "negative_captions"], needed_by="MyTrainer")
 
@@ -95,11 +95,11 @@ LEVELS = {"level_1": ["dog", "cat"], "level_2": ["pet", "pet"], "text": ["a", "b
             {**LEVELS, "level_1": LEVELS["level_2"], "level_2": LEVELS["level_1"]},
         ),
         (
-            {"caption": "text", "generalised_caption": "text"},
+            {"caption": "text", "generalized_caption": "text"},
             {
                 **{k: v for k, v in LEVELS.items() if k != "text"},
                 "caption": ["a", "b"],
-                "generalised_caption": ["a", "b"],
+                "generalized_caption": ["a", "b"],
             },
         ),
         (

@@ -1,4 +1,4 @@
-"""Images: every kind of file and value that a data set may hold becomes 8-bit RGB or an error that says where."""
+"""Images: every kind of file and value that a dataset may hold becomes 8-bit RGB or an error that says where."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_transparent_modes_are_composited_on_white(mode):
     ("mode", "key", "shown"),
     [("P", 0, RED), ("P", b"\x00\xff", RED), ("RGB", BLACK, RED), ("L", 0, (76, 76, 76)), ("1", 0, WHITE)],
 )
-def test_a_transparent_colour_of_a_png_becomes_white(mode, key, shown):
+def test_a_transparent_color_of_a_png_becomes_white(mode, key, shown):
     image = Image.new("RGB", (2, 1), BLACK)
     image.putpixel((1, 0), RED)
     if mode == "P":

@@ -47,7 +47,7 @@ def dataset():
 
 @pytest.fixture(scope="module")
 def repository(dataset, tmp_path_factory):
-    """A folder in the layout of a data set repository on the Hub."""
+    """A folder in the layout of a dataset repository on the Hub."""
     folder = tmp_path_factory.mktemp("repository")
     (folder / "swap").mkdir()
     dataset.to_parquet(folder / "swap" / "train.parquet")
@@ -273,7 +273,7 @@ def test_what_datasets_stopped_at_is_shown(tmp_path, monkeypatch, cause, message
 def test_a_folder_of_something_else_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     (tmp_path / "vocab.json").write_text("[1, 2")
-    with pytest.raises(ValueError, match=f"^{tmp_path} cannot be read as a data set: "):
+    with pytest.raises(ValueError, match=f"^{tmp_path} cannot be read as a dataset: "):
         load_training_set(str(tmp_path))
 
 

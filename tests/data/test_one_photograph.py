@@ -23,7 +23,7 @@ from hfcomp.data.overlap import ScoredImages, without_overlap
 from hfcomp.data.pair_table import every_caption
 from hfcomp.evaluation.benchmarks.own import own_benchmark
 from hfcomp.evaluation.blind.captions import read_caption_source
-from hfcomp.evaluation.encoding.neighbours import with_neighbours
+from hfcomp.evaluation.encoding.neighbors import with_neighbors
 from hfcomp.evaluation.evaluator import load_benchmark
 from hfcomp.evaluation.spec import Folders
 from hfcomp.experiments.arm import Arm
@@ -122,8 +122,8 @@ def test_all_readers_of_the_table_find_three(table, clip):
     assert read_caption_source(place, Folders(None), []).images == PHOTOGRAPHS
     assert select_rows(rows, 6, "own").names == PHOTOGRAPHS
     assert image_rows(rows).images["image_id"][:] == ["0.png", "1.png", "2.png"]
-    near = with_neighbours(rows, place=clip, number=5, log=lambda line: None)
-    assert near["image_id"][:] == PHOTOGRAPHS and set(near["neighbour_ids"][0]) == {"1.png", "2.png"}
+    near = with_neighbors(rows, place=clip, number=5, log=lambda line: None)
+    assert near["image_id"][:] == PHOTOGRAPHS and set(near["neighbor_ids"][0]) == {"1.png", "2.png"}
 
 
 def test_lists_of_captions_of_one_photograph_are_known_as_such(table):

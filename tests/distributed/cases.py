@@ -507,7 +507,7 @@ def three_groups(models: Path, folder: Path) -> Found:
 @case
 def hierarcaps(models: Path, folder: Path) -> Found:
     rows = in_groups(data()).map(lambda row: {"level_4": row["group"]})
-    settings = {"chain_columns": ["level_4", "generalised_caption", "caption"]}
+    settings = {"chain_columns": ["level_4", "generalized_caption", "caption"]}
     trainer = HierarCapsTrainer(
         str(models / "clip"),
         config(HierarCapsTrainer.config_class, folder, **settings),
@@ -523,7 +523,7 @@ def text_alignment(models: Path, folder: Path) -> Found:
     # the scale that the tiny model has is nearly the best one: little but rounding is left of its gradient
     backbone.logit_scale.data.fill_(3.5)
     evaluated = {"eval_strategy": "steps", "eval_steps": 2}
-    texts = {"aligned_with": ["generalised_caption", "group"], "allow_levels": True}
+    texts = {"aligned_with": ["generalized_caption", "group"], "allow_levels": True}
     trainer = TextAlignmentTrainer(
         backbone,
         config(TextAlignmentTrainer.config_class, folder, **texts, **evaluated),

@@ -74,7 +74,7 @@ def resumed_from_one(models: Path, folder: Path) -> Found:
 
 @case
 def trained_twice(models: Path, folder: Path) -> Found:
-    """An evaluation between two trainings of one trainer, the second of which begins with a warm optimiser."""
+    """An evaluation between two trainings of one trainer, the second of which begins with a warm optimizer."""
     trainer = trainer_of(InfoNCETrainer, models / "clip", folder, max_steps=2)
     tensors, facts = train(trainer)
     loss = trainer.evaluate(data(5))["eval_loss"]

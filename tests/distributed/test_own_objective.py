@@ -25,7 +25,7 @@ def trainer_with(clip_with_dropout, folder, steps):
 
 
 def state_of(trainer):
-    """Weights and the optimiser's moments."""
+    """Weights and the optimizer's moments."""
     weights = {name: parameter.detach().clone() for name, parameter in trainer.model.named_parameters()}
     optimizer = trainer.optimizer.state_dict()["state"]
     return weights | {f"{key}.{name}": value for key, entry in optimizer.items() for name, value in entry.items()}

@@ -14,7 +14,7 @@ from hfcomp.experiments.recipes import read_recipe
 def test_slipform_binds_attributes_where_its_controls_do_not(tmp_path):
     """Tolerances are wide; docs/sandbox.md has what was seen.
 
-    The ratings are the made-up ones, which give colours a large margin: with them the effect of a margin is known.
+    The ratings are the made-up ones, which give colors a large margin: with them the effect of a margin is known.
     """
     fields = ["--output_dir", str(tmp_path / "run"), "--disable_tqdm", "true", "--seed", "1", "--ratings", "synthetic"]
     results = json.loads((program.run(read_recipe("slipform", fields)) / "results.json").read_text())

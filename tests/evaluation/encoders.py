@@ -1,4 +1,4 @@
-"""What tests of whole benchmarks share: encoders whose scores are known, images and data sets on disk."""
+"""What tests of whole benchmarks share: encoders whose scores are known, images and datasets on disk."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def photos(folder: Path, names: Mapping[str, int]) -> Path:
 def hub_folder(
     folder: Path, split: str, columns: Mapping[str, list[Any]], images: Sequence[str] = (), named: bool = True
 ) -> Path:
-    """A data set in the Hub's layout: a Parquet file whose image columns hold the files' bytes.
+    """A dataset in the Hub's layout: a Parquet file whose image columns hold the files' bytes.
 
     Args:
         folder: of the repository.

@@ -244,7 +244,7 @@ def own_benchmark(name="own", protocol=None, image="val2017/1.png", **settings):
         return [{"image": str(folder / image), "subset": name, **texts} for name in ("swap", "other")]
 
     data = (RawFiles(required_files=("val2017",), read=rows, layout="a folder val2017"),)
-    about = {"title": name, "suite": "compositional", "paper": "", "licence": "", "obtain": "Draw them."}
+    about = {"title": name, "suite": "compositional", "paper": "", "license": "", "obtain": "Draw them."}
     return Benchmark(name=name, protocol=protocol or CaptionChoice(), data=data, **(about | settings))
 
 

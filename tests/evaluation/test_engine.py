@@ -188,7 +188,7 @@ def test_memory_does_not_grow_with_the_items_but_by_their_own_outcomes(tmp_path)
 
 def test_every_benchmark_says_where_it_comes_from():
     for benchmark in benchmarks().values():
-        assert benchmark.paper and benchmark.licence and benchmark.obtain and benchmark.data, benchmark.name
+        assert benchmark.paper and benchmark.license and benchmark.obtain and benchmark.data, benchmark.name
         assert all(form.layout for form in benchmark.data), benchmark.name
         assert benchmark.version >= 1 and benchmark.title
     for one in benchmarks().values():

@@ -36,7 +36,7 @@ class Form:
 
 
 def benchmark(name: str = "odd", error: str = "", **settings) -> Benchmark:
-    about = {"title": name.title(), "suite": "compositional", "paper": "", "licence": "", "obtain": "Ask for it."}
+    about = {"title": name.title(), "suite": "compositional", "paper": "", "license": "", "obtain": "Ask for it."}
     return Benchmark(name=name, protocol=CaptionChoice(), data=(Form(error),), **{**about, **settings})
 
 

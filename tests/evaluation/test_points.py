@@ -1,4 +1,4 @@
-"""Points between two models, scored together: as each alone, with every image decoded and text tokenised once."""
+"""Points between two models, scored together: as each alone, with every image decoded and text tokenized once."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def test_a_point_scores_as_the_model_that_is_saved_of_it(clip, tuned, evaluator,
     assert not tables[0.0]["value"].equals(tables[1.0]["value"])
 
 
-def test_images_are_decoded_and_texts_tokenised_once_for_all_points(evaluator, embedder, monkeypatch):
-    decoded, tokenised = Counter(), Counter()
-    decode, tokenise = embed.decoded, TextTokenizer.__call__
+def test_images_are_decoded_and_texts_tokenized_once_for_all_points(evaluator, embedder, monkeypatch):
+    decoded, tokenized = Counter(), Counter()
+    decode, tokenize = embed.decoded, TextTokenizer.__call__
 
     def count(value, where):
         image = decode(value, where)
@@ -63,11 +63,11 @@ def test_images_are_decoded_and_texts_tokenised_once_for_all_points(evaluator, e
 
     monkeypatch.setattr(embed, "decoded", count)
     monkeypatch.setattr(
-        TextTokenizer, "__call__", lambda self, texts: tokenised.update(texts) or tokenise(self, texts)
+        TextTokenizer, "__call__", lambda self, texts: tokenized.update(texts) or tokenize(self, texts)
     )
     embedder.score(evaluator.select_benchmarks(["SugarCrepe"]))
     assert len(decoded) == 20 and set(decoded.values()) == {1}
-    assert len(tokenised) > 20 and set(tokenised.values()) == {1}
+    assert len(tokenized) > 20 and set(tokenized.values()) == {1}
 
 
 def test_nothing_of_the_points_is_kept_on_disk(embedder):

@@ -22,10 +22,10 @@ FITS = pytest.mark.parametrize("fit", [fit_adamw10, fit_lbfgs])
 
 def narrow_cone(images, classes, *, seed, width=24, noise=1.0):
     """Features `[n, D]` around one common direction, as those of image encoders, and labels `[n]`."""
-    centres = np.random.default_rng(0).normal(size=(classes, width))
+    centers = np.random.default_rng(0).normal(size=(classes, width))
     generator = np.random.default_rng(seed)
     labels = generator.permutation(np.arange(images) % classes)
-    features = 6 + centres[labels] + noise * generator.normal(size=(images, width))
+    features = 6 + centers[labels] + noise * generator.normal(size=(images, width))
     return features.astype(np.float32), labels
 
 

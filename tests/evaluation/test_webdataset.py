@@ -26,7 +26,7 @@ def read(folder, **options):
 
 def benchmark(**options) -> Benchmark:
     data = (WebDatasetData(REPO, **options),)
-    words = {"paper": "", "licence": "", "obtain": "Get it.", "folder": data[0].name}
+    words = {"paper": "", "license": "", "obtain": "Get it.", "folder": data[0].name}
     return Benchmark("shapes", "Shapes", GENERAL, ZeroShot(), data, **words)
 
 
@@ -101,7 +101,7 @@ def test_training_images_are_read_when_asked_for(tmp_path):
     assert items.classes == CLASS_NAMES and items.templates == ()
 
 
-def test_labels_are_merged_into_bins_of_neighbours(tmp_path):
+def test_labels_are_merged_into_bins_of_neighbors(tmp_path):
     items = read(write_set(tmp_path, [0, 1, 2, 3, 4], [4, 3, 2, 1, 0], classes="abcde"), train=True, bins=2)
     assert items.rows["label"][:] == [0, 0, 0, 1, 1] and items.train.rows["label"][:] == [1, 1, 0, 0, 0]
     assert items.classes == ()

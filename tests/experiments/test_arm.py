@@ -38,7 +38,7 @@ def test_a_batch_shows_at_most_its_fraction_of_the_images():
         "--batch_size sets another."
     ]
     assert batch(rows(180)) == 22
-    assert batch(rows(180), "--num_neighbours", "0", "--hard_images", "0") == 45
+    assert batch(rows(180), "--num_neighbors", "0", "--hard_images", "0") == 45
     assert batch(rows(36, captions=5)) == 4, "captions are not images"
     assert batch(rows(180), "--max_batch_fraction", "0.5") == 45
 
@@ -56,9 +56,9 @@ def test_large_sets_and_streams_keep_the_recipe_s():
     assert batch(rows(2000)) == batch(rows(20).to_iterable_dataset()) == 128
 
 
-@pytest.mark.follows("hfcomp/data/sampling/neighbours.py", "Lower {setting} to")
+@pytest.mark.follows("hfcomp/data/sampling/neighbors.py", "Lower {setting} to")
 def test_too_few_images_are_named_before_neighbors_are_searched(monkeypatch):
-    monkeypatch.setattr(data, "with_neighbours", lambda *_, **__: pytest.fail("encoded images"))
+    monkeypatch.setattr(data, "with_neighbors", lambda *_, **__: pytest.fail("encoded images"))
     monkeypatch.setattr(data, "training_rows", lambda *_, **__: rows(180))
     recipe = own("--overlap", "allow", "--batch_size", "128")
     with pytest.raises(ValueError, match="180 images, fewer than the 256 .* Lower --batch_size to 90 or less"):
@@ -68,7 +68,7 @@ def test_too_few_images_are_named_before_neighbors_are_searched(monkeypatch):
 
 
 def test_a_missing_column_is_named_before_neighbors_are_searched(monkeypatch):
-    monkeypatch.setattr(data, "with_neighbours", lambda *_, **__: pytest.fail("encoded images"))
+    monkeypatch.setattr(data, "with_neighbors", lambda *_, **__: pytest.fail("encoded images"))
     monkeypatch.setattr(data, "training_rows", lambda *_, **__: rows(180))
     with pytest.raises(ValueError, match="InfoNCETrainer needs the columns 'image', 'negative_captions'"):
         data.load_rows(own("--overlap", "allow"), Session(state=_State()), [])

@@ -183,13 +183,13 @@ def test_another_class_is_info_nce_on_the_same_batch(monkeypatch):
         CONTROLS["same-batch"](method(type("Silent", (OtherInfoNCE,), {})))
 
 
-def test_neighbours_are_no_part_of_plain_and_are_shuffled():
-    neg_clip = method(InfoNCETrainer, num_negatives=1, draw_negatives=True, num_neighbours=1)
-    assert not {"num_negatives", "draw_negatives", "num_neighbours"} & set(CONTROLS["plain"](neg_clip).arguments)
-    bare = method(InfoNCETrainer, num_neighbours=1)
+def test_neighbors_are_no_part_of_plain_and_are_shuffled():
+    neg_clip = method(InfoNCETrainer, num_negatives=1, draw_negatives=True, num_neighbors=1)
+    assert not {"num_negatives", "draw_negatives", "num_neighbors"} & set(CONTROLS["plain"](neg_clip).arguments)
+    bare = method(InfoNCETrainer, num_neighbors=1)
     rows = bare.rows.select_columns(["image", "caption", "image_id"])
     assert chosen(["shuffled"], dataclasses.replace(bare, rows=rows))[0] == []
-    rows = rows.add_column("neighbour_ids", [["tiny-0"]] * 20)
+    rows = rows.add_column("neighbor_ids", [["tiny-0"]] * 20)
     assert chosen(["shuffled"], dataclasses.replace(bare, rows=rows))[0] == ["shuffled"]
 
 
@@ -201,24 +201,24 @@ def test_a_method_without_negatives_has_nothing_to_shuffle():
 
 
 def test_shuffled_rows_keep_their_positive_and_have_all_negatives_of_one_other_row():
-    """Some of the set's negative images are missing, and move too; likewise ids of neighbours."""
+    """Some of the set's negative images are missing, and move too; likewise ids of neighbors."""
     own = method()
-    own = dataclasses.replace(own, rows=own.rows.add_column("neighbour_ids", [[f"tiny-{row}"] for row in range(20)]))
+    own = dataclasses.replace(own, rows=own.rows.add_column("neighbor_ids", [[f"tiny-{row}"] for row in range(20)]))
     run = CONTROLS["shuffled"](own)
     assert (run.trainer_class, run.arguments, run.batch_size) == (own.trainer_class, own.arguments, own.batch_size)
     partners = derangement(range(20), 3)
     columns = ["image", "caption", "negative_captions", "negative_image", "negative_kinds", "negative_concreteness"]
-    columns += ["neighbour_ids", "image_id"]
+    columns += ["neighbor_ids", "image_id"]
     before, after = _all(TrainingRows(own.rows, columns)), _all(run.rows)
     for index, row in enumerate(after):
         other = before[partners[index]]
         assert row["row"] == index
         for column, value in row.items():
             if column != "row":
-                assert value == (other if column.startswith(("negative_", "neighbour_")) else before[index])[column]
+                assert value == (other if column.startswith(("negative_", "neighbor_")) else before[index])[column]
     assert {row["negative_image"] is None for row in after} == {True, False}
     assert set(columns) <= set(after[0])
-    assert run.rows.column("neighbour_ids") == [[f"tiny-{row}"] for row in partners]
+    assert run.rows.column("neighbor_ids") == [[f"tiny-{row}"] for row in partners]
     assert run.rows.column("image_id") == [f"tiny-{row}" for row in range(20)]
 
 
@@ -239,10 +239,10 @@ def test_equal_images_counts_accumulated_batches_and_divides_by_the_processes(mo
     assert equal_images(own, cost(images=5 * 2 * 11)).batch_size == 12
 
 
-def test_equal_images_of_rows_with_neighbours_is_a_batch_of_both(clip, tmp_path):
-    own = method(InfoNCETrainer, num_neighbours=1, use_cpu=True, report_to="none", save_strategy="no", max_steps=2)
+def test_equal_images_of_rows_with_neighbors_is_a_batch_of_both(clip, tmp_path):
+    own = method(InfoNCETrainer, num_neighbors=1, use_cpu=True, report_to="none", save_strategy="no", max_steps=2)
     near = [[f"tiny-{(row + 1) % 20}"] for row in range(20)]
-    own = dataclasses.replace(own, rows=own.rows.add_column("neighbour_ids", near))
+    own = dataclasses.replace(own, rows=own.rows.add_column("neighbor_ids", near))
     own.arguments["disable_tqdm"] = True
     paid = own.train(clip, tmp_path / "method")
     assert (paid.steps, paid.images) == (2, 16)

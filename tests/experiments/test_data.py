@@ -108,7 +108,7 @@ def test_keyword_negatives_take_what_belongs_to_the_old_ones_with_them(tmp_path)
 
 def test_ratings_without_keywords_are_refused_with_the_way_out(listing, tmp_path):
     with pytest.raises(
-        ValueError, match="'negative_keywords', which the data set does not have.*Set keyword_negatives"
+        ValueError, match="'negative_keywords', which the dataset does not have.*Set keyword_negatives"
     ):
         rows(listing, concreteness_ratings=str(tmp_path / "ratings.txt"))
 
@@ -287,7 +287,7 @@ def test_concepts_of_the_data_set_stay_and_are_told(tmp_path):
     logged: list[str] = []
     dataset = training_rows(config, column_names=None, seed=0, log=logged.append)
     assert {name: dataset[name][:] for name in own} == own
-    assert "the data set's own concepts are used; concept_parser=rules makes none" in logged
+    assert "the dataset's own concepts are used; concept_parser=rules makes none" in logged
 
 
 def test_concepts_that_cannot_be_made_are_refused(listing):

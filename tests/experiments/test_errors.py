@@ -157,11 +157,11 @@ SMALL = ["--controls", "none", "--max_steps", "1", "--evaluation_items", "2", "-
 @pytest.mark.parametrize(
     ("recipe", "without", "words", "facts"),
     [
-        ("negclip", "caption", [], ["'caption'", "the data set has: 'image'", "column_names"]),
+        ("negclip", "caption", [], ["'caption'", "the dataset has: 'image'", "column_names"]),
         ("dcl", "negative_captions", ["--num_negatives", "1"], ["DCLTrainer", "'negative_captions'"]),
         ("negclip", "", ["--num_negatives", "3"], ["column 'negative_captions', row 0", "2 entries, expected 3"]),
         ("ceclip", "", ["--num_negatives", "3"], ["column 'negative_captions', row 0", "2 entries, expected 3"]),
-        ("negclip", "", ["--num_neighbours", "1"], ["'neighbour_ids'", "num_neighbours", "the data set has:"]),
+        ("negclip", "", ["--num_neighbors", "1"], ["'neighbor_ids'", "num_neighbors", "the dataset has:"]),
         ("tripletclip", "negative_image", [], ["'negative_image'", "TripletClipTrainer"]),
         ("slipform", "negative_image", [], ["none of 8 rows has a negative_image"]),
         (
@@ -175,8 +175,8 @@ SMALL = ["--controls", "none", "--max_steps", "1", "--evaluation_items", "2", "-
 def test_what_rows_lack_is_named(refused, recipe, without, words, facts):
     rows = tiny.pairs(8)
     rows.remove_columns([without] if without else []).to_parquet("rows.parquet")
-    neighbours = ["--hard_images", "0", "--num_neighbours", "0"] if recipe == "negclip" else []
-    said = refused(recipe, "--dataset", "rows.parquet", *SMALL, *neighbours, *words)
+    neighbors = ["--hard_images", "0", "--num_neighbors", "0"] if recipe == "negclip" else []
+    said = refused(recipe, "--dataset", "rows.parquet", *SMALL, *neighbors, *words)
     assert all(fact in said for fact in facts), said
 
 

@@ -191,7 +191,7 @@ def test_another_policy_is_refused(rows, clip):
 
 
 def test_a_set_of_one_split_is_not_scored_under_the_name_of_another(rows, clip):
-    """`save_to_disk` of one data set knows no splits: it is read whole whatever is asked for."""
+    """`save_to_disk` of one dataset knows no splits: it is read whole whatever is asked for."""
     same = recipe(rows, clip, evaluation_dataset=rows["train"], evaluation_split="test")
     with pytest.raises(ValueError, match="are trained on .*as it holds one split") as caught:
         loaded(same)

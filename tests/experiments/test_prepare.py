@@ -95,7 +95,7 @@ def test_cut_texts_are_told_once_for_all_models(source):
 
 @pytest.fixture
 def coco(tmp_path) -> str:
-    """Two images of COCO val2017, as its authors' files have them: one caption with a colour, one with a place."""
+    """Two images of COCO val2017, as its authors' files have them: one caption with a color, one with a place."""
     names, texts = ["a.png", "b.png"], ["a red cat", "a cat on the left"]
     entries = {
         "images": [{"id": number, "file_name": name} for number, name in enumerate(names)],

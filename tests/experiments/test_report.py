@@ -65,7 +65,7 @@ def table(text: str, title: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("extreme", [False, True])
-def test_every_number_is_whole_in_80_columns_without_colour(extreme):
+def test_every_number_is_whole_in_80_columns_without_color(extreme):
     lines = all_lines()
     if extreme:
         lines += [line("all", "text-to-image recall@1", EXTREME, general=True, benchmark="Flickr30k")]
@@ -348,7 +348,7 @@ def test_the_verdict_and_the_table_under_it_are_of_one_number():
 
 
 def test_nothing_below_chance_is_called_the_best():
-    """Chance of a group is 1 in 6: 10 % is more than 2 % for sure, and still worth nothing."""
+    """Chance of a group is 1 in 6: 10% is more than 2% for sure, and still worth nothing."""
     lines = [line(kind, "group", (0.01, 0.02, 0.02, 0.03, 0.03, 0.1)) for kind in GROUP]
     lines.insert(0, average_of(lines, primary="sandbox: average group"))
     heading, _, sentence, _ = answer(lines)

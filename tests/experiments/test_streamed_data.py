@@ -88,7 +88,7 @@ def test_a_key_that_no_row_has_stops_the_run(shards, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"key_column": "meta.url"}, "key_column='meta.url': the data set has no column 'meta'; it has: "),
+        ({"key_column": "meta.url"}, "key_column='meta.url': the dataset has no column 'meta'; it has: "),
         ({"dataset_filter": "a=b"}, "dataset_filter needs all rows"),
         ({"captions": "all"}, "captions needs all rows"),
         ({"hard_images": 3, "model": "m"}, "hard_images needs all rows"),

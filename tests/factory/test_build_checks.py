@@ -41,7 +41,7 @@ def table(folder: Path, captions=ENGLISH, *, damaged=(), names=("image", "captio
 
 
 def build(kind: str, source: str, output: Path, *more: str) -> None:
-    own = {"negatives": ["--kinds", "keyword:color"], "concepts": ["--parser", "rules"], "neighbours": []}[kind]
+    own = {"negatives": ["--kinds", "keyword:color"], "concepts": ["--parser", "rules"], "neighbors": []}[kind]
     cli.main(["build", kind, "--source", source, "--output", str(output), *own, *more])
 
 
@@ -59,11 +59,11 @@ def manifest(folder: Path) -> dict:
 
 
 @pytest.mark.follows(*SKIP)
-@pytest.mark.parametrize("kind", ["negatives", "concepts", "neighbours"])
+@pytest.mark.parametrize("kind", ["negatives", "concepts", "neighbors"])
 def test_a_damaged_image_ends_the_build_or_is_left_out(kind, clip, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     source = table(tmp_path, damaged=(1,))
-    more = ["--model", str(clip), "--number", "1", "--device", "cpu"] if kind == "neighbours" else []
+    more = ["--model", str(clip), "--number", "1", "--device", "cpu"] if kind == "neighbors" else []
     said = refused(kind, source, tmp_path / "out", *more)
     assert "column 'image', row 1 (file" in said and "1.jpg" in said and "cannot be decoded" in said
     assert "--skip_damaged" in said and "Traceback" not in capsys.readouterr().err

@@ -27,7 +27,7 @@ def test_numbers_and_names_are_readable_and_texts_of_the_source_are_no_markup(tm
     assert "| high_concreteness | 4.77 | 6.7% |" in (folder / "README.md").read_text()
 
 
-def test_the_licence_in_the_metadata_is_that_of_the_text(tmp_path):
+def test_the_license_in_the_metadata_is_that_of_the_text(tmp_path):
     rows = DatasetCard.load(built(tmp_path / "rows", rows=1) / "README.md").data
     assert (rows.license, rows.license_name) == ("other", "per-row")
     unknown = DatasetCard.load(built(tmp_path / "none", rows=1, licenses=None) / "README.md").data

@@ -62,21 +62,21 @@ def test_a_coco_folder_is_built_without_further_options_and_missing_files_are_li
     assert any(line.startswith("1 of them are missing, such as ") and "3.jpg (row 2)" in line for line in logged)
 
 
-def test_rows_that_may_not_be_adapted_are_left_out_with_their_licence(coco):
+def test_rows_that_may_not_be_adapted_are_left_out_with_their_license(coco):
     built, _, set_aside = build(coco, only_adaptable=True)
     assert [row["image_id"] for row in rows(built)] == ["1"]
-    forbidden = "licence forbids adaptation"
+    forbidden = "license forbids adaptation"
     assert set_aside == [
         (1, forbidden, "Attribution-NoDerivs License"),
         (2, "image file cannot be read", "image '3.jpg', which does not exist"),
-        (3, "licence unknown", None),
-        (4, "licence unknown", None),
+        (3, "license unknown", None),
+        (4, "license unknown", None),
     ]
     manifest = json.loads((built.folder / MANIFEST).read_text())
-    assert manifest["set_aside"][forbidden] == 1 and "licences" in str(manifest["plan"]["stages"])
+    assert manifest["set_aside"][forbidden] == 1 and "licenses" in str(manifest["plan"]["stages"])
 
 
-def test_a_source_without_licences_is_asked_for_them(coco):
+def test_a_source_without_licenses_is_asked_for_them(coco):
     folder = coco / "train2017"
     lines = [{"file_name": f"{number}.jpg", "caption": "a red ball"} for number in LICENSES]
     (folder / "metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines if "3" not in str(line)))
@@ -88,7 +88,7 @@ def test_a_source_without_licences_is_asked_for_them(coco):
     assert len(rows(built)) == 4 and not set_aside
 
 
-def test_licences_are_kept_beside_the_columns_that_are_named(coco):
+def test_licenses_are_kept_beside_the_columns_that_are_named(coco):
     built, _, _ = build(coco, only_adaptable=True, columns="image")
     assert [row["license"] for row in rows(built)] == ["Attribution License"]
     assert rows(built)[0]["image_id"] == "1"  # the source's, not the file's name

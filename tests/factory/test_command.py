@@ -1,4 +1,4 @@
-"""`hfcomp build` from the command line to a data set that trains (about 9 s)."""
+"""`hfcomp build` from the command line to a dataset that trains (about 9 s)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hfcomp.data.built_sets.files import SET_ASIDE_FILE
 from hfcomp.factory import shards
 from hfcomp.factory.command import quiet_logs
 from hfcomp.factory.concretebatch.chain import ConcreteBatchOptions
-from hfcomp.factory.options import ConceptOptions, NegativeOptions, NeighbourOptions
+from hfcomp.factory.options import ConceptOptions, NegativeOptions, NeighborOptions
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.evaluation.webdatasets import write_tar
@@ -144,7 +144,7 @@ def test_a_model_drops_false_negatives_and_bad_images_are_set_aside(clip, tmp_pa
     assert none["negative_captions"][:] == [[""], [""]]
     manifest = json.loads((tmp_path / "none" / "manifest.json").read_text())
     assert manifest["set_aside"] == {"image cannot be decoded": 1}
-    assert manifest["counts"]["dropped: false_negative"] == 16  # both captions, each with the 8 other colours
+    assert manifest["counts"]["dropped: false_negative"] == 16  # both captions, each with the 8 other colors
     assert manifest["plan"]["stages"]["2 negatives"]["false_negative_model"].startswith("LOCAL/clip (sha256:")
     assert str(tmp_path) not in (tmp_path / "none" / "README.md").read_text()
 
@@ -201,15 +201,15 @@ def test_image_ids_of_the_source_go_with_its_captions(tmp_path):
     assert load_dataset(str(tmp_path / "out"), split="train")["image_id"][:] == ["first", "first", "second"]
 
 
-def test_neighbours_become_a_column(clip, tmp_path, monkeypatch):
+def test_neighbors_become_a_column(clip, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path / "home"))
     tiny.pairs(6).to_parquet(tmp_path / "rows.parquet")
     given = ["--number", "2", "--device", "cpu", "--output", str(tmp_path / "out"), "--columns", "image,caption"]
     for _ in range(2):  # the second time all is there
-        cli.main(["build", "neighbours", "--source", str(tmp_path / "rows.parquet"), "--model", str(clip), *given])
+        cli.main(["build", "neighbors", "--source", str(tmp_path / "rows.parquet"), "--model", str(clip), *given])
     rows = load_dataset(str(tmp_path / "out"), split="train")
-    assert rows.column_names == ["image", "caption", "image_id", "neighbour_ids"]
-    assert all(len(set(row["neighbour_ids"]) - {row["image_id"]}) == 2 for row in rows)
+    assert rows.column_names == ["image", "caption", "image_id", "neighbor_ids"]
+    assert all(len(set(row["neighbor_ids"]) - {row["image_id"]}) == 2 for row in rows)
     assert "NegCLIP" in (tmp_path / "out" / "README.md").read_text()
 
 
@@ -342,7 +342,7 @@ def test_mistakes_end_in_a_line_and_leave_nothing(source, tmp_path, monkeypatch,
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("kind", [NegativeOptions, ConceptOptions, NeighbourOptions, ConcreteBatchOptions])
+@pytest.mark.parametrize("kind", [NegativeOptions, ConceptOptions, NeighborOptions, ConcreteBatchOptions])
 def test_help_describes_every_field_with_its_default(kind, capsys):
     with pytest.raises(SystemExit):
         cli.main(["build", kind.what, "--help"])

@@ -59,14 +59,14 @@ def test_a_set_that_would_not_be_finished_is_not_pushed(run):
     assert built["until"] == "targets" and not pushed
 
 
-def test_all_licences_and_only_those_that_allow_adaptation_contradict_each_other(run):
+def test_all_licenses_and_only_those_that_allow_adaptation_contradict_each_other(run):
     with pytest.raises(ValueError, match="--any_license and --only_adaptable are given; expected one of them"):
         run("--any_license", "--only_adaptable")
 
 
 def test_a_push_that_fails_leaves_the_set_and_the_command_that_pushes_it(monkeypatch):
     def fail(*_):
-        raise ValueError("data set me/set was not pushed: 503.")
+        raise ValueError("dataset me/set was not pushed: 503.")
 
     monkeypatch.setattr("hfcomp.hub.datasets.check_repository", lambda options: None)
     monkeypatch.setattr("hfcomp.hub.datasets.push_built_sets", fail)

@@ -322,7 +322,7 @@ def test_a_stage_that_breaks_its_contract_is_named(tmp_path, how, message):
 
 def test_files_come_in_and_rows_without_a_readable_one_are_set_aside(tmp_path):
     (tmp_path / "good.png").write_bytes(builds.png(7))
-    (tmp_path / "secret.txt").write_text("not for a data set")
+    (tmp_path / "secret.txt").write_text("not for a dataset")
     paths = [str(tmp_path / name) for name in ("good.png", "gone.png", "secret.txt")]
     features = Features({"image": Image(decode=False), "caption": Value("string")})
     images = [{"bytes": None, "path": path} for path in paths]

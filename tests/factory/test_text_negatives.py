@@ -200,7 +200,7 @@ def test_plain_captions_stay_as_they_are():
         ([], "kinds is "),
         ("keyword", "kinds is 'keyword'"),
         (["keywords"], r"unknown kind 'keywords'\. Did you mean 'keyword'\? Known: keyword, swap, mask"),
-        (["keyword:colour"], r"'colour' is not a part of 'keyword'\. Did you mean 'color'\?"),
+        (["keyword:colr"], r"'colr' is not a part of 'keyword'\. Did you mean 'color'\?"),
         (["swap:noun"], r"'noun' is not a part of 'swap'\. Did you mean 'nouns'\?"),
         (["mask:"], "'mask:': '' is not a part of 'mask'"),
         (["swap", "swap"], "'swap' is given twice"),

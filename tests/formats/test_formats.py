@@ -8,6 +8,8 @@ import tarfile
 from importlib.metadata import version
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from hfcomp import cli
@@ -16,6 +18,7 @@ from hfcomp.data.annotations.project import Project
 from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.evaluation.encoding.cache import chosen_models
 from hfcomp.evaluation.stored import read_evaluation
+from hfcomp.old_names import current_name, current_spelling
 from tests.factory.builds import hashes
 from tests.factory.writers.endpoint import right, serving
 
@@ -27,6 +30,7 @@ MAGIC = (
     "build magic --source captioned --writer taxonomy --taxonomy taxonomy.yaml --encoder captions --min_images 2 "
     "--negative_similarity -1 --shared_levels 3"
 )
+NEIGHBORS = "build neighbours --source photos --model clip --number 2 --device cpu"
 TRAIN = (
     "train slipform --config recipe.yaml --disable_tqdm true --page false --adam_epsilon 1e-4 --warmup_steps 0 "
     "--logging_steps 1"
@@ -76,8 +80,6 @@ def _cell(value: object) -> object:
     ("command", "name"),
     [
         (NEGATIVES, "negatives"),
-        ("build neighbours --source photos --model clip --number 2 --device cpu", "neighbours"),
-        (MAGIC, "magic"),
         ("build inpaintcoco --source project", "inpaintcoco"),
     ],
 )
@@ -88,20 +90,51 @@ def test_the_command_of_a_finished_set_changes_nothing_but_its_card(here, name, 
 
 
 def _data(folder: Path) -> dict[str, str]:
-    return {name: one for name, one in hashes(folder).items() if not name.endswith(("README.md", ".lock"))}
+    """Hashes of the files of a set, but for its card; of its manifest what it states, however that is spelled."""
+    files = {name: digest for name, digest in _files(folder).items() if not name.endswith("README.md")}
+    stated = json.loads(current_spelling((folder / "manifest.json").read_text(encoding="utf-8")))
+    return files | {"manifest.json": json.dumps({**stated, "checksum": None})}
+
+
+def _files(folder: Path) -> dict[str, str]:
+    return {name: digest for name, digest in hashes(folder).items() if not name.endswith(".lock")}
+
+
+@pytest.mark.follows("hfcomp/factory/manifest.py", "Choose another output folder to build it again")
+@pytest.mark.parametrize(
+    ("command", "name", "columns"),
+    [
+        (NEIGHBORS, "neighbours", ("neighbour_ids", "neighbor_ids")),
+        (MAGIC, "magic", ("generalised_caption", "generalized_caption")),
+    ],
+)
+def test_a_set_with_an_old_column_is_kept_and_built_again_elsewhere(here, capsys, name, command, columns):
+    before = _files(here / "sets" / name)
+    with pytest.raises(SystemExit) as stop:
+        run(f"{command} --output sets/{name}")
+    assert all(column in str(stop.value) for column in columns)
+    assert _files(here / "sets" / name) == before
+    run(f"{command} --output again")
+    old, new = (load_training_set(place) for place in (f"sets/{name}", "again"))
+    assert columns[1] in new.column_names and undecoded(old).to_list() == undecoded(new).to_list()
 
 
 @pytest.mark.parametrize(
     ("command", "unfinished", "finished"), [(NEGATIVES, "stopped", "negatives"), (MAGIC, "hierarchy", "magic")]
 )
-def test_an_unfinished_set_is_finished_with_the_same_bytes(here, capsys, command, unfinished, finished):
+def test_an_unfinished_set_is_finished_with_the_same_rows(here, capsys, command, unfinished, finished):
     run(f"{command} --output sets/{unfinished}")
     assert unfinished != "stopped" or "shards: 1 there already, 1 made" in capsys.readouterr().out
-    files, expected = (
-        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.parquet")}
+    tables, expected = (
+        {path.relative_to(folder): _table(path) for path in folder.rglob("*.parquet")}
         for folder in (here / "sets" / unfinished, here / "sets" / finished)
     )
-    assert files == expected
+    assert tables == expected
+
+
+def _table(path: Path) -> pa.Table:
+    table = pq.read_table(path).replace_schema_metadata()
+    return table.rename_columns([current_name(name) for name in table.column_names])
 
 
 @pytest.mark.slow

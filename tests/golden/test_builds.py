@@ -20,7 +20,7 @@ SUBSTITUTE = "--parser rules --shard_size 5 --writer substitute"
 COMMANDS = {
     "negatives": f"--source photos {PARSED} --kinds keyword:color,keyword:object,swap:nouns --num_negatives 3",
     "concepts": f"--source photos {PARSED} --max_concepts 2",
-    "neighbours": "--source photos --skip_damaged --model clip --number 2 --device cpu",
+    "neighbors": "--source photos --skip_damaged --model clip --number 2 --device cpu",
     "magic": "--source captioned --writer taxonomy --taxonomy taxonomy.yaml --encoder captions "
     "--negative_similarity -1 --shared_levels 3 --shard_size 7",
     "inpaintcoco": "--source project --shard_size 4",

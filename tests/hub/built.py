@@ -1,4 +1,4 @@
-"""Small built sets with everything that a published one has: images, negatives, their words, licences."""
+"""Small built sets with everything that a published one has: images, negatives, their words, licenses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALLOWED = "Attribution License"
 
 
 def source(rows: int = 7, licenses: list[str | None] | None = None) -> Dataset:
-    """Photographs of dogs; without licences the column is not there."""
+    """Photographs of dogs; without licenses the column is not there."""
     columns: dict[str, Any] = {
         "image": [{"bytes": png(row), "path": f"{row}.png"} for row in range(rows)],
         "caption": [f"{row} dogs on a large table" for row in range(rows)],
@@ -65,7 +65,7 @@ def built(
         rows: of the source.
         licenses: of the rows: one for all, a list, or None for no column.
         rated: whether the column of ratings is filled.
-        card: the licence of the source's card.
+        card: the license of the source's card.
     """
     licenses = [licenses] * rows if isinstance(licenses, str) else licenses
     dataset = source(rows, licenses)

@@ -65,7 +65,7 @@ class Commit:
 
 @dataclass
 class Repository:
-    """One model, data set or Space.
+    """One model, dataset or Space.
 
     Attributes:
         kind: models, datasets or spaces.

@@ -1,4 +1,4 @@
-"""The builders: from a COCO folder to a data set on the Hub, in one command."""
+"""The builders: from a COCO folder to a dataset on the Hub, in one command."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_concretebatch_is_built_pushed_and_loaded_back(hub, coco, clip, tmp_path
 @pytest.mark.parametrize("builder", sorted(path.parent.name for path in BUILDERS.glob("*/build.py")))
 def test_a_builders_card_attributes_the_captions_and_cites_the_paper(builder):
     card = DatasetCard.load(BUILDERS / builder / "README.md").text
-    assert "## Licence" in card and "CC BY 4.0" in card and "attribution to the COCO Consortium" in card
+    assert "## License" in card and "CC BY 4.0" in card and "attribution to the COCO Consortium" in card
     assert "## Citation" in card and "arXiv preprint arXiv:" in card
 
 
@@ -185,14 +185,14 @@ def test_a_set_is_built_and_pushed_by_one_command(hub, build):
 
 @pytest.mark.parametrize("token", [WRONG_TOKEN, READ_TOKEN, False])
 def test_without_the_right_to_write_nothing_is_built(hub, build, tmp_path, token):
-    with pytest.raises(SystemExit, match="^error: data set me/negatives was not pushed: .*hf auth login") as stopped:
+    with pytest.raises(SystemExit, match="^error: dataset me/negatives was not pushed: .*hf auth login") as stopped:
         build("--push_to_hub", "me/negatives", token=token)
     assert str(token) not in str(stopped.value) and not (tmp_path / "set").exists()
 
 
 def test_a_set_that_may_not_be_published_is_built_and_kept(hub, build, tmp_path):
     with pytest.raises(
-        SystemExit, match="^error: the set is built, but .* a licence that forbids adaptation"
+        SystemExit, match="^error: the set is built, but .* a license that forbids adaptation"
     ) as stopped:
         build("--push_to_hub", "me/negatives", "--private")
     assert "push-dataset" not in str(stopped.value), "a push that would be refused too"

@@ -1,4 +1,4 @@
-"""Models and data sets from the Hub that cannot be read: one line, what to do, and never the token (about 20 s)."""
+"""Models and datasets from the Hub that cannot be read: one line, what to do, and never the token (about 20 s)."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ print(json.dumps({
     "streamed": [row["negative_captions"] for row in streamed],
     "size": streamed[0]["image"].size,
     "trained on": len(trained_on),
-    "analysed": named_sets(["me/pairs"]),
+    "analyzed": named_sets(["me/pairs"]),
     "verified": verified[-1],
 }))
 """
@@ -74,7 +74,7 @@ def test_a_set_of_two_configurations_is_pushed_loaded_and_streamed(hub, tmp_path
     assert found["whole"] == [[f"{row} cats on a large table"] for row in range(7)] and found["greys"] == [200] * 7
     assert found["streamed"] == [[f"{row} things on a large table"] for row in range(4)]
     assert found["size"] == [4, 4] and found["trained on"] == 2
-    assert found["analysed"] == {name: f"me/pairs::{name}" for name in ("high_concreteness", "random")}
+    assert found["analyzed"] == {name: f"me/pairs::{name}" for name in ("high_concreteness", "random")}
     assert found["verified"] == "4 rows in 2 files are intact"
     check_card(pushed.files["README.md"].content.decode())
 
@@ -90,7 +90,7 @@ def check_card(text: str) -> None:
     assert card.text.strip().startswith("# Things and dogs\n\nWhat they are.\n\n## Configurations")
     headings = [line for line in card.text.splitlines() if line.startswith("#")]
     assert headings[:3] == ["# Things and dogs", "## Configurations", "## `high_concreteness`"]
-    assert headings.count("### Licence") == 2 and sum(line.startswith("# ") for line in headings) == 1
+    assert headings.count("### License") == 2 and sum(line.startswith("# ") for line in headings) == 1
     assert "0 cats on a large table" in card.text and 'load_dataset("me/pairs"' in card.text
 
 
@@ -106,7 +106,7 @@ def test_a_broken_push_changes_nothing_and_the_same_call_resumes(hub, connect, t
     folder, api = built(tmp_path / "set", rows=9), connect(WRITE_TOKEN)
     hub.break_uploads(after=2)
     with pytest.raises(
-        ValueError, match="^data set me/pairs was not pushed: Error while uploading .*not sent again"
+        ValueError, match="^dataset me/pairs was not pushed: Error while uploading .*not sent again"
     ) as e:
         push_here(folder, api)
     assert "broken in the middle" in str(e.value) and "\n" not in str(e.value)
@@ -152,7 +152,7 @@ WRITING = [
 
 @pytest.mark.parametrize(("token", "words"), WRITING)
 def test_without_the_right_to_write_nothing_is_made(hub, connect, tmp_path, token, words):
-    with pytest.raises(ValueError, match="^data set me/pairs was not pushed: .*hf auth login") as raised:
+    with pytest.raises(ValueError, match="^dataset me/pairs was not pushed: .*hf auth login") as raised:
         push_here(built(tmp_path / "set"), connect(token))
     assert words in str(raised.value) and "\n" not in str(raised.value) and not hub.repositories
 
@@ -166,13 +166,13 @@ def test_a_hub_that_is_down_is_no_refusal(hub, connect, tmp_path):
 
 
 def test_a_name_that_the_hub_does_not_allow_is_refused_before_anything_is_read(tmp_path):
-    with pytest.raises(ValueError, match="^data set me/x y was not pushed: Repo id must .*'me/x y'. Choose another"):
+    with pytest.raises(ValueError, match="^dataset me/x y was not pushed: Repo id must .*'me/x y'. Choose another"):
         pushing.push_built_sets(tmp_path, pushing.PushOptions(repo="me/x y", dry_run=True))
 
 
 def test_the_command_ends_in_one_line_without_the_token(hub, tmp_path):
     said = push(hub, built(tmp_path / "set"), "--repo", "me/pairs", token=WRONG_TOKEN, fails=True).splitlines()
-    assert said[-1].startswith("error: data set me/pairs was not pushed: ") and not hub.repositories
+    assert said[-1].startswith("error: dataset me/pairs was not pushed: ") and not hub.repositories
     assert (
         "401" in said[-1]
         and sum(line.startswith("error:") for line in said) == 1
@@ -187,7 +187,7 @@ def refused(*words: object) -> str:
     return str(stopped.value)
 
 
-def test_rows_whose_licence_forbids_adaptation_are_refused(tmp_path, capsys):
+def test_rows_whose_license_forbids_adaptation_are_refused(tmp_path, capsys):
     licenses = [
         ALLOWED,
         "Attribution-NoDerivs License",
@@ -200,16 +200,16 @@ def test_rows_whose_licence_forbids_adaptation_are_refused(tmp_path, capsys):
     for words in ((), ("--allow_unknown_licenses",)):
         said = refused(folder, *words)
         assert (
-            "3 of 6 rows have a licence that forbids adaptation (Attribution-NoDerivs License: 2, cc-by-nc-nd" in said
+            "3 of 6 rows have a license that forbids adaptation (Attribution-NoDerivs License: 2, cc-by-nc-nd" in said
         )
         assert "--only_adaptable" in said
 
 
-def test_rows_without_a_known_licence_have_to_be_allowed(tmp_path, capsys):
+def test_rows_without_a_known_license_have_to_be_allowed(tmp_path, capsys):
     folder = built(tmp_path / "rows", licenses=[ALLOWED, None, "whatever", ALLOWED, ALLOWED, None, ""])
-    assert "4 of 7 rows have no known licence (none: 2, whatever: 1, none: 1)" in refused(folder)
+    assert "4 of 7 rows have no known license (none: 2, whatever: 1, none: 1)" in refused(folder)
     folder_of_card = built(tmp_path / "card", licenses=None)
-    assert "7 of 7 rows have no known licence (unknown: 7)" in refused(folder_of_card)
+    assert "7 of 7 rows have no known license (unknown: 7)" in refused(folder_of_card)
     for place in (folder, folder_of_card):
         cli.main(["push-dataset", str(place), "--repo", "me/pairs", "--dry_run", "--allow_unknown_licenses"])
     cli.main(
@@ -282,7 +282,7 @@ def test_single_configurations_of_a_set_have_the_card_of_all(several, capsys, mo
     assert "## `r`, `h`" in card.text and "`r` is `random`, `h` is `high_concreteness`." in card.text
 
 
-def test_sets_of_one_licence_keep_its_name(tmp_path):
+def test_sets_of_one_license_keep_its_name(tmp_path):
     card = DatasetCard(set_card(SetFolders.of({name: built(tmp_path / name, rows=1) for name in ("a", "b")}), "me/x"))
     assert (card.data.license, card.data.license_name) == ("other", "per-row")
     folders = {"a": tmp_path / "a", "c": built(tmp_path / "c", rows=1, licenses=None, card="cc-by-4.0")}
@@ -293,7 +293,7 @@ def test_sets_of_one_licence_keep_its_name(tmp_path):
 def test_a_card_of_something_else_above_a_set_is_none_of_its_own(several):
     (several / "README.md").write_text("---\nlicense: mit\n---\n\n# A project\n")
     said = refused(several / "random")
-    assert "3 of 3 rows have no known licence (none: 3)" in said
+    assert "3 of 3 rows have no known license (none: 3)" in said
     assert "random has no README.md. Give the `hfcomp build` command" in refused(
         several / "random", "--allow_unknown_licenses"
     )

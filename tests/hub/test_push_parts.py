@@ -96,5 +96,5 @@ def test_a_part_or_a_step_alone_is_refused_and_so_is_a_set_under_a_name(connect,
 
 def test_rows_that_may_not_be_published_are_refused(connect, hub, tmp_path):
     source(tmp_path / "source", license={3: "Attribution-NoDerivs License"})
-    with pytest.raises(ValueError, match="1 of .* rows have a licence that forbids adaptation"):
+    with pytest.raises(ValueError, match="1 of .* rows have a license that forbids adaptation"):
         push(built(tmp_path).folder, connect(WRITE_TOKEN))

@@ -14,7 +14,7 @@ TERMS = 3
 
 
 def unit(*shape, seed, dtype=torch.float64):
-    """L2-normalised random embeddings that require gradient."""
+    """L2-normalized random embeddings that require gradient."""
     generator = torch.Generator().manual_seed(seed)
     return (
         F.normalize(torch.randn(*shape, generator=generator, dtype=torch.float64), dim=-1).to(dtype).requires_grad_()

@@ -87,7 +87,7 @@ def pairwise(image, text, mask, temperature, inner_temperature, alpha, image_id=
 
 
 def released_pairwise(image, text, mask, temperature, inner_temperature, alpha, image_id=None, text_id=None):
-    """Joint vectors normalised before they are averaged; alpha on the outer loss."""
+    """Joint vectors normalized before they are averaged; alpha on the outer loss."""
     ids = image_id, text_id
     joint = {g: [to_unit(v) for v in some] for g, some in joint_vectors(image, text, mask).items()}
     centroid = {g: to_unit(mean(vectors)) for g, vectors in joint.items()}
@@ -107,8 +107,8 @@ def centroid(image, text, mask, temperature, inner_temperature, alpha, image_id=
         for one, other in (mu, mu[::-1]):  # Eq. 6
             logits = {h: dot(one[g], other[h]) / temperature for h in rivals(group, ids, g, own)}
             outer.append(surprise([logits[g]], list(logits.values())))
-        for side, centre in zip((image, text), mu, strict=True):  # Eq. 7
+        for side, center in zip((image, text), mu, strict=True):  # Eq. 7
             for i in own:
-                logits = {h: dot(side[g, i], centre[h]) / inner_temperature for h in rivals(group, ids, g, [i])}
+                logits = {h: dot(side[g, i], center[h]) / inner_temperature for h in rivals(group, ids, g, [i])}
                 inner.append(surprise([logits[g]], list(logits.values())))
     return alpha * mean(inner) + (1 - alpha) * mean(outer)  # Eq. 8

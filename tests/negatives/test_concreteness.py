@@ -178,7 +178,7 @@ def test_columns_are_found_by_name(write):
 
 
 def test_a_missing_file_says_how_to_get_it(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.txt.*doi:10\.3758/s13428-013-0403-5.*licence"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.txt.*doi:10\.3758/s13428-013-0403-5.*license"):
         ConcretenessRatings.from_file(tmp_path / "nowhere.txt")
 
 
@@ -283,7 +283,7 @@ def server():
     thread.join()
 
 
-def test_the_licence_and_the_place_are_shown_before_the_download(server, tmp_path):
+def test_the_license_and_the_place_are_shown_before_the_download(server, tmp_path):
     logged: list[tuple[str, int]] = []
     path = download_ratings(
         tmp_path / "new", log=lambda line: logged.append((line, server.asked)), url=server.url, sha256=HASH
@@ -294,7 +294,7 @@ def test_the_licence_and_the_place_are_shown_before_the_download(server, tmp_pat
     assert ConcretenessRatings.from_file(path).lookup("dog") == 4.5
 
 
-def test_a_second_call_reads_the_cache_and_shows_the_licence_again(server, tmp_path):
+def test_a_second_call_reads_the_cache_and_shows_the_license_again(server, tmp_path):
     logged: list[str] = []
     for _ in range(2):
         download_ratings(tmp_path, log=logged.append, url=server.url, sha256=HASH)

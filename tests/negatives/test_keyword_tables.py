@@ -19,7 +19,7 @@ from hfcomp.negatives.keywords.tables import (
     read_keyword_table,
 )
 from hfcomp.sandbox.captions import PLURALS, RELATIONS, SIZE_WORDS
-from hfcomp.sandbox.scenes import COLOURS, SHAPES
+from hfcomp.sandbox.scenes import COLORS, SHAPES
 
 RECIPES = Path(__file__).parents[2] / "recipes" / "hard_negatives"
 
@@ -114,7 +114,7 @@ def test_plurals_true_are_the_regular_ones(read):
         ("color: {any_other: ['', blue]}", "any_other: entry 1: found '', expected a word"),
         ("fabric: {any_other: [silk, wool]}", "fabric: has no category. Add one of attribute, object"),
         ("color: {any_other: [a, b], category: thing}", "category: found 'thing', expected one of attribute, obj"),
-        ("color: {any_other: [a, b], kind: keyword_colour}", "found 'keyword_colour'.*Did you mean 'keyword_color'"),
+        ("color: {any_other: [a, b], kind: keyword_colr}", "found 'keyword_colr'.*Did you mean 'keyword_color'"),
         ("color: {any_other: [a, b], plurals: many}", "plurals: found 'many', expected true, or a mapping"),
         ("color: {any_other: [a, b], plurals: {odd: [a]}}", "plurals: unknown key 'odd'.* Known: irregular, always"),
         ("color: {any_other: [aa, b], plurals: {always: [a]}}", "plurals: always: 'a' is not a word .* mean 'aa'"),
@@ -201,7 +201,7 @@ def test_the_same_word_for_one_and_many_is_told_by_what_stands_before():
 def test_the_sandbox_table_has_the_words_of_its_captions():
     table = read_keyword_table(RECIPES / "sandbox_keywords.yaml")
     concepts = {name: set(concept.replacements) for name, concept in table.concepts.items()}
-    assert concepts["object"] == set(SHAPES) and concepts["color"] == set(COLOURS)
+    assert concepts["object"] == set(SHAPES) and concepts["color"] == set(COLORS)
     assert concepts["size"] == {word for words in SIZE_WORDS.values() for word in words}
     relations = {word for phrases in RELATIONS.values() for phrase in phrases for word in phrase.split()}
     assert concepts["location"] == relations - {"of", "to", "the"}

@@ -209,7 +209,7 @@ def test_paper_takes_no_plurals():
     assert words("two dogs, three buses and some people", "object") == []
 
 
-def test_neighbouring_keywords_are_all_found_with_their_places():
+def test_neighboring_keywords_are_all_found_with_their_places():
     caption = "red red blue"
     assert find_keywords(caption, "color") == [
         KeywordMatch("red", 0, 3, "color"),
@@ -470,7 +470,7 @@ def test_captions_without_keyword_give_nothing():
     assert keyword_negatives("nothing here") == keyword_negatives("") == []
 
 
-@pytest.mark.parametrize("concepts", [(), "color", ("colour",), ("color", "shape")])
+@pytest.mark.parametrize("concepts", [(), "color", ("colr",), ("color", "shape")])
 def test_unknown_concepts_raise(concepts):
     with pytest.raises(ValueError, match="object, color, location, size"):
         keyword_negatives("a red dog", concepts=concepts)

@@ -235,7 +235,7 @@ def test_every_word_of_a_part_has_its_turn_before_a_second(filler, parser):
     assert sorted(first) == ["apple", "bench", "dog"] and second == first
 
 
-def test_batches_order_and_neighbours_change_nothing(noisy, parser):
+def test_batches_order_and_neighbors_change_nothing(noisy, parser):
     docs = list(parser.parse(CAPTIONS))
     made = MaskFiller(noisy, parser=parser, top_k=6)
     expected = [made.fill([doc], num_negatives=4, seed=3)[0] for doc in docs]

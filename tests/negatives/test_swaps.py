@@ -125,7 +125,7 @@ def test_nothing_moves_out_of_a_fixed_pair_or_a_word_with_a_hyphen():
     assert not swapped("a/DT blue/JJ ~-/HYPH ~green/JJ ball/NN on/IN a/DT red/JJ plate/NN", "adjectives")
 
 
-def test_a_shade_moves_with_its_colour():
+def test_a_shade_moves_with_its_color():
     assert swapped("a/DT dark/JJ blue/JJ ball/NN on/IN a/DT small/JJ plate/NN", "adjectives") == {
         "a small ball on a dark blue plate"
     }
@@ -187,7 +187,7 @@ def test_phrases_keep_the_number_of_the_verb():
     assert not swapped("A/DT group/NN of/IN people/NNS are/VBP behind/IN a/DT dog/NN", "noun_phrases")
 
 
-def test_no_second_colour_or_size():
+def test_no_second_color_or_size():
     assert not swapped("a/DT big/JJ red/JJ ball/NN on/IN a/DT blue/JJ box/NN", "adjectives") & {
         "a blue red ball on a big box"
     }

@@ -28,7 +28,7 @@ def gold(caption: str, tags: str, heads: str, labels: str, lemmas: str | None = 
     """A `Doc` annotated by hand.
 
     Args:
-        caption: Cut as spaCy's English tokeniser does.
+        caption: Cut as spaCy's English tokenizer does.
         tags: Penn tags, apart by spaces; the universal tags follow from them and the labels.
         heads: Index of each word's head; the root is its own.
         labels: As spaCy's English pipelines write them.

@@ -1,4 +1,4 @@
-"""Noun phrases: exact on trees written by hand, labelled as spaCy's pipelines do, then by the rules parser."""
+"""Noun phrases: exact on trees written by hand, labeled as spaCy's pipelines do, then by the rules parser."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 `annotated_captions.jsonl` holds 170 COCO captions (val2017, drawn with seed 5) without their text: 60 for development,
 which were looked at while the rules were written, and 110 held out, annotated before the parser first ran and never
-looked at since. Per token of spaCy's English tokeniser: universal tag, head, noun chunks. Conventions are those of
+looked at since. Per token of spaCy's English tokenizer: universal tag, head, noun chunks. Conventions are those of
 spaCy's English pipelines: a preposition is the head of its noun; the copula is the head of its clause; each conjunct
 attaches to the one before it, "and" to the one before it too; all modifiers of a noun phrase attach to its last noun
 ("[stainless] [steel] appliances"). Beyond that:
@@ -30,7 +30,7 @@ from hfcomp.parsing import load_parser
 from hfcomp.parsing.rules.words import lemma
 from tests.parsing.pipelines import annotated_captions
 
-# Measured: 97.9 %, 95.5 %, 97.6 %; textblob's tagger alone has 93.9 % of the tags.
+# Measured: 97.9%, 95.5%, 97.6%; textblob's tagger alone has 93.9% of the tags.
 FLOORS = {"tags": 0.97, "heads": 0.94, "chunks": 0.965}
 
 
@@ -200,7 +200,7 @@ def test_lemmas(word, tag, expected):
 
 WORDS = """
     a the dog dogs man very red to in of that who while as is are has not there sitting parked ride his 's ' " ( ) -
-    😀 é naïve 3 % next left like they it where when & / ... ? 12:30 don't A MAN @ # , . and been with 日本
+    😀 é naïve 3% next left like they it where when & / ... ? 12:30 don't A MAN @ # , . and been with 日本
 """
 PIECES = [*WORDS.split(), "\n", "\t", "\u200b"]
 

@@ -28,7 +28,7 @@ SMALL = [
 ]
 RECIPES = {
     "hard_negatives": {"hard_negative_accuracy"},
-    "negclip": {"hard_negative_accuracy", "unrelated_neighbour_share"},
+    "negclip": {"hard_negative_accuracy", "unrelated_neighbor_share"},
     "ceclip": {"loss_negative_margin", "loss_intra_modal", "active_negative_margins"},
     "ahnpl": {"loss_visual_negative", "loss_textual_negative", "loss_positive_margin", "margin"},
     "ahnpl/released_sandbox": {"loss_visual_target", "loss_textual_target", "loss_logit_margin"},
@@ -37,7 +37,7 @@ RECIPES = {
     "c2lip": {"loss_concept", "loss_cross_attended"},
     "clear_glass": {"loss_outer", "loss_inner", "accuracy_inner", "changed_weight_fraction"},
     "clear_glass/released_sandbox": {"loss_outer", "loss_inner"},
-    "clear_glass/text_alignment": {"loss_caption_to_generalised"},
+    "clear_glass/text_alignment": {"loss_caption_to_generalized"},
     "hierarcaps": {"loss_entailment", "loss_hardest", "loss_pullback", "accuracy_entailment"},
 }
 SANDBOX_SETS = ("sandbox", "sandbox keywords", "sandbox levels")
@@ -95,16 +95,16 @@ def test_every_recipe_names_a_primary_endpoint_that_it_evaluates(path: Path, mon
     assert read_recipe(str(path), ["--evaluation", "own"]).experiment.primary is None
 
 
-def test_neighbours_that_nobody_reads_are_refused():
-    with pytest.raises(ValueError, match="hard_images=3 .*does not read. Set num_neighbours"):
-        read_recipe("negclip", ["--num_neighbours", "0"])
-    with pytest.raises(ValueError, match="random weights find no neighbours. Pass --model"):
+def test_neighbors_that_nobody_reads_are_refused():
+    with pytest.raises(ValueError, match="hard_images=3 .*does not read. Set num_neighbors"):
+        read_recipe("negclip", ["--num_neighbors", "0"])
+    with pytest.raises(ValueError, match="random weights find no neighbors. Pass --model"):
         read_recipe("negclip", ["--fresh_model", "vit_b32"])
 
 
-def test_clear_glass_trains_on_generalised_captions_of_the_sandbox():
+def test_clear_glass_trains_on_generalized_captions_of_the_sandbox():
     recipe = read_recipe("clear_glass", ["--dataset_rows", "64"])
     names = recipe.trainer_arguments["column_names"]
     rows = training_rows(recipe.experiment, column_names=names, seed=0, log=print)
-    assert "generalised_caption" not in rows.column_names
+    assert "generalized_caption" not in rows.column_names
     assert all("figure" in caption for caption in rows["caption"])

@@ -50,7 +50,7 @@ def test_a_recipe_trains_and_scores_a_table(table, tmp_path):
     words = ["--dataset", str(table), *NAMES, "--controls", "none", "--max_steps", "1", "--batch_size", "4"]
     words += ["--num_negatives", "0", "--disable_tqdm", "true", "--output_dir", str(tmp_path / "run")]
     words += ["--evaluation", "own", "--evaluation_dataset", str(table.with_name("test.tsv"))]
-    words += ["--hard_images", "0", "--num_neighbours", "0", "--draw_negatives", "false"]
+    words += ["--hard_images", "0", "--num_neighbors", "0", "--draw_negatives", "false"]
     words += ["--evaluation_split", "train"]
     folder = run(read_recipe("negclip", words))
     results = json.loads((folder / "results.json").read_text())
@@ -65,7 +65,7 @@ def test_a_recipe_draws_one_of_several_captions(table, tmp_path):
     words = ["--dataset", str(tmp_path / "rows.jsonl"), "--column_names", "image=file,caption=sentences"]
     words += ["--captions", "drawn", "--controls", "none", "--max_steps", "2", "--batch_size", "4"]
     words += ["--evaluation", "own", "--evaluation_dataset", str(tmp_path / "rows.jsonl"), "--overlap", "allow"]
-    words += ["--evaluation_split", "train", "--hard_images", "0", "--num_neighbours", "0", "--num_negatives", "0"]
+    words += ["--evaluation_split", "train", "--hard_images", "0", "--num_neighbors", "0", "--num_negatives", "0"]
     words += ["--draw_negatives", "false", "--disable_tqdm", "true", "--output_dir", str(tmp_path / "run")]
     recipe = read_recipe("negclip", words)
     assert recipe.trainer_arguments["draw_captions"] and "draw_captions" not in recipe.given

@@ -14,7 +14,7 @@ from hfcomp.reporting.cards.methods import PLUMBING, whose
 
 RECIPES = recipe_files(recipes_folder())
 SOURCES = {"paper's", "code's", "ours"}
-OPTIMISER = {
+OPTIMIZER = {
     *("learning_rate", "lr_scheduler_type", "warmup_steps", "weight_decay"),
     *("adam_beta2", "adam_epsilon", "max_grad_norm"),
 }
@@ -43,7 +43,7 @@ def test_gradient_clipping_is_never_a_default_of_transformers(path):
     given = yaml.safe_load(path.read_text())
     assert "max_grad_norm" in given
     if "sandbox" not in path.stem and path.stem != "text_alignment":
-        assert given.keys() >= OPTIMISER
+        assert given.keys() >= OPTIMIZER
 
 
 @pytest.mark.parametrize("name", sorted(CLIP_NOTHING))

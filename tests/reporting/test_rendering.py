@@ -23,7 +23,7 @@ LONG = [
     "runs/slipform-with-a-long-name/method",
     "A_model_named_in_one_unbrokenrunoflettersofmorethananyonewouldtype",
     "a model whose name is a sentence, with a comma",
-    *(f"organisation{number}/some-model-name-{number}-large" for number in range(16)),
+    *(f"organization{number}/some-model-name-{number}-large" for number in range(16)),
 ]
 ODD = "a|b\n<img src=x> $x$ [bold]_*"
 

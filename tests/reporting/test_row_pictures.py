@@ -122,7 +122,7 @@ def test_long_captions_are_wrapped_and_none_of_their_letters_is_lost(tmp_path, t
 
 @pytest.fixture
 def marked(monkeypatch) -> list[str]:
-    """The words of each line that is drawn on a ground of the mark's colour."""
+    """The words of each line that is drawn on a ground of the mark's color."""
     found = []
     original = gallery._mark
     monkeypatch.setattr(

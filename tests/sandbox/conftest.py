@@ -1,4 +1,4 @@
-"""Data sets made anew where a test counts on it."""
+"""Datasets made anew where a test counts on it."""
 
 import datasets
 import pytest

@@ -1,4 +1,4 @@
-"""From pixels back to scenes, so that a data set is judged by what its images show."""
+"""From pixels back to scenes, so that a dataset is judged by what its images show."""
 
 from functools import cache
 from itertools import product
@@ -6,9 +6,9 @@ from itertools import product
 import numpy as np
 
 from hfcomp.sandbox.rendering import CELL, NOISE, SIDE, render
-from hfcomp.sandbox.scenes import BACKGROUNDS, COLOURS, GRID, JITTERS, SHAPES, SIZES, TEXTURES, Scene, Thing
+from hfcomp.sandbox.scenes import BACKGROUNDS, COLORS, GRID, JITTERS, SHAPES, SIZES, TEXTURES, Scene, Thing
 
-CENTRE = slice(CELL // 2 - 1, CELL // 2 + 1)
+CENTER = slice(CELL // 2 - 1, CELL // 2 + 1)
 
 
 def see(images):
@@ -36,7 +36,7 @@ def _see(content):
         seen = away[cell].copy()
         if not seen.any():
             continue
-        seen[CENTRE, CENTRE] = False
+        seen[CENTER, CENTER] = False
         if seen.any():
             things.setdefault(_look(background, cells[cell]), []).append(cell)
         else:
@@ -53,7 +53,7 @@ def _look(background, cell):
 @cache
 def _templates(background):
     """Every look of a thing, its pixels `[looks, numbers]` and the sums of their squares `[looks]`."""
-    looks = list(product(SHAPES, COLOURS, SIZES, TEXTURES))
+    looks = list(product(SHAPES, COLORS, SIZES, TEXTURES))
     # Nine cells, nine jitters: one image has all of a look.
     placed = [((row, column), (row, column)) for row, column in np.ndindex(GRID, JITTERS)]
     scenes = [Scene(tuple(Thing(*look, cell, (), jitter) for cell, jitter in placed), background) for look in looks]

@@ -8,27 +8,27 @@ from itertools import permutations
 SIZES = {"small": "small", "little": "small", "large": "large", "big": "large"}
 COUNTS = {"a": 1, "an": 1, "two": 2, "three": 3}
 # What general words stand for, in plain sight of the scene.
-COLOURS_OF = {"warm": {"red", "orange", "yellow", "pink"}, "cool": {"green", "cyan", "blue", "purple"}}
+COLORS_OF = {"warm": {"red", "orange", "yellow", "pink"}, "cool": {"green", "cyan", "blue", "purple"}}
 SHAPES_OF = {
     "round": {"circle", "ring"},
     "lobed": {"heart"},
     "cornered": {"square", "triangle", "diamond"},
     "spiky": {"cross", "star"},
 }
-COLOURS = COLOURS_OF["warm"] | COLOURS_OF["cool"]
+COLORS = COLORS_OF["warm"] | COLORS_OF["cool"]
 SHAPES = set().union(*SHAPES_OF.values())
 BACKGROUNDS = {"black", "navy", "brown", "mossy", "plum", "slate"}
 TEXTURES = {"plain", "striped"}
-_COLOUR, _SHAPE = "|".join(sorted(COLOURS)), "|".join(sorted(SHAPES))
+_COLOR, _SHAPE = "|".join(sorted(COLORS)), "|".join(sorted(SHAPES))
 _LINK = r"and|with|(?:and )?(?:(?:to the )?left of|(?:to the )?right of|above|over|below|under)"
 _MENTION = re.compile(
     r"(?P<count>an?|two|three)(?: (?P<size>small|little|large|big))?(?: (?P<texture>plain|striped))?"
-    rf"(?: (?P<colour>{_COLOUR})|(?: (?P<warmth>warm|cool) (?P<family>round|lobed|cornered|spiky))(?= figure))?"
+    rf"(?: (?P<color>{_COLOR})|(?: (?P<warmth>warm|cool) (?P<family>round|lobed|cornered|spiky))(?= figure))?"
     rf" (?P<noun>{_SHAPE}|figure)(?P<plural>e?s)?"
 )
 _CAPTION = re.compile(
     r"(?:(?P<prefix>an? (?:photo|picture|image) of|there is|there are) )?"
-    rf"(?P<content>(?:an?|two|three) .*?|(?:{_COLOUR}) and (?:{_COLOUR}) figures)"
+    rf"(?P<content>(?:an?|two|three) .*?|(?:{_COLOR}) and (?:{_COLOR}) figures)"
     r"(?: (?P<place>at the (?:top|bottom)(?: left| right)?|at the (?:left|right)|in the middle))?"
     r"(?: (?:on|against) a (?P<background>\w+) (?:background|backdrop))?"
 )
@@ -39,7 +39,7 @@ class Mention:
     """What one noun phrase says; None, or all that there is, for what it leaves open."""
 
     count: int | None
-    colours: frozenset[str]
+    colors: frozenset[str]
     shapes: frozenset[str]
     size: str | None
     texture: str | None
@@ -48,7 +48,7 @@ class Mention:
         """Whether it describes a thing of a scene, all of the equal ones together."""
         return (
             self.count in (None, thing.count)
-            and thing.colour in self.colours
+            and thing.color in self.colors
             and thing.shape in self.shapes
             and self.size in (None, thing.size)
             and self.texture in (None, thing.texture)
@@ -67,13 +67,13 @@ class Reading:
 
 def is_tags(caption):
     """Whether it is a list of words without grammar: "cyan heart red ring plum"."""
-    return set(caption.split()) <= COLOURS | SHAPES | TEXTURES | BACKGROUNDS
+    return set(caption.split()) <= COLORS | SHAPES | TEXTURES | BACKGROUNDS
 
 
 def is_true(caption, scene):
     """Whether the scene shows what the caption or the list of tags says."""
     if is_tags(caption):
-        shown = {word for thing in scene.things for word in (thing.colour, thing.shape, thing.texture)}
+        shown = {word for thing in scene.things for word in (thing.color, thing.shape, thing.texture)}
         return set(caption.split()) <= shown | {scene.background}
     reading = read(caption)
     if reading.background not in (None, scene.background):
@@ -92,10 +92,10 @@ def read(caption):
     match = _CAPTION.fullmatch(caption)
     assert match, f"not in the grammar: {caption!r}"
     content = match["content"]
-    if content.split()[0] in COLOURS:
+    if content.split()[0] in COLORS:
         assert match["prefix"] != "there is", f"is or are in {caption!r}"
-        colours = [word for word in content.split() if word in COLOURS]
-        mentions = tuple(Mention(None, frozenset({colour}), frozenset(SHAPES), None, None) for colour in colours)
+        colors = [word for word in content.split() if word in COLORS]
+        mentions = tuple(Mention(None, frozenset({color}), frozenset(SHAPES), None, None) for color in colors)
         return Reading(mentions, ("and",), match["place"], match["background"])
     places = [(found.start(), found.end()) for found in _MENTION.finditer(content)]
     between = [content[end + 1 : start - 1] for (_, end), (start, _) in zip(places, places[1:], strict=False)]
@@ -120,8 +120,8 @@ def _mention(phrase):
     expected = None if count == 1 else "es" if match["noun"] == "cross" else "s"
     assert match["plural"] == expected, f"the ending of {phrase!r}"
     shapes = {match["noun"]} & SHAPES or SHAPES_OF.get(match["family"], SHAPES)
-    colours = {match["colour"]} & COLOURS or COLOURS_OF.get(match["warmth"], COLOURS)
-    return Mention(count, frozenset(colours), frozenset(shapes), SIZES.get(match["size"]), match["texture"])
+    colors = {match["color"]} & COLORS or COLORS_OF.get(match["warmth"], COLORS)
+    return Mention(count, frozenset(colors), frozenset(shapes), SIZES.get(match["size"]), match["texture"])
 
 
 def _is_at(place, thing):

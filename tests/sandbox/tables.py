@@ -1,4 +1,4 @@
-"""Data sets as plain values."""
+"""Datasets as plain values."""
 
 from datasets import Image
 

@@ -7,7 +7,7 @@ import pytest
 
 from hfcomp.sandbox.alt_text import PLACES, WORDS, draw_alt_text
 from hfcomp.sandbox.captions import SIZE_WORDS, Caption, draw_caption, paraphrase, words
-from hfcomp.sandbox.hierarchy import COLOUR_FAMILIES, SHAPE_FAMILIES
+from hfcomp.sandbox.hierarchy import COLOR_FAMILIES, SHAPE_FAMILIES
 from hfcomp.sandbox.scenes import Scene, Thing
 
 from .drawn import ADDING, EVERYTHING, draw_scenes, drawn_captions, drawn_negatives
@@ -57,7 +57,7 @@ def test_captions_are_true_of_their_scenes():
     for scene, caption in drawn_captions():
         text = caption.text(scene)
         assert is_true(text, scene)
-        assert all(len(said.colours) == len(said.shapes) == 1 for said in read(text).mentions)
+        assert all(len(said.colors) == len(said.shapes) == 1 for said in read(text).mentions)
 
 
 @pytest.mark.parametrize(("forms", "tags"), [(WORDS, (0.05, 0.5)), (PLACES, (0.0, 0.0))])
@@ -114,7 +114,7 @@ def test_reader_knows_its_language(text):
 
 def test_every_word_of_the_grammar_is_said():
     texts = [caption.text(scene) for scene, caption in drawn_captions()]
-    texts += [caption.generalised(scene) for scene, caption in drawn_captions()]
+    texts += [caption.generalized(scene) for scene, caption in drawn_captions()]
     said = {word for text in texts for word in text.split()}
     assert said <= set(words())
     # The names of levels have words that no caption says; they are read beside captions all the same.
@@ -183,25 +183,25 @@ def test_noun_phrases_cut_the_text():
         assert [read(phrase).mentions[0] for phrase in phrases] == list(read(text).mentions)
 
 
-def test_generalised_captions_are_true_and_name_no_shape_or_colour():
+def test_generalized_captions_are_true_and_name_no_shape_or_color():
     for scene, caption in drawn_captions():
-        general, reading = caption.generalised(scene), read(caption.text(scene))
+        general, reading = caption.generalized(scene), read(caption.text(scene))
         assert is_true(general, scene)
         for general_mention, mention in zip(read(general).mentions, reading.mentions, strict=True):
-            assert mention.shapes <= general_mention.shapes and mention.colours <= general_mention.colours
+            assert mention.shapes <= general_mention.shapes and mention.colors <= general_mention.colors
         assert not {thing.shape for thing in scene.things} & set(general.split())
 
 
-def test_generalised_captions_are_the_same_within_families_and_no_further():
+def test_generalized_captions_are_the_same_within_families_and_no_further():
     for scene, caption in drawn_captions():
         siblings = [
-            replace(thing, shape=sibling(thing.shape, SHAPE_FAMILIES), colour=sibling(thing.colour, COLOUR_FAMILIES))
+            replace(thing, shape=sibling(thing.shape, SHAPE_FAMILIES), color=sibling(thing.color, COLOR_FAMILIES))
             for thing in scene.things
         ]
-        assert caption.generalised(replace(scene, things=tuple(siblings))) == caption.generalised(scene)
+        assert caption.generalized(replace(scene, things=tuple(siblings))) == caption.generalized(scene)
         first = caption.mentioned[0]
-        siblings[first] = replace(siblings[first], colour="green" if is_warm(siblings[first]) else "red")
-        assert caption.generalised(replace(scene, things=tuple(siblings))) != caption.generalised(scene)
+        siblings[first] = replace(siblings[first], color="green" if is_warm(siblings[first]) else "red")
+        assert caption.generalized(replace(scene, things=tuple(siblings))) != caption.generalized(scene)
 
 
 def sibling(name, families):
@@ -211,4 +211,4 @@ def sibling(name, families):
 
 
 def is_warm(thing):
-    return thing.colour in COLOUR_FAMILIES["warm"]
+    return thing.color in COLOR_FAMILIES["warm"]

@@ -72,8 +72,8 @@ def names_novelty(caption):
     if is_tags(caption):
         return False
     # General mentions leave the combination open.
-    exact = [said for said in read(caption).mentions if len(said.colours) == len(said.shapes) == 1]
-    return any((*said.colours, *said.shapes) in NOVEL_COMBINATIONS for said in exact)
+    exact = [said for said in read(caption).mentions if len(said.colors) == len(said.shapes) == 1]
+    return any((*said.colors, *said.shapes) in NOVEL_COMBINATIONS for said in exact)
 
 
 # Columns
@@ -81,11 +81,11 @@ def names_novelty(caption):
 
 def test_columns_of_training_are_those_of_the_contract():
     features = training_set(1, 0).features
-    assert set(features) - {"noise"} == set(COLUMNS) - {"neighbour_ids", "negative_rated_words", "negative_spans"}
+    assert set(features) - {"noise"} == set(COLUMNS) - {"neighbor_ids", "negative_rated_words", "negative_spans"}
     assert {name for name in features if features[name] == Image()} == {"image", "negative_image", "mask"}
     texts, lists = Value("string"), List(Value("string"))
     assert {name for name in features if features[name] == texts} == {
-        *("caption", "group", "generalised_caption", "image_id", "source", "license"),
+        *("caption", "group", "generalized_caption", "image_id", "source", "license"),
         *(f"level_{level}" for level in LEVELS),
     }
     assert {name for name in features if features[name] == lists} == {
@@ -104,7 +104,7 @@ def test_columns_of_the_other_sets():
     negatives = {name for name in training if name.startswith("negative")} | {"mask"}
     assert set(levels_set(1, 0).column_names) == training - {"noise"} - negatives
     assert set(zero_shot_set(1, 0).column_names) == {
-        *("image", "caption", "shape", "colour", "size", "texture", "place", "image_id"),
+        *("image", "caption", "shape", "color", "size", "texture", "place", "image_id"),
     }
     assert set(edited_pairs_set(1, 0).column_names) == {
         *("concept", "coco_caption", "coco_image", "inpaint_caption", "inpaint_image", "mask", "image_id"),
@@ -148,7 +148,7 @@ def test_meaning_is_that_of_the_image_and_the_caption(rows):
         assert tuple(row[f"level_{level}"] for level in LEVELS) == levels(scene)
         assert row["group"] == row["level_1"]
         assert row["hard_negative_groups"] == rival_groups(row["group"])
-        assert is_true(row["generalised_caption"], scene)
+        assert is_true(row["generalized_caption"], scene)
         assert [row["caption"][start:end] for ((start, end),) in row["concept_spans"]] == row["concepts"]
         assert len(row["concepts"]) == len(read(row["caption"]).mentions)
 
@@ -172,11 +172,11 @@ def test_zero_shot_labels_are_those_of_the_image(novel):
     rows = list(zero_shot_set(80, 0, novel=novel))
     for row, scene in zip(rows, see(column(rows, "image")), strict=True):
         (thing,) = scene.things
-        assert (thing.shape, thing.colour, thing.count) == (row["shape"], row["colour"], 1)
+        assert (thing.shape, thing.color, thing.count) == (row["shape"], row["color"], 1)
         assert (thing.size, thing.texture) == (row["size"], row["texture"])
         assert is_true(row["caption"], scene) and f" {row['place']} on a " in row["caption"]
         assert is_novel(scene.things) == novel and is_held_out(scene)
-    assert len(set(column(rows, "shape"))) == len(set(column(rows, "colour"))) == 8
+    assert len(set(column(rows, "shape"))) == len(set(column(rows, "color"))) == 8
 
 
 def test_edited_pairs_are_the_choices_of_their_kinds():
@@ -245,7 +245,7 @@ def test_choice_set_of_one_kind():
 
 def test_retrieval_captions_name_different_things():
     mentions = [read(caption).mentions for caption in retrieval_set(150, 0)["caption"]]
-    named = {frozenset((said.colours, said.shapes) for said in pair) for pair in mentions}
+    named = {frozenset((said.colors, said.shapes) for said in pair) for pair in mentions}
     assert len(named) == 150 and {len(pair) for pair in named} == {2}
 
 

@@ -5,8 +5,8 @@ from functools import cache
 
 import pytest
 
-from hfcomp.sandbox.hierarchy import COLOUR_FAMILIES, LEVELS, OUTLINES, SHAPE_FAMILIES, levels, rival_groups
-from hfcomp.sandbox.scenes import COLOURS, SHAPES, Scene, Thing
+from hfcomp.sandbox.hierarchy import COLOR_FAMILIES, LEVELS, OUTLINES, SHAPE_FAMILIES, levels, rival_groups
+from hfcomp.sandbox.scenes import COLORS, SHAPES, Scene, Thing
 
 from .drawn import draw_scenes
 
@@ -17,8 +17,8 @@ def groups():
     return {levels(scene)[0] for scene in draw_scenes(0, 8_000)}
 
 
-def thing(shape, colour, column, *twins):
-    return Thing(shape, colour, "small", "plain", (0, column), twins)
+def thing(shape, color, column, *twins):
+    return Thing(shape, color, "small", "plain", (0, column), twins)
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def test_levels_in_words(things, names):
     assert levels(Scene(tuple(things), "navy")) == names
 
 
-def test_families_hold_every_shape_and_colour_once():
+def test_families_hold_every_shape_and_color_once():
     assert sorted(shape for shapes in SHAPE_FAMILIES.values() for shape in shapes) == sorted(SHAPES)
-    assert sorted(colour for colours in COLOUR_FAMILIES.values() for colour in colours) == sorted(COLOURS)
+    assert sorted(color for colors in COLOR_FAMILIES.values() for color in colors) == sorted(COLORS)
     assert sorted(family for families in OUTLINES.values() for family in families) == sorted(SHAPE_FAMILIES)
 
 
@@ -81,7 +81,7 @@ def test_rivals_are_other_groups_that_scenes_have():
         assert {rival.split()[0] for rival in rivals} == {group.split()[0]}
 
 
-def test_rivals_differ_in_colour_or_in_shape():
+def test_rivals_differ_in_color_or_in_shape():
     assert rival_groups("one warm round figure") == [
         "one warm lobed figure",
         "one warm cornered figure",

@@ -1,4 +1,4 @@
-"""Hard negatives: false by one edit in words and in pixels, and labelled as what they are."""
+"""Hard negatives: false by one edit in words and in pixels, and labeled as what they are."""
 
 import io
 import re
@@ -27,10 +27,10 @@ _RELATION = re.compile(r"(to the )?(left|right) of|above|over|below|under")
 _RELATION_WORD = re.compile(r"left|right|above|over|below|under")
 # Which fields of a thing an edit changes, and of how many things.
 CHANGES = {
-    "swap_att": ({"colour"}, 2),
+    "swap_att": ({"color"}, 2),
     "swap_obj": ({"cell"}, 2),
     "swap_rel": ({"cell"}, 2),
-    "replace_att": ({"colour"}, 1),
+    "replace_att": ({"color"}, 1),
     "replace_size": ({"size"}, 1),
     "replace_texture": ({"texture"}, 1),
     "replace_count": ({"twins"}, 1),
@@ -40,7 +40,7 @@ CHANGES = {
     "add_obj": (set(), 0),
     "add_rel": ({"cell"}, None),
 }
-FIELDS = ("shape", "colour", "size", "texture", "cell", "twins", "jitter")
+FIELDS = ("shape", "color", "size", "texture", "cell", "twins", "jitter")
 
 
 def plain_words(text):
@@ -67,7 +67,7 @@ def test_counterfactual_scenes_are_scenes_of_the_world():
         assert len(things) == len(scene.things) + (negative.kind == "add_obj")
         assert negative.scene.objects <= MOST_OBJECTS
         cells = [cell for t in things for cell in t.cells] + list(negative.scene.specks)
-        for values in ([t.shape for t in things], [t.colour for t in things], cells):
+        for values in ([t.shape for t in things], [t.color for t in things], cells):
             assert len(set(values)) == len(values)
 
 

@@ -108,7 +108,7 @@ def test_other_rows_are_those_of_the_clean_set(knob):
 def test_noise_spoils_what_it_names_and_nothing_else(knob):
     spoiled = {
         "edit_noise": {"negative_image"},
-        "caption_noise": {"caption", "concepts", "concept_spans", "generalised_caption"},
+        "caption_noise": {"caption", "concepts", "concept_spans", "generalized_caption"},
         "false_negatives": {"negative_captions", "negative_image", "mask"},
     }[knob]
     expected, found = clean(), raw(noisy(knob))

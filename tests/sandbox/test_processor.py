@@ -37,7 +37,7 @@ def test_every_word_is_one_token(processor):
 
 
 def test_captions_decode_to_themselves_and_fit(processor, rows):
-    for caption in [*rows["caption"], *rows["generalised_caption"]]:
+    for caption in [*rows["caption"], *rows["generalized_caption"]]:
         ids = processor.tokenizer(caption).input_ids
         assert processor.tokenizer.decode(ids, skip_special_tokens=True).strip() == caption
         assert len(ids) == len(caption.split()) + 2 <= processor.tokenizer.model_max_length
@@ -51,7 +51,7 @@ def longest_texts():
         for worded in (caption, paraphrase(generator, caption)):
             for prefix in PREFIXES:
                 yield replace(worded, prefix=prefix).text(scene)
-                yield replace(worded, prefix=prefix).generalised(scene)
+                yield replace(worded, prefix=prefix).generalized(scene)
         if "add_obj" in applicable_kinds(scene, caption):
             negative = draw_negative(generator, scene, caption, "add_obj")
             yield negative.caption.text(negative.scene)
@@ -79,7 +79,7 @@ def test_special_tokens(processor):
     assert tokenizer(["a red ring", "a"], padding=True).input_ids[1][-3:] == [tokenizer.eos_token_id] * 3
 
 
-def test_pixels_are_centred_at_sixty(processor, rows):
+def test_pixels_are_centered_at_sixty(processor, rows):
     pixels = processor.image_processor(rows["image"], return_tensors="pt")["pixel_values"]
     values = torch.stack([torch.tensor(np.array(image)) for image in rows["image"]]).permute(0, 3, 1, 2)
     torch.testing.assert_close(pixels, (values.float() - 60) / 60)

@@ -10,7 +10,7 @@ from PIL import Image
 from hfcomp.sandbox.rendering import CELL, changed_cells, encode_images, encode_mask, render
 from hfcomp.sandbox.scenes import (
     BACKGROUNDS,
-    COLOURS,
+    COLORS,
     HELD_OUT_ONE_IN,
     MOST_OBJECTS,
     NOVEL_COMBINATIONS,
@@ -39,7 +39,7 @@ def test_things_are_distinct_and_the_first_two_are_in_line():
         assert {t.count > 1 for t in things[:1]} == {layout.get("counted", False)}
         assert not any(t.twins for t in things[1:])
         cells = [cell for t in things for cell in t.cells] + list(scene.specks)
-        for values in ([t.shape for t in things], [t.colour for t in things], cells):
+        for values in ([t.shape for t in things], [t.color for t in things], cells):
             assert len(set(values)) == len(values)
         assert len(things) == 1 or in_line(*things[:2])
         if layout.get("corner"):
@@ -50,7 +50,7 @@ def test_things_are_distinct_and_the_first_two_are_in_line():
 def test_everything_occurs():
     scenes = draw_scenes(0, 900)
     things = [thing for scene in scenes for thing in scene.things]
-    for field, values in (("shape", SHAPES), ("colour", COLOURS), ("size", SIZES), ("texture", TEXTURES)):
+    for field, values in (("shape", SHAPES), ("color", COLORS), ("size", SIZES), ("texture", TEXTURES)):
         assert {getattr(thing, field) for thing in things} == set(values)
     assert {t.count for t in things} == {1, 2, 3}
     assert len({t.cell for t in things}) == 9 and len({t.jitter for t in things}) == 9
@@ -79,9 +79,9 @@ def test_layouts_that_do_not_exist_are_refused(layout, message):
 
 def test_eight_combinations_are_novel():
     assert len(NOVEL_COMBINATIONS) == len(SHAPES) == len({shape for _, shape in NOVEL_COMBINATIONS})
-    colour, shape = min(NOVEL_COMBINATIONS)
-    thing = Thing(shape, colour, "small", "plain", (0, 0))
-    usual = replace(thing, colour=next(c for c in COLOURS if (c, shape) not in NOVEL_COMBINATIONS))
+    color, shape = min(NOVEL_COMBINATIONS)
+    thing = Thing(shape, color, "small", "plain", (0, 0))
+    usual = replace(thing, color=next(c for c in COLORS if (c, shape) not in NOVEL_COMBINATIONS))
     assert is_novel([usual, thing]) and not is_novel([usual])
 
 
@@ -108,11 +108,11 @@ def test_images_show_their_scenes():
         assert set(seen.specks) == set(scene.specks)
 
 
-def test_image_has_the_colour_of_its_thing_in_its_cell_only():
+def test_image_has_the_color_of_its_thing_in_its_cell_only():
     scene = Scene((Thing("square", "yellow", "large", "plain", (2, 0)),), "black", noise=5)
     pixels = render([scene])[0].astype(int)
     assert pixels.shape == (36, 36, 3)
-    assert np.abs(pixels[30, 6] - COLOURS["yellow"]).max() <= 7
+    assert np.abs(pixels[30, 6] - COLORS["yellow"]).max() <= 7
     outside = np.ones((36, 36), dtype=bool)
     outside[2 * CELL :, :CELL] = False
     assert pixels[outside].max() <= 14

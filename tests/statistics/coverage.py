@@ -1,6 +1,6 @@
-"""How often 95 % intervals of averages hold the truth: `python -m tests.statistics.coverage`.
+"""How often 95% intervals of averages hold the truth: `python -m tests.statistics.coverage`.
 
-A simulated benchmark has seven subsets of 30 to 90 % of its images, with 1 to 3 items each, so that an image is in 3.6
+A simulated benchmark has seven subsets of 30 to 90% of its images, with 1 to 3 items each, so that an image is in 3.6
 of them. An item is right where `mean + image + image in this subset + model on this image + item` is above 0, all but
 the first drawn from normal distributions: what makes an image hard makes it so in every subset. The truth is known, as
 the probit of that mean.

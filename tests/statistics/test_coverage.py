@@ -9,7 +9,7 @@ import pytest
 from tests.statistics.coverage import ACCURACIES, IMAGES, simulated
 
 FEW_IMAGES = {50: 0.02, 100: 0.015}
-"""How far from 95 % few images may be beside the error of the run; docs/statistics.md has the measured table."""
+"""How far from 95% few images may be beside the error of the run; docs/statistics.md has the measured table."""
 MANY_IMAGES = 0.01
 
 

@@ -86,7 +86,7 @@ def test_a_mean_of_subsets_that_share_images_is_covered():
 
 
 def test_an_average_whose_lines_are_taken_as_independent_is_covered_too_seldom():
-    """As SugarCrepe's: seven subsets of common images. Measured here: 95.9 % jointly, 82.8 % as if independent."""
+    """As SugarCrepe's: seven subsets of common images. Measured here: 95.9% jointly, 82.8% as if independent."""
     generator = np.random.default_rng(16)
     names, sets = np.arange(200), 800
     rates = generator.beta(3, 1, size=(200, sets))
@@ -192,7 +192,7 @@ def test_a_subset_of_few_images_gets_a_wide_interval_and_no_nan():
 
 def test_draws_without_an_item_of_the_subset_are_left_out():
     bootstrap = ImageBootstrap(np.arange(100))
-    values, names = np.array([3.0, 4.0, 4.5]), np.array([5, 6, 7])  # 5 % of the draws have none of these images
+    values, names = np.array([3.0, 4.0, 4.5]), np.array([5, 6, 7])  # 5% of the draws have none of these images
     low, high = bootstrap.interval(values, names, bounds=None)
     shifted = bootstrap.interval(values + 50, names, bounds=None)
     np.testing.assert_allclose(shifted, (low + 50, high + 50))
@@ -210,7 +210,7 @@ def test_all_items_right_is_no_certainty():
     names = np.arange(100)
     bootstrap = ImageBootstrap(names)
     low, high = bootstrap.interval(np.ones(100), names)
-    assert high == 1 and low**100 == pytest.approx(0.025)  # a share of `low` gets 100 of 100 in 2.5 % of the cases
+    assert high == 1 and low**100 == pytest.approx(0.025)  # a share of `low` gets 100 of 100 in 2.5% of the cases
     low, high = bootstrap.interval(np.zeros(100), names, difference=True)
     assert high == -low == pytest.approx(1 - 0.025**0.01)
     assert bootstrap.interval(np.full(100, 3.7), names, bounds=None) == (pytest.approx(3.7), pytest.approx(3.7))
@@ -336,7 +336,7 @@ def differences(generator, names, plus, minus, alike, sets):
 def test_a_difference_of_the_printed_size_is_found_where_few_items_differ_too(differing, size, alike):
     """Of 1,000 items in images of 1 or 5, where half or all that differ are whole images.
 
-    Without a least variance, 1 item that differs promised 0.28 points, which are found in 8 % of the cases.
+    Without a least variance, 1 item that differs promised 0.28 points, which are found in 8% of the cases.
     """
     generator = np.random.default_rng(100 * size + differing)
     names = np.arange(1000) // size
@@ -363,7 +363,7 @@ def test_few_images_find_large_differences_only(images):
 
 @pytest.mark.parametrize("differing", [5, 7, 9])
 def test_the_level_is_near_5_percent_where_few_images_differ(differing):
-    """Whole exact p-values reach 0.05 in 0.8 to 2.5 % of the cases."""
+    """Whole exact p-values reach 0.05 in 0.8 to 2.5% of the cases."""
     generator = np.random.default_rng(differing)
     rate = differing / 400 / 2
     null = differences(generator, np.arange(400), rate, rate, 0.0, sets=4000)

@@ -98,7 +98,7 @@ def test_three_seeds_that_differ_are_covered():
 @pytest.mark.parametrize("points", SEED_POINTS)
 @pytest.mark.parametrize("seeds", SEEDS)
 def test_intervals_over_seeds_hold_the_truth_and_false_alarms_are_rare(seeds, points):
-    """docs/statistics.md has the table of more studies: nowhere below 94 %."""
+    """docs/statistics.md has the table of more studies: nowhere below 94%."""
     found, error = simulated(seeds, points, studies=400), 3 * math.sqrt(0.95 * 0.05 / 400)
     assert found.coverage >= 0.95 - error and found.alarms <= 0.05 + error
     # no wider than a t-interval of the seeds' means is when their variance is the only one

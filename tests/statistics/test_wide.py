@@ -52,7 +52,7 @@ def test_of_other_images_the_difference_is_unsure(values):
 
 @pytest.mark.slow
 def test_intervals_of_differences_cover():
-    """Half of the images are shared: in 200 simulations about 95 % of the intervals hold the difference."""
+    """Half of the images are shared: in 200 simulations about 95% of the intervals hold the difference."""
     generator, held = np.random.default_rng(1), 0
     images = {name: [*range(20), *range(start, start + 20)] for name, start in (("a", 20), ("b", 40))}
     for seed in range(200):

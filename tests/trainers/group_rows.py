@@ -15,13 +15,13 @@ def names(number: int = 21) -> list[str | None]:
 
 
 def in_groups(rows: Dataset) -> Dataset:
-    """The rows with `group`, `hard_negative_groups`, and a `generalised_caption` that only the first words of a
+    """The rows with `group`, `hard_negative_groups`, and a `generalized_caption` that only the first words of a
     caption make."""
     groups = names(len(rows))
     columns = {
         "group": (groups, Value("string")),
         "hard_negative_groups": ([RIVALS.get(name, []) for name in groups], List(Value("string"))),
-        "generalised_caption": ([" ".join(text.split()[:2]) for text in rows["caption"]], Value("string")),
+        "generalized_caption": ([" ".join(text.split()[:2]) for text in rows["caption"]], Value("string")),
     }
     for name, (values, feature) in columns.items():
         rows = rows.add_column(name, values, feature=feature)

@@ -18,7 +18,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "ClearGlassReleasedTrainer": GROUPS,
     "ClearGlassTrainer": GROUPS,
     "DCLTrainer": NEGATIVES,
-    "HierarCapsTrainer": {"chain_columns": ["generalised_caption", "caption"]},
+    "HierarCapsTrainer": {"chain_columns": ["generalized_caption", "caption"]},
     "InfoNCETrainer": {},
     "ReplacedNegativesTrainer": NEGATIVES,
     "TextAlignmentTrainer": {},

@@ -96,7 +96,7 @@ def history(trainer: CompositionalTrainer, name: str) -> list[float]:
 
 
 def with_row(dataset: Any, index: int, **columns: Any) -> Any:
-    """The data set with other values in one row."""
+    """The dataset with other values in one row."""
     rows = dataset.cast_column("image", type(dataset.features["image"])(decode=False)).to_list()
     rows[index] = rows[index] | columns
     return type(dataset).from_list(rows, features=dataset.features)

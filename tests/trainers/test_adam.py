@@ -74,7 +74,7 @@ def test_adamw_stays_the_default(clip, pairs, tmp_path):
 
 
 @pytest.mark.parametrize("optim", ["sgd", "adafactor"])
-def test_another_optimiser_is_refused(optim, tmp_path):
+def test_another_optimizer_is_refused(optim, tmp_path):
     message = (
         f"decoupled_weight_decay=False turns AdamW into Adam, but optim is '{optim}'. Set optim to adamw_torch or"
     )

@@ -339,7 +339,7 @@ def test_a_config_of_peft_with_targets_that_have_no_effect_is_refused(config, me
 
 
 def test_a_tower_that_the_objective_does_not_use_is_not_adapted_by_name(clip, rows, tmp_path):
-    how = {"chain_columns": ["generalised_caption", "caption"], "peft": "lora", "freeze_towers": None}
+    how = {"chain_columns": ["generalized_caption", "caption"], "peft": "lora", "freeze_towers": None}
     with pytest.raises(ValueError, match="a tower that is frozen or that the objective does not use"):
         build(HierarCapsTrainer, clip, rows, tmp_path, **how, lora_targets=["visual_projection"])
 

@@ -220,7 +220,7 @@ def test_a_loss_that_is_no_number_stops_at_the_next_line_of_the_log(trainer_clas
     assert noted(tmp_path)["rows"] == [8, 9, 10, 11]
 
 
-def test_with_accumulation_the_step_is_the_optimisers(clip, pairs, tmp_path):
+def test_with_accumulation_the_step_is_the_optimizers(clip, pairs, tmp_path):
     run = {"gradient_accumulation_steps": 2, "max_steps": 2, "logging_steps": 2}
     trainer = build(NanTrainer, clip, pairs, tmp_path, **run, **SEQUENTIAL)
     with pytest.raises(FloatingPointError, match="at step 2;"):

@@ -193,9 +193,9 @@ def test_evaluation_needs_no_groups(clip, rows, pairs, tmp_path):
     assert math.isfinite(trainer.evaluate()["eval_loss"])
 
 
-def test_generalised_captions_take_the_place_of_captions(clip, rows, tmp_path):
-    trainer = build(ClearGlassTrainer, clip, rows, tmp_path, column_names={"caption": "generalised_caption"})
-    expected = trainer.data_collator.tokenizer(rows["generalised_caption"][:2])[0]
+def test_generalized_captions_take_the_place_of_captions(clip, rows, tmp_path):
+    trainer = build(ClearGlassTrainer, clip, rows, tmp_path, column_names={"caption": "generalized_caption"})
+    expected = trainer.data_collator.tokenizer(rows["generalized_caption"][:2])[0]
     assert batch_of(trainer, range(2))["input_ids"].tolist() == expected
 
 

@@ -1,4 +1,4 @@
-"""Defaults of the optimiser: those of each objective's recipe, with their source, for controls too."""
+"""Defaults of the optimizer: those of each objective's recipe, with their source, for controls too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hfcomp.experiments.arm import method_arm
 from hfcomp.experiments.controls import plain
 from hfcomp.experiments.recipes import read_recipe
-from hfcomp.trainers.config import OPTIMISATION, CompositionalConfig
+from hfcomp.trainers.config import OPTIMIZATION, CompositionalConfig
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests.trainers.runs import build
 
@@ -28,7 +28,7 @@ def test_defaults_are_those_of_the_recipe_and_name_their_source(name):
     recipe = read_recipe(name, ["--bf16", "false"])
     known = {one.name: one for one in fields(recipe.trainer_class.config_class)}
     of_transformers = {one.name for one in fields(CompositionalConfig.__mro__[1])}
-    for field in OPTIMISATION:
+    for field in OPTIMIZATION:
         if field in recipe.trainer_arguments and (name, field) not in DIFFERENT:
             assert known[field].default == recipe.trainer_arguments[field], field
         if field in of_transformers and field in recipe.trainer_arguments:

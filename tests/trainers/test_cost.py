@@ -1,4 +1,4 @@
-"""Peak memory of a stage: its own where the system can tell, labelled where it cannot."""
+"""Peak memory of a stage: its own where the system can tell, labeled where it cannot."""
 
 from __future__ import annotations
 

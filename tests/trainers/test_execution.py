@@ -179,7 +179,7 @@ def test_losses_are_single_precision_under_autocast(name, dtype, clip, pairs, tm
     }
     assert set(floating.values()) == {torch.float32}, floating
     assert loss.dtype == torch.float32
-    assert not torch.equal(gathered[0].text_embeds, gathered[0].text_embeds.to(dtype).float())  # normalised in fp32
+    assert not torch.equal(gathered[0].text_embeds, gathered[0].text_embeds.to(dtype).float())  # normalized in fp32
     monkeypatch.setattr(trainer, "gather_features", lambda *args: Features(**gathered[0]))
     torch.testing.assert_close(trainer.compute_loss(trainer.model, dict(batch)), loss, rtol=0, atol=0)
 

@@ -154,7 +154,7 @@ def test_what_makes_no_triplet_is_refused(clip, rows, tmp_path):
         build(clip, rows.remove_columns("level_2"), tmp_path)
     with pytest.raises(ValueError, match="none of 16 rows has two different texts"):
         build(clip, rows.remove_columns("level_1").add_column("level_1", ["one"] * 16), tmp_path, **TWO)
-    with pytest.raises(ValueError, match="but the data set is streamed. Load it without"):
+    with pytest.raises(ValueError, match="but the dataset is streamed. Load it without"):
         stream = IterableDataset.from_generator(lambda: iter(rows), features=rows.features)
         build(clip, stream, tmp_path)
     long = rows.add_column("negative_captions", [["one"] * 5] * 16)

@@ -17,14 +17,14 @@ from tests import tiny
 from tests.trainers.runs import assert_same_weights, build, history, weights
 
 ROWS = 24
-NEGCLIP = {"num_negatives": 1, "draw_negatives": True, "num_neighbours": 1, "per_device_train_batch_size": 4}
+NEGCLIP = {"num_negatives": 1, "draw_negatives": True, "num_neighbors": 1, "per_device_train_batch_size": 4}
 
 
 @pytest.fixture(scope="module")
 def near():
-    """Rows in a ring whose neighbours are the next three."""
+    """Rows in a ring whose neighbors are the next three."""
     ids = [[f"tiny-{(row + step) % ROWS}" for step in (1, 2, 3)] for row in range(ROWS)]
-    return tiny.pairs(ROWS, negatives=3, ragged=False).add_column("neighbour_ids", ids)
+    return tiny.pairs(ROWS, negatives=3, ragged=False).add_column("neighbor_ids", ids)
 
 
 class Recorder(InfoNCETrainer):
@@ -110,12 +110,12 @@ def test_an_epoch_reads_every_row_once_with_others_beside_it(clip, near, tmp_pat
     assert any(drawn[0][row] != drawn[1][row] for row in range(ROWS))
     assert sum(history(trainer, "images_encoded")) == 12 * 8
     assert sum(history(trainer, "texts_encoded")) == 12 * 16
-    assert 0 <= history(trainer, "unrelated_neighbour_share")[-1] < 0.5
+    assert 0 <= history(trainer, "unrelated_neighbor_share")[-1] < 0.5
 
 
 def test_the_rows_are_those_of_plain_in_the_same_order(clip, near, tmp_path):
     trainer = recorded(clip, near, tmp_path, max_steps=7)
-    plain = recorded(clip, near, tmp_path, draw_negatives=False, num_neighbours=0, max_steps=7)
+    plain = recorded(clip, near, tmp_path, draw_negatives=False, num_neighbors=0, max_steps=7)
     for one in (trainer, plain):
         one.train()
     assert [rows[::2] for rows, _ in trainer.batches] == [rows for rows, _ in plain.batches]
@@ -148,7 +148,7 @@ def test_on_several_processes_the_order_hears_of_its_epoch_within_one(clip, near
     monkeypatch.setattr(trainer.accelerator, "prepare", of_two_processes)
     loader = trainer.get_train_dataloader()
     skip_first_batches(loader, 1).set_epoch(5)
-    assert (trainer.neighbour_order.epoch, trainer.neighbour_order.order.epoch) == (5, 5)
+    assert (trainer.neighbor_order.epoch, trainer.neighbor_order.order.epoch) == (5, 5)
 
 
 def test_evaluation_sets_bring_nothing_along_and_keep_their_first_negatives(clip, near, tmp_path):
@@ -156,64 +156,64 @@ def test_evaluation_sets_bring_nothing_along_and_keep_their_first_negatives(clip
     batch = next(iter(trainer.get_eval_dataloader()))
     assert batch["row"].tolist() == list(range(8))
     assert type(trainer.eval_dataset) is TrainingRows
-    without = near.remove_columns(["neighbour_ids", "image_id"])
+    without = near.remove_columns(["neighbor_ids", "image_id"])
     plain = build(InfoNCETrainer, clip, near, tmp_path, num_negatives=1, eval_dataset=without).evaluate()
     found = build(InfoNCETrainer, clip, near, tmp_path, eval_dataset=without, **NEGCLIP).evaluate()
     assert found["eval_loss"] == plain["eval_loss"]
 
 
-def test_negatives_are_drawn_without_neighbours_and_neighbours_without_negatives(clip, near, tmp_path):
-    drawn = recorded(clip, near, tmp_path, num_neighbours=0)
+def test_negatives_are_drawn_without_neighbors_and_neighbors_without_negatives(clip, near, tmp_path):
+    drawn = recorded(clip, near, tmp_path, num_neighbors=0)
     drawn.train()
     assert all(len(rows) == 4 for rows, _ in drawn.batches)
     one, other = negatives(drawn.batches[:6]), negatives(drawn.batches[6:])
     assert one.keys() == other.keys() and one != other
-    settings = {"num_neighbours": 2, "per_device_train_batch_size": 4, "max_steps": 1}
+    settings = {"num_neighbors": 2, "per_device_train_batch_size": 4, "max_steps": 1}
     trainer = build(InfoNCETrainer, clip, near, tmp_path, **settings)
     trainer.train()
     assert history(trainer, "images_encoded") == history(trainer, "texts_encoded") == [12]
 
 
-def test_the_sigmoid_loss_brings_neighbours_along_too(siglip, near, tmp_path):
-    settings = {"num_neighbours": 1, "per_device_train_batch_size": 4, "max_steps": 1}
+def test_the_sigmoid_loss_brings_neighbors_along_too(siglip, near, tmp_path):
+    settings = {"num_neighbors": 1, "per_device_train_batch_size": 4, "max_steps": 1}
     trainer = build(InfoNCETrainer, siglip, near, tmp_path, **settings)
     trainer.train()
     assert history(trainer, "images_encoded") == [8]
 
 
 def test_own_names_of_columns_are_renamed(clip, near, tmp_path):
-    renamed = near.rename_columns({"neighbour_ids": "similar", "image_id": "photo"})
-    names = {"neighbour_ids": "similar", "image_id": "photo"}
+    renamed = near.rename_columns({"neighbor_ids": "similar", "image_id": "photo"})
+    names = {"neighbor_ids": "similar", "image_id": "photo"}
     trainer = build(InfoNCETrainer, clip, renamed, tmp_path, column_names=names, **NEGCLIP)
     assert len(next(iter(trainer.get_train_dataloader()))["row"]) == 8
 
 
 def test_what_is_missing_is_told_at_the_start(clip, near, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
-    ids = [["gone"] if row < 5 else ids for row, ids in enumerate(near["neighbour_ids"])]
-    dataset = near.remove_columns("neighbour_ids").add_column("neighbour_ids", ids)
+    ids = [["gone"] if row < 5 else ids for row, ids in enumerate(near["neighbor_ids"])]
+    dataset = near.remove_columns("neighbor_ids").add_column("neighbor_ids", ids)
     with caplog.at_level(logging.WARNING):
         build(InfoNCETrainer, clip, dataset, tmp_path, **NEGCLIP)
-    assert "5 of 24 rows have no neighbour in the data set" in caplog.text
-    assert "5 entries of neighbour_ids are not an image_id" in caplog.text
+    assert "5 of 24 rows have no neighbor in the dataset" in caplog.text
+    assert "5 entries of neighbor_ids are not an image_id" in caplog.text
 
 
-@pytest.mark.parametrize("missing", ["neighbour_ids", "image_id"])
+@pytest.mark.parametrize("missing", ["neighbor_ids", "image_id"])
 def test_a_missing_column_is_named(clip, near, tmp_path, missing):
     with pytest.raises(ValueError, match=f"needs the column '{missing}'"):
         build(InfoNCETrainer, clip, near.remove_columns(missing), tmp_path, **NEGCLIP)
     rows = TrainingRows(near, ["image", "caption", "negative_captions"])
-    with pytest.raises(ValueError, match="have no column 'neighbour_ids'; they have: image, caption"):
+    with pytest.raises(ValueError, match="have no column 'neighbor_ids'; they have: image, caption"):
         build(InfoNCETrainer, clip, rows, tmp_path, **NEGCLIP)
 
 
 def test_wrong_settings_are_refused(clip, near, tmp_path):
-    with pytest.raises(ValueError, match="num_neighbours=-1: expected at least 0 .none."):
-        InfoNCEConfig(output_dir=str(tmp_path), num_neighbours=-1)
+    with pytest.raises(ValueError, match="num_neighbors=-1: expected at least 0 .none."):
+        InfoNCEConfig(output_dir=str(tmp_path), num_neighbors=-1)
     with pytest.raises(ValueError, match="draw_negatives=True samples from a row's num_negatives, which is 0"):
         InfoNCEConfig(output_dir=str(tmp_path), draw_negatives=True)
     trainer = build(InfoNCETrainer, clip, near, tmp_path, **{**NEGCLIP, "per_device_train_batch_size": 13})
     with pytest.raises(ValueError, match="24 images, fewer than the 26 of a batch of 13 rows"):
         trainer.get_train_dataloader()
-    with pytest.raises(ValueError, match="not supported with num_neighbours or draw_negatives. Use 'random'"):
+    with pytest.raises(ValueError, match="not supported with num_neighbors or draw_negatives. Use 'random'"):
         build(InfoNCETrainer, clip, near, tmp_path, train_sampling_strategy="group_by_length", **NEGCLIP)

@@ -70,23 +70,23 @@ def test_a_resumed_run_goes_on_with_the_next_batch(clip, rows, tmp_path):
     assert all((weights(whole)[name] == value).all() for name, value in weights(resumed).items())
 
 
-def test_neighbours_come_along_as_before(clip, rows, tmp_path):
+def test_neighbors_come_along_as_before(clip, rows, tmp_path):
     near = [[f"photo {(index + step) % 20}" for step in (3, 7)] for index in range(24)]
-    brought = rows.add_column("neighbour_ids", near, feature=List(Value("string")))
-    settings = {"no_duplicates": True, "per_device_train_batch_size": 3, "num_neighbours": 1, "max_steps": 4}
+    brought = rows.add_column("neighbor_ids", near, feature=List(Value("string")))
+    settings = {"no_duplicates": True, "per_device_train_batch_size": 3, "num_neighbors": 1, "max_steps": 4}
     for batch in seen_by(build(InfoNCETrainer, clip, brought, tmp_path, **settings)):
         assert len({rows[row]["caption"] for row in batch[::2]}) == 3 and len(batch) == 6
 
 
 def test_text_alignment_keeps_both_texts_apart(clip, rows, tmp_path):
-    generalised = ["a thing", "a toy", "a sign", "a shape"] * 6
-    paired = rows.add_column("generalised_caption", generalised)
+    generalized = ["a thing", "a toy", "a sign", "a shape"] * 6
+    paired = rows.add_column("generalized_caption", generalized)
     settings = {"no_duplicates": True, "per_device_train_batch_size": 3, "max_steps": 5}
     for batch in seen_by(build(TextAlignmentTrainer, clip, paired, tmp_path, **settings)):
-        assert len({rows[row]["caption"] for row in batch}) == len({generalised[row] for row in batch}) == 3
+        assert len({rows[row]["caption"] for row in batch}) == len({generalized[row] for row in batch}) == 3
 
 
-@pytest.mark.follows("hfcomp/trainers/hooks.py", "and the data set is streamed. Leave one of them out.")
+@pytest.mark.follows("hfcomp/trainers/hooks.py", "and the dataset is streamed. Leave one of them out.")
 @pytest.mark.follows("hfcomp/trainers/grouped.py", "group batches define their own order. Leave it out.")
 @pytest.mark.follows("hfcomp/trainers/_support/sampling.py", "contrasts no rows. Leave it out.")
 @pytest.mark.follows("hfcomp/data/sampling/orders.py", "Lower per_device_train_batch_size.")
@@ -105,11 +105,11 @@ def test_where_it_means_nothing_it_is_refused(clip, rows, tmp_path):
         return next(iter(build(trainer_class, clip, dataset, tmp_path, **settings).get_train_dataloader()))
 
     stream, groups = rows.to_iterable_dataset(), in_groups(tiny.pairs(21, ragged=False))
-    assert batch_of_refused("no_duplicates=True orders all rows, and the data set is streamed", InfoNCETrainer, stream)
+    assert batch_of_refused("no_duplicates=True orders all rows, and the dataset is streamed", InfoNCETrainer, stream)
     size = {"groups_per_batch": 2, "pairs_per_group": 4}
     assert batch_of_refused("no_duplicates=True: group batches define their own", ClearGlassTrainer, groups, **size)
     chains = groups.map(lambda row: {"level_4": row["group"] or "none"})
-    of_chains = {"chain_columns": ["level_4", "generalised_caption", "caption"]}
+    of_chains = {"chain_columns": ["level_4", "generalized_caption", "caption"]}
     assert batch_of_refused(
         "HierarCapsTrainer contrasts no rows. Leave it out", HierarCapsTrainer, chains, **of_chains
     )

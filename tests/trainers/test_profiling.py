@@ -98,7 +98,7 @@ def test_flops_are_those_of_the_layers(clip, pairs, tmp_path):
     # the scores again; the objective's own products are few
     towers = patch_layer + 2 * linear + attention * 5 // 2
     assert towers <= counted["backward"] <= towers + 8 * counted["loss"]
-    assert counted["optimiser"] == 0
+    assert counted["optimizer"] == 0
 
 
 def test_recomputed_activations_are_no_flops_of_the_model(clip, pairs, tmp_path):

@@ -275,7 +275,7 @@ def test_what_cannot_be_replayed_is_refused(clip, task, tmp_path, settings, mess
 
 
 @pytest.mark.parametrize(
-    "settings", [{"num_neighbours": 1, "draw_negatives": True, "num_negatives": 1}, {"random_crop": 0.5}], ids=str
+    "settings", [{"num_neighbors": 1, "draw_negatives": True, "num_negatives": 1}, {"random_crop": 0.5}], ids=str
 )
 def test_rows_that_bring_others_along_have_replay_rows_beside_them(clip, task, tmp_path, settings):
     """The fraction counts the rows of per_device_train_batch_size, as in the controls, which bring none along."""
@@ -285,7 +285,7 @@ def test_rows_that_bring_others_along_have_replay_rows_beside_them(clip, task, t
         trainer = replaying(
             InfoNCETrainer,
             clip,
-            task.add_column("neighbour_ids", near),
+            task.add_column("neighbor_ids", near),
             tmp_path,
             max_steps=7,
             dataloader_num_workers=workers,
@@ -295,5 +295,5 @@ def test_rows_that_bring_others_along_have_replay_rows_beside_them(clip, task, t
         trainer.train()
         seen.append([one["row"].tolist() for one in batches])
     rows = seen[0][0]
-    assert seen[0] == seen[1] and len(rows) == 4 + 4 * (1 + settings.get("num_neighbours", 0))
+    assert seen[0] == seen[1] and len(rows) == 4 + 4 * (1 + settings.get("num_neighbors", 0))
     assert sum(row >= 20 for row in rows) == 4

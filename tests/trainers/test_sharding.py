@@ -1,4 +1,4 @@
-"""What FSDP is refused with, and the state of an optimiser that is split and joined. 2 seconds."""
+"""What FSDP is refused with, and the state of an optimizer that is split and joined. 2 seconds."""
 
 from __future__ import annotations
 

@@ -44,10 +44,10 @@ def captions():
 
 @pytest.fixture(scope="module")
 def shared():
-    """Twenty-one rows of seven images, in groups, with concepts and neighbours."""
+    """Twenty-one rows of seven images, in groups, with concepts and neighbors."""
     rows = in_groups(tiny.pairs(21, concepts=True, ragged=False))
     near = [[f"tiny-{(index + step) % 7}" for step in (1, 2)] for index in range(21)]
-    rows = rows.add_column("neighbour_ids", near, feature=List(Value("string")))
+    rows = rows.add_column("neighbor_ids", near, feature=List(Value("string")))
     return rows.map(lambda row, index: {"image_id": f"tiny-{index % 7}"}, with_indices=True)
 
 
@@ -269,8 +269,8 @@ def test_the_sigmoid_loss_leaves_them_out(siglip, shared, tmp_path):
 
 
 def test_rows_that_are_brought_along_have_ids(clip, shared, tmp_path):
-    """NegCLIP: a neighbour is of no image of the batch, but the rows that bring it may be of one image."""
-    settings = {"num_negatives": 1, "num_neighbours": 1, "per_device_train_batch_size": 3, "max_steps": 4}
+    """NegCLIP: a neighbor is of no image of the batch, but the rows that bring it may be of one image."""
+    settings = {"num_negatives": 1, "num_neighbors": 1, "per_device_train_batch_size": 3, "max_steps": 4}
     trainer = build(InfoNCETrainer, clip, shared, tmp_path, **settings)
     batches = []
     encode = trainer.gather_features
@@ -304,7 +304,7 @@ def test_an_own_objective_need_not_know(clip, shared, tmp_path):
 
 
 def test_siblings_are_what_rows_of_other_images_say(shared):
-    """Three rows of an image say three colours; the fourth colour is another image's."""
+    """Three rows of an image say three colors; the fourth color is another image's."""
     rows = shared.select(range(8)).map(
         lambda row, index: {
             "level_4": "place" if index == 7 else "thing",
@@ -322,7 +322,7 @@ def test_siblings_are_what_rows_of_other_images_say(shared):
 def test_hierarcaps_takes_a_set_with_ids(clip, shared, tmp_path):
     rows = shared.map(lambda row: {"level_4": row["group"] or "none"})
     trainer = build(
-        HierarCapsTrainer, clip, rows, tmp_path, chain_columns=["level_4", "generalised_caption", "caption"]
+        HierarCapsTrainer, clip, rows, tmp_path, chain_columns=["level_4", "generalized_caption", "caption"]
     )
     trainer.train()
     assert len(history(trainer, "loss")) == 2

@@ -39,11 +39,11 @@ def test_a_stream_has_no_number_of_rows(clip, pairs, tmp_path, capsys):
     assert line(trainer, capsys) == "1 process x 8 = 8 pairs, streamed rows, 2 steps, device cpu"
 
 
-def test_neighbours_come_on_top(clip, pairs, tmp_path, capsys):
-    neighbours = [[name] for name in pairs["image_id"][1:]] + [[pairs["image_id"][0]]]
-    rows = pairs.add_column("neighbour_ids", neighbours)
-    found = line(build(InfoNCETrainer, clip, rows, tmp_path, num_neighbours=1), capsys)
-    assert found.startswith("1 process x 8 = 8 pairs (each with 1 neighbour), 20 rows")
+def test_neighbors_come_on_top(clip, pairs, tmp_path, capsys):
+    neighbors = [[name] for name in pairs["image_id"][1:]] + [[pairs["image_id"][0]]]
+    rows = pairs.add_column("neighbor_ids", neighbors)
+    found = line(build(InfoNCETrainer, clip, rows, tmp_path, num_neighbors=1), capsys)
+    assert found.startswith("1 process x 8 = 8 pairs (each with 1 neighbor), 20 rows")
 
 
 def test_groups_are_named(clip, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Textual alignment: the loss of captions with generalised ones, what is frozen, level names refused. 6 seconds."""
+"""Textual alignment: the loss of captions with generalized ones, what is frozen, level names refused. 6 seconds."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def build(model, *args, **settings):
 
 @pytest.fixture(scope="module")
 def rows(pairs):
-    """Without images; some of the first eight generalised captions are equal."""
-    return in_groups(pairs).select_columns(["caption", "generalised_caption"])
+    """Without images; some of the first eight generalized captions are equal."""
+    return in_groups(pairs).select_columns(["caption", "generalized_caption"])
 
 
 def with_levels(rows, **columns):
@@ -52,13 +52,13 @@ def features(trainer, texts):
 
 
 @pytest.mark.parametrize("name", ["clip", "siglip"])
-def test_the_loss_is_infonce_of_captions_with_generalised_captions(name, rows, tmp_path, request):
+def test_the_loss_is_infonce_of_captions_with_generalized_captions(name, rows, tmp_path, request):
     trainer = build(request.getfixturevalue(name), rows, tmp_path, mask_equal_texts=False)
     loss, gradients = loss_and_gradients(trainer, range(8))
     captions = features(trainer, rows["caption"][:8])
-    generalised = features(trainer, rows["generalised_caption"][:8])
+    generalized = features(trainer, rows["generalized_caption"][:8])
     scale = trainer.model.plain.logit_scale.exp().squeeze()
-    expected, metrics = info_nce_loss(captions, generalised, logit_scale=scale)
+    expected, metrics = info_nce_loss(captions, generalized, logit_scale=scale)
     torch.testing.assert_close(loss, expected.detach(), rtol=0, atol=tolerances.loss())
     (gradient,) = torch.autograd.grad(expected, trainer.model.plain.logit_scale)
     allowed = tolerances.gradients(gradients)["backbone.logit_scale"]
@@ -66,10 +66,10 @@ def test_the_loss_is_infonce_of_captions_with_generalised_captions(name, rows, t
     assert not [name for name in gradients if any(part in name for part in VISION)]
     trainer.log({"loss": loss.item()})
     line = trainer.state.log_history[-1]
-    assert line["loss_caption_to_generalised"] == pytest.approx(
+    assert line["loss_caption_to_generalized"] == pytest.approx(
         metrics["loss_image_to_text"].item(), abs=tolerances.loss()
     )
-    assert line["loss_generalised_to_caption"] == pytest.approx(
+    assert line["loss_generalized_to_caption"] == pytest.approx(
         metrics["loss_text_to_image"].item(), abs=tolerances.loss()
     )
     assert (line["texts_encoded"], line["images_encoded"]) == (16, 0)
@@ -78,12 +78,12 @@ def test_the_loss_is_infonce_of_captions_with_generalised_captions(name, rows, t
 def test_both_texts_are_counted_where_they_are_cut(clip, rows, tmp_path):
     trainer = build(clip, rows, tmp_path)
     long = " ".join(rows["caption"][:10])
-    texts = [{"caption": a, "generalised_caption": b} for a in ("a thing", long) for b in ("a thing", long)]
+    texts = [{"caption": a, "generalized_caption": b} for a in ("a thing", long) for b in ("a thing", long)]
     assert trainer.data_collator(texts)["truncated"].tolist() == [0, 1, 1, 2]
 
 
-def test_equal_generalised_captions_are_negatives_or_ignored(clip, rows, tmp_path):
-    texts = [" ".join(text.casefold().split()) for text in rows["generalised_caption"][:8]]
+def test_equal_generalized_captions_are_negatives_or_ignored(clip, rows, tmp_path):
+    texts = [" ".join(text.casefold().split()) for text in rows["generalized_caption"][:8]]
     equal = torch.tensor([[one == other for other in texts] for one in texts])
     assert 8 < equal.sum() < 64
     found = {}
@@ -91,7 +91,7 @@ def test_equal_generalised_captions_are_negatives_or_ignored(clip, rows, tmp_pat
         trainer = build(clip, rows, tmp_path, mask_equal_texts=ignored)
         found[ignored] = trainer.compute_loss(trainer.model.eval(), batch_of(trainer, range(8))).detach()
     logits = trainer.model.plain.logit_scale.exp() * (
-        features(trainer, rows["caption"][:8]) @ features(trainer, rows["generalised_caption"][:8]).T
+        features(trainer, rows["caption"][:8]) @ features(trainer, rows["generalized_caption"][:8]).T
     )
     logits = logits.masked_fill(equal & ~torch.eye(8, dtype=torch.bool), -torch.inf)
     own = torch.arange(8)
@@ -119,10 +119,10 @@ def test_the_image_tower_stays_and_a_plain_model_is_left(clip, rows, tmp_path):
 def test_evaluation_counts_equal_texts_as_right(clip, rows, tmp_path):
     trainer = build(clip, rows, tmp_path, eval_dataset=rows.select(range(11)))
     found = trainer.evaluate()
-    keys = "eval_caption_to_generalised_recall@1", "eval_generalised_to_caption_recall@1"
+    keys = "eval_caption_to_generalized_recall@1", "eval_generalized_to_caption_recall@1"
     with torch.no_grad():
-        scores = features(trainer, rows["caption"][:11]) @ features(trainer, rows["generalised_caption"][:11]).T
-    texts = rows["generalised_caption"][:11]
+        scores = features(trainer, rows["caption"][:11]) @ features(trainer, rows["generalized_caption"][:11]).T
+    texts = rows["generalized_caption"][:11]
     assert len(set(texts)) < 11
     right = [texts[best] == text for best, text in zip(scores.argmax(1).tolist(), texts, strict=True)]
     # a column of equal texts ties with itself only
@@ -134,12 +134,12 @@ def test_evaluation_counts_equal_texts_as_right(clip, rows, tmp_path):
 
 
 def test_the_name_of_a_level_is_refused_with_its_row(clip, rows, tmp_path):
-    text = rows["generalised_caption"][5]
+    text = rows["generalized_caption"][5]
     levels = with_levels(rows, level_1=["a thing"] * 20, level_3=[[text.upper() + " "], *[["b"]] * 19])
-    with pytest.raises(ValueError, match=rf"'generalised_caption', row \d+: found '{text}', a name .* 'level_3'"):
+    with pytest.raises(ValueError, match=rf"'generalized_caption', row \d+: found '{text}', a name .* 'level_3'"):
         build(clip, levels, tmp_path)
     build(clip, levels, tmp_path, allow_levels=True)
-    # of another name in the data set
+    # of another name in the dataset
     other = levels.rename_column("level_3", "concept")
     build(clip, other, tmp_path)
     with pytest.raises(ValueError, match="column 'level_3'"):
@@ -150,11 +150,11 @@ def test_the_name_of_a_level_is_refused_with_its_row(clip, rows, tmp_path):
 
 
 def test_rows_with_the_name_of_a_level_are_left_out_on_request(clip, rows, tmp_path, caplog):
-    texts = rows["generalised_caption"][:]
+    texts = rows["generalized_caption"][:]
     levels = with_levels(rows, level_1=[texts[5]] * 20)
     trainer = build(clip, levels, tmp_path, leave_out_levels=True)
     left = [text for text in texts if text != texts[5]]
-    assert trainer.train_dataset.column("generalised_caption") == left and 8 <= len(left) < 20
+    assert trainer.train_dataset.column("generalized_caption") == left and 8 <= len(left) < 20
     assert f"{20 - len(left)} of 20 rows are exactly the name of a level" in caplog.text
     with pytest.raises(ValueError, match="Set only one"):
         arguments(TextAlignmentTrainer, tmp_path, leave_out_levels=True, allow_levels=True)
@@ -167,18 +167,18 @@ def test_what_cannot_be_checked_is_told(clip, rows, tmp_path, caplog):
     assert told not in caplog.text
     build(clip, rows, tmp_path)
     assert told in caplog.text
-    named = with_levels(rows, group=[rows["generalised_caption"][5]] * 20)
+    named = with_levels(rows, group=[rows["generalized_caption"][5]] * 20)
     with pytest.raises(ValueError, match="a name of the column 'group'"):
         build(clip, named, tmp_path)
 
 
 def test_missing_columns_and_texts_are_named(clip, rows, tmp_path):
-    with pytest.raises(ValueError, match="TextAlignmentTrainer needs the column 'generalised_caption'"):
+    with pytest.raises(ValueError, match="TextAlignmentTrainer needs the column 'generalized_caption'"):
         build(clip, rows.select_columns(["caption"]), tmp_path)
-    texts = [*rows["generalised_caption"][:19], " "]
-    empty = rows.remove_columns("generalised_caption").add_column("generalised_caption", texts)
+    texts = [*rows["generalized_caption"][:19], " "]
+    empty = rows.remove_columns("generalized_caption").add_column("generalized_caption", texts)
     trainer = build(clip, empty, tmp_path)
-    with pytest.raises(ValueError, match="column 'generalised_caption', row 19: found ' ', expected a text"):
+    with pytest.raises(ValueError, match="column 'generalized_caption', row 19: found ' ', expected a text"):
         batch_of(trainer, [19])
 
 
@@ -194,10 +194,10 @@ def test_captions_are_paired_with_each_text_that_is_asked_for(clip, rows, tmp_pa
     trainer = build(clip, levels, tmp_path, aligned_with=["group", "level_4"], **settings)
     found = trainer.train_dataset
     assert found.column("caption") == [text for text in rows["caption"] for _ in range(2)]
-    assert found.column("generalised_caption") == ["thing", "being"] * len(rows)
+    assert found.column("generalized_caption") == ["thing", "being"] * len(rows)
     loss, _ = loss_and_gradients(trainer, range(8))
     captions = features(trainer, found.column("caption")[:8])
-    names = features(trainer, found.column("generalised_caption")[:8])
+    names = features(trainer, found.column("generalized_caption")[:8])
     scale = trainer.model.plain.logit_scale.exp().squeeze()
     expected, _ = info_nce_loss(captions, names, logit_scale=scale)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
@@ -214,10 +214,10 @@ def test_names_that_are_trained_on_are_reported_and_missing_ones_named(clip, row
     with pytest.raises(ValueError, match="TextAlignmentTrainer needs the column 'level_1'"):
         checked(levels, aligned_with=["level_1"])
     with pytest.raises(ValueError, match=f"column 'level_4', row {len(rows) - 1}: found '', expected a text"):
-        build(clip, levels, tmp_path, aligned_with=["generalised_caption", "level_4"])
+        build(clip, levels, tmp_path, aligned_with=["generalized_caption", "level_4"])
 
 
 @pytest.mark.parametrize("names", [[], ["caption"], ["group", "group"]])
 def test_columns_to_align_with_are_known(clip, rows, tmp_path, names):
-    with pytest.raises(ValueError, match="aligned_with: found .* expected some of generalised_caption, group"):
+    with pytest.raises(ValueError, match="aligned_with: found .* expected some of generalized_caption, group"):
         build(clip, rows, tmp_path, aligned_with=names)

@@ -1,4 +1,4 @@
-"""Data sets with a transform or a format: the usual ways to augment images, handed to a trainer."""
+"""Datasets with a transform or a format: the usual ways to augment images, handed to a trainer."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_transform_of_some_columns_gets_these_only(clip, pairs, tmp_path):
     assert batch_of(build(InfoNCETrainer, clip, rows, tmp_path), range(3))["input_ids"].shape[0] == 3
 
 
-@pytest.mark.follows(ADVICE, "Return one kind for all, such as PIL images, which hfcomp normalises.")
+@pytest.mark.follows(ADVICE, "Return one kind for all, such as PIL images, which hfcomp normalizes.")
 def test_negative_images_are_transformed_too(clip, pairs, tmp_path):
     def both(batch):
         return {
@@ -144,7 +144,7 @@ def test_a_transform_without_images_is_refused_at_the_start(clip, pairs, tmp_pat
     def renamed(batch):
         return {"pixels": [tensor(image) for image in batch["image"]], "caption": batch["caption"]}
 
-    message = "the transform of the data set returns no 'image' and no 'pixel_values'; it returns: 'pixels', 'caption'"
+    message = "the transform of the dataset returns no 'image' and no 'pixel_values'; it returns: 'pixels', 'caption'"
     with pytest.raises(ValueError, match=message):
         build(InfoNCETrainer, clip, pairs.with_transform(renamed), tmp_path)
 
@@ -159,21 +159,21 @@ def test_a_changed_text_is_refused(clip, pairs, tmp_path):
     def shouted(batch):
         return {**batch, "caption": [text.upper() for text in batch["caption"]]}
 
-    with pytest.raises(ValueError, match="the transform of the data set changes column 'caption', row 0"):
+    with pytest.raises(ValueError, match="the transform of the dataset changes column 'caption', row 0"):
         build(InfoNCETrainer, clip, pairs.with_transform(shouted), tmp_path)
     mapped = pairs.map(lambda row: {"caption": row["caption"].upper()}).with_transform(flipped)
     build(InfoNCETrainer, clip, mapped, tmp_path)
 
 
-@pytest.mark.follows(HOOKS, "Pass the data set without it: dataset.with_format(None).")
+@pytest.mark.follows(HOOKS, "Pass the dataset without it: dataset.with_format(None).")
 def test_a_transform_is_refused_where_no_images_are_read(clip, tmp_path):
-    rows = datasets.Dataset.from_dict({"caption": tiny.captions()[:8], "generalised_caption": tiny.captions()[8:16]})
+    rows = datasets.Dataset.from_dict({"caption": tiny.captions()[:8], "generalized_caption": tiny.captions()[8:16]})
     with pytest.raises(ValueError, match=r"TextAlignmentTrainer reads no images"):
         build(TextAlignmentTrainer, clip, rows.with_transform(lambda batch: batch), tmp_path)
     build(TextAlignmentTrainer, clip, rows.with_transform(lambda batch: batch).with_format(None), tmp_path)
 
 
-@pytest.mark.follows(HOOKS, "{name} out, or pass the data set without the transform: dataset.with_format(None).")
+@pytest.mark.follows(HOOKS, "{name} out, or pass the dataset without the transform: dataset.with_format(None).")
 @pytest.mark.parametrize("name", ["reduced_jpeg", "pixel_cache"])
 def test_a_setting_of_stored_images_is_refused_beside_a_transform(name, clip, pairs, tmp_path):
     rows, value = pairs.with_transform(flipped), True

@@ -73,9 +73,9 @@ def probe(name: str, features: Any, images: Sequence[str], data: AuditSet, seed:
 
 
 def embedding_features(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Vectors `[n, D]` centred and scaled as a whole, so that one strength of the penalty suits every encoder."""
-    centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
-    return centred / max(float(centred.std()), 1e-12)
+    """Vectors `[n, D]` centered and scaled as a whole, so that one strength of the penalty suits every encoder."""
+    centered = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
+    return centered / max(float(centered.std()), 1e-12)
 
 
 def _regression() -> Any:

@@ -14,10 +14,10 @@ from hfcomp.reporting.pages.page import Thumbnail, fill, render_page, thumbnail
 from hfcomp.reporting.report import Lines, Report, Section, Table
 
 LEGEND = (
-    "Percent, with image-clustered bootstrap intervals (95 %) where pairs of a caption and a negative are counted. "
+    "Percent, with image-clustered bootstrap intervals (95%) where pairs of a caption and a negative are counted. "
     "Where there is a number by chance, pairs are decided: 1 where the caption scores higher, a half for a tie. The "
     "number by chance is what the same scores give where captions and negatives of an image change places at random, "
-    "on average and at most in 95 % of draws: 50 on average for a likelihood, more for the better of a rule or probe "
+    "on average and at most in 95% of draws: 50 on average for a likelihood, more for the better of a rule or probe "
     "and its reverse, and more again for blind, the best of all rules. Chance says nothing of the other shares."
 )
 

@@ -67,7 +67,7 @@ def _of_rules(checks: Sequence[Check]) -> Table:
         ]
         for one in checks
     ]
-    header = ["rule", "percent, better way", "by chance", "at most, 95 %", "right", "wrong", "undecided"]
+    header = ["rule", "percent, better way", "by chance", "at most, 95%", "right", "wrong", "undecided"]
     return Table("pairs that each rule decides, a tie counting half", header, rows)
 
 

@@ -25,7 +25,7 @@ class AttentionOptions(Options):
     image: Annotated[str, Spelling("FILE"), "The image."]
     text: Annotated[tuple[str, ...], Spelling("PHRASE", repeated=True), "Phrase; may be given several times."]
     temperature: Annotated[float, "Temperature of the attention; below 1 sharper."] = 1.0
-    map: Annotated[Literal[*QUANTITIES], "What colours show."] = QUANTITIES[0]
+    map: Annotated[Literal[*QUANTITIES], "What colors show."] = QUANTITIES[0]
     output: Annotated[Path, Spelling("PNG"), "The picture."] = Path("attention.png")
     values: Annotated[Path | None, Spelling("JSON"), "Write the maps as numbers there."] = None
     device: Device = None

@@ -1,4 +1,4 @@
-"""`hfcomp gallery`: rows of a data set as one page to look at and to mark, and the set without the dropped rows."""
+"""`hfcomp gallery`: rows of a dataset as one page to look at and to mark, and the set without the dropped rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PlaceOptions(Options):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Writes the page, or the data set without the rows that were dropped in it."""
+    """Writes the page, or the dataset without the rows that were dropped in it."""
     given = vars(parser().parse_args(arguments))
     places = make_options(PlaceOptions, given)
     check_datasets([places.dataset])
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> None:
         return
     if places.allow_outside_files:
         raise ValueError(
-            "--allow_outside_files only applies to --apply, which copies images into a new data set. Remove it."
+            "--allow_outside_files only applies to --apply, which copies images into a new dataset. Remove it."
         )
     from hfcomp.analysis.gallery.page import PAGE, write_gallery
 
@@ -56,7 +56,7 @@ def _apply(places: PlaceOptions, given: dict[str, Any]) -> None:
     from hfcomp.analysis.gallery.marks import apply_marks
 
     if places.output is None:
-        raise ValueError("--apply writes a new data set: pass --output DIR, its folder.")
+        raise ValueError("--apply writes a new dataset: pass --output DIR, its folder.")
     # Only options that decide how the set is read apply here.
     if others := [name for name in given if name not in declared(DataOptions)]:
         raise ValueError(f"--{others[0]} only applies to the page, not to --apply. Remove it.")
@@ -71,9 +71,9 @@ def _apply(places: PlaceOptions, given: dict[str, Any]) -> None:
 def parser() -> argparse.ArgumentParser:
     return command_parser(
         "gallery",
-        "Writes rows of a data set as one HTML page, which needs no network: images and captions, "
+        "Writes rows of a dataset as one HTML page, which needs no network: images and captions, "
         "negatives with their changed words, masks, scores of models. Rows are marked in the page to be kept or "
-        "dropped; --apply writes the data set without those that were dropped.",
+        "dropped; --apply writes the dataset without those that were dropped.",
         PlaceOptions,
         GalleryOptions,
     )

@@ -178,7 +178,7 @@ function take(text, name) {
     return `${name} is not JSON. Expected marks.json of such a page.`;
   }
   if (!found || found.fingerprint !== about.fingerprint || !Array.isArray(found.marks)) {
-    return `${name} has no marks of this data set: its fingerprint is another.`;
+    return `${name} has no marks of this dataset: its fingerprint is another.`;
   }
   const valid = found.marks.filter((one) => Number.isInteger(one.row) && (one.mark === KEEP || one.mark === DROP));
   marks.set(valid.map((one) => [one.row, { mark: one.mark, id: String(one.id) }]));

@@ -1,4 +1,4 @@
-"""Marks of rows as a page saves them, and the data set without the rows that were dropped."""
+"""Marks of rows as a page saves them, and the dataset without the rows that were dropped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WHAT = "gallery"
 """What the manifest calls such a set."""
 CARD = CardText(
     "Reviewed rows",
-    "The rows of a data set without those that somebody dropped after looking at them. Only rows that were looked "
+    "The rows of a dataset without those that somebody dropped after looking at them. Only rows that were looked "
     "at can have been dropped: how many is not known here.",
     {},
     "The columns are the source's. All images are the set's own bytes.",
@@ -48,15 +48,15 @@ class Mark(Strict):
 
 
 class MarksFile(Strict):
-    """What a page saves: its data set, and marks of some of its rows."""
+    """What a page saves: its dataset, and marks of some of its rows."""
 
     schema_version: Annotated[Literal[1], Field(description=f"{SCHEMA_VERSION}")]
-    dataset: Annotated[str, Field(description="the name of the data set")]
+    dataset: Annotated[str, Field(description="the name of the dataset")]
     split: Annotated[str, Field(description="the split of the rows")]
     config: Annotated[str | None, Field(description="the configuration, or null")]
     column_names: Annotated[dict[str, str], Field(description="hfcomp's names of columns and the set's own")]
-    fingerprint: Annotated[str, Field(description="the fingerprint of the data set")]
-    rows: Annotated[int, Field(ge=1, description="the number of rows of the data set")]
+    fingerprint: Annotated[str, Field(description="the fingerprint of the dataset")]
+    rows: Annotated[int, Field(ge=1, description="the number of rows of the dataset")]
     marks: Annotated[list[Mark], Field(description="the marks, one for each marked row")]
 
 
@@ -92,13 +92,13 @@ def apply_marks(
     log: Callable[[str], None] = print,
     progress: bool = False,
 ) -> Applied:
-    """Writes a data set without the rows that were dropped, as `hfcomp build` writes one; after a kill it resumes.
+    """Writes a dataset without the rows that were dropped, as `hfcomp build` writes one; after a kill it resumes.
 
     Args:
-        name: of the data set, as for the page.
+        name: of the dataset, as for the page.
         path: of the marks.
         output: folder of the new set.
-        allow_outside_files: also copy image files from outside the data set's folder.
+        allow_outside_files: also copy image files from outside the dataset's folder.
         log: receives a line about image files that are copied.
     """
     marks = read_marks(path)
@@ -137,9 +137,9 @@ def _check(dataset: Dataset, marks: MarksFile, name: str, path: Path) -> None:
     found = set_fingerprint(dataset)
     if found != marks.fingerprint:
         raise ValueError(
-            f"{path} has marks of another data set: of {marks.dataset}, split {marks.split}, {marks.rows:,} rows, "
+            f"{path} has marks of another dataset: of {marks.dataset}, split {marks.split}, {marks.rows:,} rows, "
             f"with the fingerprint {_short(marks.fingerprint)}; {name} has {len(dataset):,} rows and {_short(found)}. "
-            "Pass the data set, --config and --split that were marked, or make its page again."
+            "Pass the dataset, --config and --split that were marked, or make its page again."
         )
     outside = [one.row for one in marks.marks if one.row >= len(dataset)]
     if outside:
@@ -150,7 +150,7 @@ def _check(dataset: Dataset, marks: MarksFile, name: str, path: Path) -> None:
         rows = ", ".join(map(str, changed[:_SHOWN]))
         raise ValueError(
             f"{path}: {len(changed):,} of {len(marks.marks):,} marked rows have changed since, such as {rows}: their "
-            "ids are others. Make the page of this data set again, and mark them there."
+            "ids are others. Make the page of this dataset again, and mark them there."
         )
     dropped = sum(one.mark == DROP for one in marks.marks)
     if dropped in (0, len(dataset)):

@@ -1,4 +1,4 @@
-"""How rows of a data set are shown: the options of `hfcomp gallery`."""
+"""How rows of a dataset are shown: the options of `hfcomp gallery`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ColumnNames = Annotated[
 class DataOptions(Options):
     """Data."""
 
-    split: Annotated[str, "Split of the data set."] = "train"
+    split: Annotated[str, "Split of the dataset."] = "train"
     config: Annotated[str | None, "The configuration, if the set has several."] = None
     column_names: ColumnNames = ""
     allow_urls: AllowUrls = False

@@ -1,4 +1,4 @@
-"""The page of a data set: its rows with pictures and what models say of them, to search, sort and mark."""
+"""The page of a dataset: its rows with pictures and what models say of them, to search, sort and mark."""
 
 from __future__ import annotations
 
@@ -125,10 +125,10 @@ class Gallery:
 
 
 def write_gallery(name: str, path: Path, options: GalleryOptions, *, progress: bool = False) -> Gallery:
-    """Writes one HTML page of rows of a data set, with pictures and scores inside.
+    """Writes one HTML page of rows of a dataset, with pictures and scores inside.
 
     Args:
-        name: of the data set: a folder, a file, a Hub id, or `sandbox`.
+        name: of the dataset: a folder, a file, a Hub id, or `sandbox`.
         path: of the page; a folder receives `gallery.html`.
     """
     path = page_path(path)

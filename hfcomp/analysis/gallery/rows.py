@@ -57,7 +57,7 @@ class ShownRows:
 
 
 def read_set(name: str, options: DataOptions, sandbox_rows: int | None = None) -> Dataset:
-    """A data set in the column contract, images undecoded.
+    """A dataset in the column contract, images undecoded.
 
     Args:
         name: a folder, a file, a Hub id, or `sandbox`.
@@ -77,7 +77,7 @@ def is_sandbox(name: str) -> bool:
 
 
 def set_fingerprint(dataset: Dataset) -> str:
-    """Identifies a data set by its columns and all their texts and numbers, and not by its images, which are large."""
+    """Identifies a dataset by its columns and all their texts and numbers, and not by its images, which are large."""
     texts = [name for name, feature in dataset.features.items() if not isinstance(feature, Image)]
     return fingerprint(dataset, texts)
 

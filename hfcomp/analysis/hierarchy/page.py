@@ -27,7 +27,7 @@ from hfcomp.writing import check_free_folder, write_text
 SIDE = 96
 """Of a thumbnail: pixels of its longer side."""
 CAPTIONS = 4
-"""Generalised captions that are shown of a concept."""
+"""Generalized captions that are shown of a concept."""
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Members:
     """The rows of one concept."""
 
     rows: dict[str, int] = field(default_factory=lambda: {"train": 0, "test": 0})  # images by split
-    captions: list[str] = field(default_factory=list)  # the first generalised captions
+    captions: list[str] = field(default_factory=list)  # the first generalized captions
     pictures: list[str] = field(default_factory=list)  # data URIs
 
 
@@ -58,7 +58,7 @@ def read_members(folder: Path, *, thumbnails: int, progress: bool = False) -> Se
                 continue
             raise
         pairs += sum(1 if isinstance(one, str) else len(one or ()) for one in rows["caption"][:])
-        texts = zip(rows["group"][:], rows["generalised_caption"][:], strict=True)
+        texts = zip(rows["group"][:], rows["generalized_caption"][:], strict=True)
         for row, (name, caption) in enumerate(tqdm(texts, desc=split, total=len(rows), disable=not progress)):
             own = found.setdefault(name, Members())
             own.rows[split] += 1

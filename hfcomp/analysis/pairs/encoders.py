@@ -71,7 +71,7 @@ class ImageEmbedder(EvaluatedModel):
     """Encodes images with a vision transformer by Hub id or folder, each distinct one once, in fp32.
 
     The vector of an image is the class token of the last layer behind its layer norm (`pooler_output` of DINOv2),
-    L2-normalised: the usual reading of "DINOScore", and our choice, as the paper does not say.
+    L2-normalized: the usual reading of "DINOScore", and our choice, as the paper does not say.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Sets of pairs: a row for each negative caption of a data set in the column contract, with its rating."""
+"""Sets of pairs: a row for each negative caption of a dataset in the column contract, with its rating."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def read_pairs(name: str, place: str, options: DataOptions, ratings: Concretenes
 
 
 def paper_config(*names: str | None) -> str | None:
-    """The paper's configuration that the first recognised name says; `None` where none is one."""
+    """The paper's configuration that the first recognized name says; `None` where none is one."""
     words = (re.sub(r"[^a-z]+", "_", (name or "").lower()).strip("_") for name in names)
     return next((PAPER_NAMES[word] for word in words if word in PAPER_NAMES), None)
 

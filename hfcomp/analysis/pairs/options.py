@@ -1,4 +1,4 @@
-"""How sets of pairs are analysed: the options of `hfcomp analyze`."""
+"""How sets of pairs are analyzed: the options of `hfcomp analyze`."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def pair_figures(sets: Mapping[str, ScoredSet], found: Mapping[str, Any], share:
         f"{100 * STEP:g} % of the ratings' range apart and joined by straight lines: without that, time would grow "
         "with the number of ratings."
     )
-    medians, bars = "Dotted: medians.", "Bars: 95 % intervals."
+    medians, bars = "Dotted: medians.", "Bars: 95% intervals."
     dots = f"Points: {DOTS:,} pairs of a set at most, drawn at random; r is of all pairs."
     panels = (
         ("Concreteness of keywords (Fig. 5a)", [_density(sets, "concreteness")], medians),

@@ -27,7 +27,7 @@ CORRELATION = Unit(1, 3)
 CENTRAL = CORRELATED[:4]
 """Correlations that the terminal shows: those of the paper's figures."""
 HOW = (
-    "Brackets are image-clustered bootstrap intervals (95 %): studentised of means, percentiles of medians and "
+    "Brackets are image-clustered bootstrap intervals (95%): studentized of means, percentiles of medians and "
     "correlations. I2T: the image scores its caption strictly higher than the negative caption; T2I: the caption "
     "scores its image strictly higher than the negative image; ties are wrong. Logit gaps are in the model's logits. "
     "Pair accuracy: the mean of the four comparisons of a pair; both images, both captions: both comparisons of the "
@@ -195,7 +195,7 @@ def difference_tables(lines: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
                     label = [_label(line), *([line["model"]] if several else [])]
                     numbers = decimal(one["value"], unit, "+"), interval(one, unit, "+"), f"{one['shared_images']:,}"
                     rows.append([*label, *numbers])
-        header = ["", *(["model"] if several else []), "difference", "95 % interval", "shared images"]
+        header = ["", *(["model"] if several else []), "difference", "95% interval", "shared images"]
         yield Table(f"{pair[0]} minus {pair[1]}", header, rows, labels=2 if several else 1)
 
 

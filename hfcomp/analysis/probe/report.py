@@ -26,11 +26,11 @@ HOW = (
     "Share: percent of the gradient's magnitude on the negatives that falls on the hard negative, the sum of p_ii' "
     "over that of 1 - p_ii (Concrete Jungle, Eq. 3). Anchors are the images and texts of the doubled batch that have "
     "a hard negative. Each of {pairs:,} pairs is in one batch of a size, except for what is left over; ± is half of a "
-    "95 % interval over batches. These are numbers of the model as it is, so of the start of training."
+    "95% interval over batches. These are numbers of the model as it is, so of the start of training."
 )
 FROM_PAPER = (
     "Paper: its Figure 6 without a margin, averaged over the training of ViT-B/32 on ConcreteBatch. By its Figure 3, "
-    "easy negatives get at least 72 % at N = 1,024, so the hard one at most 28 %. For margins it states no number."
+    "easy negatives get at least 72% at N = 1,024, so the hard one at most 28%. For margins it states no number."
 )
 SIGMOID = (
     "{name} was trained with a sigmoid loss. The share is that of InfoNCE on its embeddings, at its scale and without "
@@ -159,5 +159,5 @@ def _figure(results: ProbeResults, title: str) -> Figure:
     for size, (side, bound) in PAPER.items():
         curves[f"paper: {side} {100 * bound:g}"] = [(size, {"value": bound, "low": None, "high": None})]
     axes = "batch size N (pairs)", "share on the hard negative, percent"
-    caption = "Bands: 95 % intervals over batches. Paper: bounds of its Figure 6, without a margin, during training."
+    caption = "Bands: 95% intervals over batches. Paper: bounds of its Figure 6, without a margin, during training."
     return Figure(FIGURE, title, [Curves("", axes, curves, logarithmic=True)], caption)

@@ -26,7 +26,7 @@ magnitudes over `anchors`."""
 
 @dataclass(frozen=True)
 class EncodedPairs:
-    """Embeddings of n pairs and their negatives, L2-normalised, in the order in which batches take them."""
+    """Embeddings of n pairs and their negatives, L2-normalized, in the order in which batches take them."""
 
     tensors: Mapping[str, Tensor]  # arguments of `negative_logits` by name, each of n rows
     scale: Tensor  # logit scale of the model

@@ -33,7 +33,7 @@ HIERARCHY = "hierarchy.json"
 UNFINISHED = ".build"
 """In the folder of a build that is not finished; `hfcomp.factory` writes it."""
 CARD = "README.md"
-ONE_LICENSE = "Their one card would state the licence of one source."
+ONE_LICENSE = "Their one card would state the license of one source."
 # Hashing takes about a second per gigabyte. Less than this needs no bar.
 BYTES_WITHOUT_A_BAR = 2**30
 THREADS = 4

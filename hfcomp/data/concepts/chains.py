@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-CHAINABLE = ("level_4", "level_3", "level_2", "level_1", "generalised_caption", "caption")
+CHAINABLE = ("level_4", "level_3", "level_2", "level_1", "generalized_caption", "caption")
 
 
 class Link(NamedTuple):

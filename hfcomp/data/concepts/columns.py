@@ -171,7 +171,7 @@ def with_concepts(
     as it is read.
     """
     if "concepts" in dataset.column_names:
-        log(f"the data set's own concepts are used; concept_parser={parser} makes none")
+        log(f"the dataset's own concepts are used; concept_parser={parser} makes none")
         return dataset
     if isinstance(dataset, IterableDataset):
         return _streamed(dataset, parser)

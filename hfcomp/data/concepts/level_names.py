@@ -24,7 +24,7 @@ class LevelName(NamedTuple):
 
 
 def level_columns(dataset: Any, column_names: Mapping[str, str] | None) -> list[str]:
-    """Those of `LEVEL_COLUMNS` that a data set has once its columns are renamed."""
+    """Those of `LEVEL_COLUMNS` that a dataset has once its columns are renamed."""
     renamed = column_names or {}
     found = {*(getattr(dataset, "column_names", None) or ()), *renamed}  # these stay, see `rename_columns`
     return [name for name in LEVEL_COLUMNS if name in found]

@@ -62,7 +62,7 @@ def _places(caption: str, canonical: str) -> tuple[list[int], list[int]]:
             length = 0
     if place != len(canonical):
         raise ValueError(
-            f"{canonical[:60]!r} is not a tokenizer's normalisation of {caption[:60]!r}: found nothing in the "
+            f"{canonical[:60]!r} is not a tokenizer's normalization of {caption[:60]!r}: found nothing in the "
             "caption for "
             f"{canonical[place : place + 20]!r}. Expected its characters in the same order, lower case or not, less "
             "those taken out."
@@ -157,7 +157,7 @@ def with_spans(named: Sequence[str | None], spans: Any, *, caption: str, row: in
 
 
 def _plain(value: Any) -> Any:
-    """Lists in place of the arrays and tensors of a data set's format."""
+    """Lists in place of the arrays and tensors of a dataset's format."""
     value = value.tolist() if hasattr(value, "tolist") else value
     return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 

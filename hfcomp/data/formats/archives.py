@@ -19,7 +19,7 @@ from typing import BinaryIO
 from hfcomp.reading import FileError
 
 COUNT = "nshards.txt"
-"""A file next to the archives with their number, as clip-benchmark's data sets have it."""
+"""A file next to the archives with their number, as clip-benchmark's datasets have it."""
 MARKER = 2 * tarfile.BLOCKSIZE
 """Bytes of zeros that say that an archive ends; whatever writes archives writes them."""
 

@@ -176,14 +176,14 @@ def with_captions_of(
 ) -> Dataset | IterableDataset:
     """The rows with the captions of a file as their column `caption`; None where the file has none for a row.
 
-    Captions and concepts that the data set had are taken out. A stream is joined as it is read: rows without a caption
+    Captions and concepts that the dataset had are taken out. A stream is joined as it is read: rows without a caption
     are left out of it and counted in the column `left_out_rows`.
 
     Args:
         dataset: under its own column names.
         path: a `.json` file with one object of captions by key or a list of objects, or a `.jsonl`, `.csv`,
             `.tsv` or `.parquet` file.
-        key_column: of the data set; `json.url` is the entry `url` of a column of objects. By default `__key__`.
+        key_column: of the dataset; `json.url` is the entry `url` of a column of objects. By default `__key__`.
         file_columns: names of key and caption in the file, apart by a comma. By default `key,caption`.
         column_names: how columns are renamed later; the caption has to be left out.
         log: receives a line about what was joined, and one for each kind of entry or row that does not fit.
@@ -211,7 +211,7 @@ def with_captions_of(
     for line in join.lines(read, keys, found):
         log(line)
     if old:
-        log(f"they replace the data set's own {', '.join(old)}")
+        log(f"they replace the dataset's own {', '.join(old)}")
     return dataset.remove_columns(old).add_column("caption", found, feature=Value("string"))
 
 
@@ -228,7 +228,7 @@ class _Join:
         column = name if name in columns else next((one for one in columns if name.startswith(f"{one}.")), None)
         if column is None:
             raise ValueError(
-                f"key_column={name!r}: the data set has no column {name.partition('.')[0]!r}; it has: "
+                f"key_column={name!r}: the dataset has no column {name.partition('.')[0]!r}; it has: "
                 f"{', '.join(columns)}."
             )
         return column, name.removeprefix(column).removeprefix(".")
@@ -236,8 +236,8 @@ class _Join:
     def nothing_in_common(self, rows: str, keys: Iterable[Any], captions: Iterable[str]) -> ValueError:
         key, other = next((key for key in keys if key is not None), None), next(iter(captions), None)
         return ValueError(
-            f"none of {rows} has its {self.key_column!r} in {self.file}: keys look like {key!r} in the data set and "
-            f"like {other!r} in the file. Set key_column (data set) and captions_columns (file) to matching keys."
+            f"none of {rows} has its {self.key_column!r} in {self.file}: keys look like {key!r} in the dataset and "
+            f"like {other!r} in the file. Set key_column (dataset) and captions_columns (file) to matching keys."
         )
 
     def lines(self, read: FileCaptions, keys: list[str | None], found: list[str | None]) -> Iterator[str]:

@@ -27,7 +27,7 @@ class Folders(NamedTuple):
 
     Attributes:
         tables: the folders of the files that list the names.
-        root: of the data set, for names that are not found beside their table; None for none.
+        root: of the dataset, for names that are not found beside their table; None for none.
     """
 
     tables: tuple[Path, ...]
@@ -35,7 +35,7 @@ class Folders(NamedTuple):
 
 
 NO_FOLDERS = Folders(())
-"""Of a data set of the Hub: relative names stay as they are."""
+"""Of a dataset of the Hub: relative names stay as they are."""
 
 
 def text_columns(dataset: Dataset | IterableDataset) -> list[str]:
@@ -43,7 +43,7 @@ def text_columns(dataset: Dataset | IterableDataset) -> list[str]:
 
 
 def with_image_files(dataset: Dataset | IterableDataset, folders: Folders) -> Dataset | IterableDataset:
-    """The data set with its file names as undecoded images; encoded images without that type get it.
+    """The dataset with its file names as undecoded images; encoded images without that type get it.
 
     Absolute names, members of archives and URLs stay as they are; an empty name is no image.
 
@@ -124,7 +124,7 @@ class _Places:
             raise ValueError(
                 f"column {self.column!r}, row {row}: {name!r} is the name of {len(found)} files, {found[0]} and "
                 f"{found[1]}, as several tables list files relative to their folders. Load each table by its own "
-                "name, or give names relative to the folder of the data set."
+                "name, or give names relative to the folder of the dataset."
             )
         at_root = None if self.root is None else os.path.join(self.root, name)
         return found[0] if found else at_root or os.path.join(self.folders[0], name)
@@ -148,7 +148,7 @@ def named_image_files(dataset: Dataset, folders: Folders) -> dict[str, str]:
 def check_image_files(dataset: Any, columns: Sequence[str], *, one_is_enough: bool = False) -> None:
     """Looks for the files that columns of images name, before the first of them is needed.
 
-    Files inside the data set and URLs are not looked at; of many rows `CHECKED_ROWS` are. With `one_is_enough` other
+    Files inside the dataset and URLs are not looked at; of many rows `CHECKED_ROWS` are. With `one_is_enough` other
     files may be missing, as in a build, which sets their rows aside.
     """
     if not isinstance(dataset, Dataset) or not len(dataset):

@@ -146,14 +146,14 @@ def _stated_patterns(folder: Path, config: str | None) -> Any:
     return configs.get(chosen, {}).get("data_files")
 
 
-_TEXT_LISTS = ("caption", "positive_captions", "neighbour_ids", "hard_negative_groups")
+_TEXT_LISTS = ("caption", "positive_captions", "neighbor_ids", "hard_negative_groups")
 LIST_FEATURES = {**dict.fromkeys(_TEXT_LISTS, List(Value("string"))), **NEGATIVE_FEATURES, **CONCEPT_FEATURES}
 _LONGEST = 100_000
 _MISSING = object()
 
 
 def with_lists(dataset: Dataset) -> Dataset:
-    """The data set with its written lists as lists, in columns of the contract that may hold some.
+    """The dataset with its written lists as lists, in columns of the contract that may hold some.
 
     A column is read so only if all its entries are lists; else it stays, and what needs lists reports it.
     """

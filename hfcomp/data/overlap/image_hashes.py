@@ -44,10 +44,10 @@ RECORD = np.dtype(
 # A file, identified by its path, size and time of change, and the key of its content.
 FILE = np.dtype([("file", f"V{KEY_BYTES}"), ("key", f"V{KEY_BYTES}")])
 MOST_BITS = 56
-"""Of 256. On 449 photographs: re-saved or resized 28 at most, 4 % cropped 49 in 99 %; two different ones 90 or more.
+"""Of 256. On 449 photographs: re-saved or resized 28 at most, 4% cropped 49 in 99%; two different ones 90 or more.
 """
 MOST_LEVELS = 16.0
-"""Of 255, on average over the thumbnail's points. The same: 4 % cropped 15.5 at most."""
+"""Of 255, on average over the thumbnail's points. The same: 4% cropped 15.5 at most."""
 LEAST_CONTRAST = 8.0
 """Standard deviation of the thumbnail in grey, of 255: below it the signs of frequencies are those of noise."""
 AT_A_TIME = 256
@@ -265,7 +265,7 @@ def looks_alike(images: NDArray[Any], others: NDArray[Any]) -> tuple[NDArray[np.
     here, there = (np.flatnonzero(_has_contrast(part)) for part in (images, others))
     rows, columns, distances = close_pairs(images["hash"][here], others["hash"][there], MOST_BITS)
     rows, columns = here[rows], there[columns]
-    same = _same_colours(images["grid"], others["grid"], rows, columns)
+    same = _same_colors(images["grid"], others["grid"], rows, columns)
     for row, column, distance in zip(rows[same], columns[same], distances[same], strict=True):
         if distance < bits[row]:
             nearest[row], bits[row] = column, distance
@@ -280,11 +280,11 @@ def like_another(images: NDArray[Any]) -> NDArray[np.bool_]:
     rows, columns = there[rows], there[columns]
     others = images["pixels"][rows] != images["pixels"][columns]
     rows, columns = rows[others], columns[others]
-    found[rows[_same_colours(images["grid"], images["grid"], rows, columns)]] = True
+    found[rows[_same_colors(images["grid"], images["grid"], rows, columns)]] = True
     return found
 
 
-def _same_colours(
+def _same_colors(
     grids: NDArray[np.uint8], others: NDArray[np.uint8], rows: NDArray[np.int64], columns: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     found = np.zeros(len(rows), dtype=bool)

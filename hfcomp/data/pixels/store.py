@@ -300,7 +300,7 @@ def _stacked(values: Sequence[Any], where: Sequence[str], size: tuple[int, int])
             )
         if value.dtype != first.dtype or not (value.is_floating_point() or value.dtype == torch.uint8):
             raise TypeError(
-                f"{place}: found {value.dtype} beside {first.dtype}; expected all float and normalised, or all uint8."
+                f"{place}: found {value.dtype} beside {first.dtype}; expected all float and normalized, or all uint8."
             )
     pixels = torch.stack(list(values))
     return pixels.float() if pixels.is_floating_point() else pixels

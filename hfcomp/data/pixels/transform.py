@@ -43,8 +43,8 @@ def crop_and_scale(pixels: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
 
 def _positions(start: torch.Tensor, stop: torch.Tensor, number: int) -> torch.Tensor:
     # Centers of equal pixels between both, `[M, number]`; -1 to 1 is the whole image.
-    centres = (torch.arange(number, device=start.device, dtype=torch.float32) + 0.5) / number
-    return 2 * torch.lerp(start[:, None], stop[:, None], centres) - 1
+    centers = (torch.arange(number, device=start.device, dtype=torch.float32) + 0.5) / number
+    return 2 * torch.lerp(start[:, None], stop[:, None], centers) - 1
 
 
 class PixelBatch:
@@ -56,7 +56,7 @@ class PixelBatch:
     __slots__ = ("boxes", "pixels")
 
     def __init__(self, pixels: torch.Tensor, boxes: torch.Tensor | None = None) -> None:
-        """Wraps pixels `[M, 3, H, W]`, uint8 as `PixelTransform` gives them, or float and already normalised.
+        """Wraps pixels `[M, 3, H, W]`, uint8 as `PixelTransform` gives them, or float and already normalized.
 
         `boxes`, `[M, 4]` float32, are what `slice_to` crops the images to: `(left, top, right, bottom)` as shares of
         width and height, 0 to 1.
@@ -65,7 +65,7 @@ class PixelBatch:
             found = f"shape {list(pixels.shape)}" if isinstance(pixels, torch.Tensor) else f"a {type(pixels).__name__}"
             raise ValueError(f"PixelBatch got {found}. Expected a tensor [M, 3, H, W].")
         if pixels.dtype != torch.uint8 and not pixels.is_floating_point():
-            raise TypeError(f"PixelBatch got {pixels.dtype}. Expected uint8, or float and already normalised.")
+            raise TypeError(f"PixelBatch got {pixels.dtype}. Expected uint8, or float and already normalized.")
         if boxes is not None and boxes.shape != (len(pixels), 4):
             raise ValueError(
                 f"PixelBatch got boxes of shape {list(boxes.shape)} for {len(pixels)} images. Expected [M, 4]."
@@ -104,14 +104,14 @@ _AFTER_PIXELS = (
 
 
 class PixelTransform:
-    """A Hugging Face image processor's resize and crop, without its rescale and normalise: RGB images to uint8 pixels.
+    """A Hugging Face image processor's resize and crop, without its rescale and normalize: RGB images to uint8 pixels.
 
     `(pixels * rescale_factor - mean) / std` equals the processor's own output. Leaving that part to the accelerator
     makes a batch four times smaller on its way there. Instances pickle, so they can live in a DataLoader's workers.
 
     Attributes:
-        mean: Three floats; zeros if the processor does not normalise.
-        std: Three floats; ones if the processor does not normalise.
+        mean: Three floats; zeros if the processor does not normalize.
+        std: Three floats; ones if the processor does not normalize.
         rescale_factor: 1.0 if the processor does not rescale.
         size: `(H, W)` of every output.
         max_pixels: Largest width times height that a resize may make on its way to `size`; images up to 16 times as
@@ -150,7 +150,7 @@ class PixelTransform:
 
         Raises:
             ValueError: Its outputs differ in size between images, or it does more to the pixels than resize, crop,
-                rescale and normalise.
+                rescale and normalize.
         """
         image_processor = getattr(image_processor, "image_processor", image_processor)
         if not callable(image_processor) or not hasattr(image_processor, "do_normalize"):
@@ -206,7 +206,7 @@ class PixelTransform:
     def facts(self) -> dict[str, Any]:
         """Everything that determines an image's pixels, as JSON: to identify pixels that were made before.
 
-        What the accelerator does, rescale and normalisation, is no part of it. A digest of the probes' pixels stands
+        What the accelerator does, rescale and normalization, is no part of it. A digest of the probes' pixels stands
         for whatever the processor's code does.
         """
         settings = json.loads(self.image_processor.to_json_string())
@@ -242,12 +242,12 @@ class PixelTransform:
         for image in (*_probes(), *_uneven_probes(), _noise(self.size)):
             pixels = self([image])
             if pixels.dtype != torch.uint8:
-                raise ValueError(self._cannot(f"gives {pixels.dtype} where it neither rescales nor normalises"))
+                raise ValueError(self._cannot(f"gives {pixels.dtype} where it neither rescales nor normalizes"))
             own = _stack(self.image_processor(images=[image], return_tensors=None)["pixel_values"]).float()
             ours = self.normalize(pixels)
             allowed = 1e-5 * max(1.0, own.abs().max().item())
             if own.shape != ours.shape or (own - ours).abs().max().item() > allowed:
-                raise ValueError(self._cannot("does more to the pixels than resize, crop, rescale and normalise"))
+                raise ValueError(self._cannot("does more to the pixels than resize, crop, rescale and normalize"))
             if direct is not None and not np.array_equal(direct(image), pixels[0]):
                 direct = None
         self.keeps_ready_images = np.array_equal(pixels[0].permute(1, 2, 0).numpy(), np.asarray(image))
@@ -315,12 +315,12 @@ def _output_size(image_processor: Any) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class DirectResize:
-    """A processor's resize and centre crop, read from its settings; the caller proves that it gives the same pixels.
+    """A processor's resize and center crop, read from its settings; the caller proves that it gives the same pixels.
 
     Attributes:
         short_edge: What the shorter side is resized to; `None` for a fixed size.
         resized: `(H, W)` that every image is resized to; without `short_edge`.
-        crop: `(H, W)` of the centre that is kept.
+        crop: `(H, W)` of the center that is kept.
         resample: Pillow's filter.
     """
 

@@ -268,7 +268,7 @@ def draw_box(smallest: float, random_numbers: random.Random) -> tuple[float, flo
 
     Its area is uniform in `[smallest, 1]`, its aspect ratio log-uniform in `[3/4, 4/3]`, its place uniform: the
     distribution of torchvision's `RandomResizedCrop`, which open_clip trains with at `scale=(0.9, 1.0)`. Two things
-    differ. torchvision draws area and ratio again if the box does not fit into the image, which favours small areas;
+    differ. torchvision draws area and ratio again if the box does not fit into the image, which favors small areas;
     here the ratio is one of those that fit. And open_clip crops the photograph, hfcomp the model's square of it.
 
     Returns:

@@ -329,7 +329,7 @@ def group_mask(row: torch.Tensor, *, pairs_per_group: int) -> torch.Tensor:
     """Where a batch of [`GroupOrder`] holds pairs, and not repeats that fill up a small group.
 
     Args:
-        row: `[B]` long, each position's index in the data set: the batch's own key `row`, of whole groups.
+        row: `[B]` long, each position's index in the dataset: the batch's own key `row`, of whole groups.
         pairs_per_group: positions of each group.
 
     Returns:

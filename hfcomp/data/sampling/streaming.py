@@ -25,13 +25,13 @@ SKIPPED = "skipped"
 def check_names(dataset: Any) -> None:
     if dataset.column_names is None:
         raise ValueError(
-            "the streaming data set does not declare its columns, as after map(). Declare them: map(..., "
+            "the streaming dataset does not declare its columns, as after map(). Declare them: map(..., "
             "features=datasets.Features({...})), or dataset.cast(features)."
         )
 
 
 class StreamedRows(torch.utils.data.IterableDataset):
-    """Rows of a streaming data set, images undecoded, endlessly: after its last row the set starts again.
+    """Rows of a streaming dataset, images undecoded, endlessly: after its last row the set starts again.
 
     Rows are drawn from a buffer, in another order in each pass. Only whole batches are given: what a pass has over is
     left out of it, so that no batch holds a row twice. Every process reads the whole stream and takes its part of each
@@ -86,7 +86,7 @@ class StreamedRows(torch.utils.data.IterableDataset):
             TypeError: always.
         """
         raise TypeError(
-            f"this trainer reads the column {name!r} of all rows before the first step, and the data set is streamed. "
+            f"this trainer reads the column {name!r} of all rows before the first step, and the dataset is streamed. "
             "Load it without streaming."
         )
 

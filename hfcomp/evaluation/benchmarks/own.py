@@ -65,7 +65,7 @@ def own_benchmark(
         protocol=PairsAndNegatives(),
         data=(OwnData(source, split, config, column_names, caption_choice),),
         paper="a set of your own",
-        licence="that of the set",
+        license="that of the set",
         obtain=f"It is {source}.",
         in_suites=False,
     )
@@ -133,9 +133,7 @@ class OwnData(Data):
             # If the source exists, the loader's own message says more.
             if Path(self.source).exists():
                 raise
-            raise ValueError(
-                f"{self.source}: no such file or folder; and as a data set of the Hub: {error}"
-            ) from error
+            raise ValueError(f"{self.source}: no such file or folder; and as a dataset of the Hub: {error}") from error
 
     def _default_split(self) -> str:
         """`test` where there is one, else the only split; where there are others, the error of loading names them."""

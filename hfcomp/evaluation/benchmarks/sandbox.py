@@ -60,7 +60,7 @@ AVERAGES = (
 """Of the kinds. The first is the primary endpoint of the sandbox's recipes; the last, with additions, has caption
 choice alone."""
 NOVEL_KINDS = ("swap_att", "replace_att", "replace_obj")
-"""Kinds that are also asked with combinations of shape and colour that no training image shows."""
+"""Kinds that are also asked with combinations of shape and color that no training image shows."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def keyword_benchmarks(
     """A caption that holds a keyword among all its permutations (sections 5.1 and 5.3), each concept a subset.
 
     "sandbox keywords" asks about the scenes of retrieval; the scenes of "sandbox lone objects" and "sandbox novel
-    objects" are other data, the second with shape-colour combinations that no training image has.
+    objects" are other data, the second with shape-color combinations that no training image has.
 
     Args:
         items: rows of the lone objects; of the others `retrieval_rows(items)`.
@@ -211,7 +211,7 @@ def _benchmark(name: str, suite: str, protocol: ScoringProtocol, data: Data, tit
         protocol=protocol,
         data=(data,),
         paper="this package",
-        licence="as this package",
+        license="as this package",
         obtain="It is drawn when it is asked for.",
         in_suites=False,
         synthetic=True,

@@ -24,7 +24,7 @@ from safetensors import SafetensorError, safe_open
 from hfcomp.reading import nearest
 from hfcomp.store import (
     DAY,
-    NEIGHBOURS,
+    NEIGHBORS,
     Store,
     StoredFile,
     Table,
@@ -38,7 +38,7 @@ from hfcomp.store import (
 from hfcomp.writing import remove_unfinished
 
 FINGERPRINT = "fingerprint.json"
-LENGTH_TOLERANCE = 1e-3  # vectors normalised in fp32 are off by at most 1e-6
+LENGTH_TOLERANCE = 1e-3  # vectors normalized in fp32 are off by at most 1e-6
 
 VECTORS = {"vectors": np.float32, "flags": np.bool_}
 """The columns of a table of vectors `[n, D]`, with a flag each."""
@@ -130,7 +130,7 @@ class CachedModel:
     Attributes:
         folder: With the files.
         model: Name of the model; `unknown` from an older hfcomp, or if `fingerprint.json` is damaged.
-        kind: `images`, `texts`, `pairs` of both, or `neighbours` for stored searches.
+        kind: `images`, `texts`, `pairs` of both, or `neighbors` for stored searches.
         versions: Of the packages that computed it.
         files: Parts, or documents of searches.
         used: When it was last used, in seconds since 1970.
@@ -160,13 +160,13 @@ def cached_models(folder: Path) -> list[CachedModel]:
     for place in cache_folders(folder):
         files = list(stored_files(place))
         facts = _facts(place / FINGERPRINT)
-        neighbours = place.name == NEIGHBOURS
+        neighbors = place.name == NEIGHBORS
         versions = {name: str(facts[name]) for name in ("torch", "transformers", "pillow") if name in facts}
-        kind = NEIGHBOURS if neighbours else _kind(facts)
+        kind = NEIGHBORS if neighbors else _kind(facts)
         used = max([file.used for file in files], default=0.0)
         with suppress(OSError):
             used = max(used, (place / FINGERPRINT).stat().st_mtime)
-        model = "of all models" if neighbours else str(facts.get("model", "unknown"))
+        model = "of all models" if neighbors else str(facts.get("model", "unknown"))
         found.append(CachedModel(place, model, kind, versions, files, used))
     return sorted(found, key=lambda one: -one.used)
 

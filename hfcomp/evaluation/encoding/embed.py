@@ -1,4 +1,4 @@
-"""Embeddings of a data set's distinct images and texts by one model."""
+"""Embeddings of a dataset's distinct images and texts by one model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TextEmbeddings:
     """Embeddings of texts, in the order that was asked for.
 
     Attributes:
-        vectors: `[n, D]` fp32, L2-normalised.
+        vectors: `[n, D]` fp32, L2-normalized.
         truncated: number of distinct texts that were longer than the text tower.
         merged: how many of these were cut to the tokens of another one.
     """
@@ -49,7 +49,7 @@ class Indexed:
     """Embeddings of the distinct ones of n images or texts.
 
     Attributes:
-        vectors: `[m, D]` fp32, L2-normalised.
+        vectors: `[m, D]` fp32, L2-normalized.
         index: `[n]`, which of them each one has; -1 for a missing image.
         flagged: number of distinct texts that were cut, or of images one pixel wide or high.
         computed: number of distinct ones that were encoded now; the others were cached.
@@ -132,7 +132,7 @@ class Embedder(EvaluatedModel):
             progress: whether to show a bar.
 
         Returns:
-            `[n, D]` fp32, L2-normalised, in the order of `images`.
+            `[n, D]` fp32, L2-normalized, in the order of `images`.
 
         Raises:
             TypeError: for one image instead of a list of them.
@@ -249,7 +249,7 @@ def index_images(
     progress: bool,
     desc: str = "",
 ) -> Indexed:
-    """A vector `[width]` for each distinct image, which `encode` makes of a batch of normalised pixels."""
+    """A vector `[width]` for each distinct image, which `encode` makes of a batch of normalized pixels."""
     names = [f"column '{column}', row {row}" for row in range(len(images))]
     keys, index, first = distinct(map(image_key, images, names))
 

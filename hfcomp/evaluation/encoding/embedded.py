@@ -24,7 +24,7 @@ Numbers = NDArray[np.float64]
 def indexed_cosines(
     first: NDArray[np.float32], rows: NDArray[np.integer], second: NDArray[np.float32], others: NDArray[np.integer]
 ) -> Numbers:
-    """`[n]` cosines of L2-normalised vectors by number; NaN where a number is -1."""
+    """`[n]` cosines of L2-normalized vectors by number; NaN where a number is -1."""
     found = np.full(len(rows), np.nan)
     there = np.flatnonzero((rows >= 0) & (others >= 0))
     # The gathered vectors of all pairs would take many times the memory of the distinct ones.
@@ -186,7 +186,7 @@ class EmbeddedItems(ScoredItems):
         return replace(self, images=images, text_vectors=cut(self.text_vectors), prompts=prompts, train=train)
 
     def image(self, column: str, rows: slice | NDArray[np.integer]) -> NDArray[np.float32]:
-        """`[b, D]`, L2-normalised; zeros where an optional image is missing."""
+        """`[b, D]`, L2-normalized; zeros where an optional image is missing."""
         found = self.images[column]
         index = found.index[rows]
         vectors = np.zeros((len(index), found.vectors.shape[1]), dtype=found.vectors.dtype)

@@ -165,7 +165,7 @@ def fit_lbfgs(
 
     Our choices: 7 strengths, the powers of ten from 1 to 1e6, where the paper searches 96 from 1e-6 to 1e6;
     features at unit length, where the paper takes them as they are, before the projection: a grid of strengths means
-    something only at a known length; the held-out part, a fifth of each class, where a data set has none of its own;
+    something only at a known length; the held-out part, a fifth of each class, where a dataset has none of its own;
     each strength starts from the solution of the one before (the problem is convex, so this costs no accuracy beyond
     the tolerance). Labels `[n, C]` are C regressions of one class against the rest, with one strength for all, chosen
     by mAP. Two classes are one regression, as in scikit-learn.

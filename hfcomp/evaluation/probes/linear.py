@@ -34,7 +34,7 @@ class LinearProbe:
         weight: `[C, D]` fp32.
         bias: `[C]` fp32; for a class that training lacked and was allowed to lack, -inf, and inf for a label that all
             training images have: they score equal on every image, so no image is right by them.
-        chosen: strength of the regularisation: `C` of `lbfgs`, weight decay of `adamw10`.
+        chosen: strength of the regularization: `C` of `lbfgs`, weight decay of `adamw10`.
         held_out: score on the held-out part for each strength that was tried: accuracy, or mAP for labels `[n, C]`.
             Empty when there was nothing to choose.
         solver_runs: runs of the solver, trials included; 0 for a protocol without a stopping rule.

@@ -40,7 +40,7 @@ def accuracies(scores: Scores, label: NDArray[np.integer], classes: int, top: Se
 
 
 def class_embeddings(prompts: NDArray[np.float32], classes: Sequence[int]) -> NDArray[np.float32]:
-    """`[C, D]`: the mean of each class's prompts `[m, D]`, normalised again (Radford et al. 2021, section 3.1.4)."""
+    """`[C, D]`: the mean of each class's prompts `[m, D]`, normalized again (Radford et al. 2021, section 3.1.4)."""
     index = np.asarray(classes)
     sums = np.zeros((index.max() + 1, prompts.shape[1]), dtype=np.float64)
     # The sum has the direction of the mean, which is all that is left after normalizing.

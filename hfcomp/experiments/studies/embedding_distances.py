@@ -185,15 +185,15 @@ EXAMPLE_SIZE = 160  # pixels of the longer side
 DISTANCE = Unit(1, 3)
 ABOUT = (
     "Mean distances 1 - cosine (0 to 2) over {rows} rows of {source}, each with its negatives; image-clustered "
-    "bootstrap intervals (95 %). These are the runs of {setting}, seed {seed}; what another seed would change is not "
+    "bootstrap intervals (95%). These are the runs of {setting}, seed {seed}; what another seed would change is not "
     "shown.",
-    "The perturbed image is image + (negative text - text), normalised, of each model's own embeddings (AHNPL, Eqs. 1 "
+    "The perturbed image is image + (negative text - text), normalized, of each model's own embeddings (AHNPL, Eqs. 1 "
     "and 2; the form is that of its Table 5).",
     "The last line of a table is the percentage of rows whose image is nearer to its text than to each negative.",
     "The seconds that these runs took include the writing of checkpoints.",
 )
 CAPTION = (
-    "Means over {rows} rows of {source}, each with its negatives; bands: image-clustered bootstrap intervals (95 %). "
+    "Means over {rows} rows of {source}, each with its negatives; bands: image-clustered bootstrap intervals (95%). "
     "One run a panel: {setting}, seed {seed}. {caveat}"
 )
 

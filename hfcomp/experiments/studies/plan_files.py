@@ -15,6 +15,7 @@ from hfcomp.experiments.recipe_files import find_plan, studies, study_kind
 from hfcomp.experiments.recipes import Recipe, RecipeFile
 from hfcomp.experiments.studies.plans import SearchPlan, SweepPlan
 from hfcomp.experiments.study import evaluation_settings
+from hfcomp.old_names import current_names
 from hfcomp.reading import read_yaml
 from hfcomp.schemas import parse
 
@@ -150,7 +151,7 @@ def read_plan(name: str, arguments: Sequence[str]) -> Any:
         raise ValueError("command line: --report and --search are two things. Leave one of them out.")
     option = "search" if options.report is None else "report"
     path = find_plan(name, getattr(options, option), option)
-    values = read_yaml(path)
+    values = current_names(read_yaml(path))
     # A file without any key of a kind is read as a sweep or a search, whose error names the missing key.
     kind = study_kind(values if isinstance(values, dict) else ()) or studies()[USUAL_KEYS[option]]
     if kind.option != option:

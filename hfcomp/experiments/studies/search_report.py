@@ -28,7 +28,7 @@ SCHEMA_VERSION = 1
 BEST_FILE = "best.yaml"
 RESULTS_FILE = "search.json"
 LEGEND = (
-    "Values from 0 to 1 with image-clustered bootstrap intervals (95 %); one training seed. The best of many trials "
+    "Values from 0 to 1 with image-clustered bootstrap intervals (95%); one training seed. The best of many trials "
     "is chosen by the items that score it, so its number is too good: score best.yaml on other items."
 )
 # Fields of `config.yaml` that are not part of the resulting recipe.

@@ -20,7 +20,7 @@ from hfcomp.factory.sources import model_facts
 from hfcomp.factory.substitutes.choice import substitutes
 from hfcomp.factory.substitutes.lexicon import DEFAULT_LEXICON
 from hfcomp.factory.targets.choice import Mode
-from hfcomp.factory.writers.changes import KIND_OF_CATEGORY, Change, check_neighbours, replaced_keyword
+from hfcomp.factory.writers.changes import KIND_OF_CATEGORY, Change, check_neighbors, replaced_keyword
 from hfcomp.factory.writers.llm_client import LlmClient, Question, build_llm_client, retry_refused, writer_facts
 from hfcomp.factory.writers.prompts import KEYWORD_FILE, keyword_prompt
 from hfcomp.factory.writers.requests import Refused
@@ -106,7 +106,7 @@ class _Substituted:
         chosen = found[attempt]
         text = rewrite(caption, [chosen.span], [chosen.text])
         try:
-            check_neighbours(caption, text)
+            check_neighbors(caption, text)
         except Refused as reason:
             return reason
         if is_same_sentence(caption, text):

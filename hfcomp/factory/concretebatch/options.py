@@ -48,7 +48,7 @@ class TargetOptions(CaptionOptions):
         str | None, Spelling("FILE"), "Your file of the ratings of Brysbaert et al. 2014."
     ] = None
     download_ratings: Annotated[
-        bool, "Show the licence of the ratings (CC BY-NC-ND 3.0) and download them to the cache."
+        bool, "Show the license of the ratings (CC BY-NC-ND 3.0) and download them to the cache."
     ] = False
 
     def __post_init__(self) -> None:

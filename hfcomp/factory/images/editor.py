@@ -80,7 +80,7 @@ class ImageEditor:
         self.prompt_tokens = getattr(self._tokenizer, "model_max_length", None)
 
     def fit(self, image: Image.Image) -> Image.Image:
-        """The centre of an image as the square that is edited."""
+        """The center of an image as the square that is edited."""
         return ImageOps.fit(image, (self._size, self._size), Image.Resampling.LANCZOS)
 
     def is_cut(self, prompt: str) -> bool:

@@ -27,7 +27,7 @@ class ImageOptions(BuildOptions):
       at 749 of 1000: high enough to exchange an object, low enough to keep the scene's layout. diffusers rounds
       steps x strength down, so every strength from 0.75 to below 1 does the same at 4 steps.
     * SDXL-Turbo was distilled for guidance 0 and 512 pixels, says its model card.
-    * JPEG, since the photographs are JPEGs: a lossless negative could be recognised by its missing artefacts.
+    * JPEG, since the photographs are JPEGs: a lossless negative could be recognized by its missing artifacts.
     * A blank image is one whose pixels deviate from the mean by less than `blank_below` in every channel, as the root
       of the mean square of 255 levels. The flattest of 449 COCO photographs has 32.
     * An unchanged image differs by less than `unchanged_below` from what the pipeline was given, as the root of the
@@ -42,7 +42,7 @@ class ImageOptions(BuildOptions):
         float, Field(gt=0, le=1), "Share of the steps that are run, above 0 to 1; 1 ignores the image nearly."
     ] = 0.75
     image_guidance: Annotated[Amount, "Classifier-free guidance; 0 for pipelines distilled without it."] = 0.0
-    image_size: Annotated[Count, "Side of the square in pixels; the centre is cropped, as CLIP sees an image."] = 512
+    image_size: Annotated[Count, "Side of the square in pixels; the center is cropped, as CLIP sees an image."] = 512
     image_batch_size: Annotated[Count, "Images at a time; part of the result, see docs/concretebatch.md."] = 8
     image_quality: Annotated[int, Field(ge=1, le=HIGHEST_QUALITY), f"Quality of the JPEG, 1 to {HIGHEST_QUALITY}."] = (
         HIGHEST_QUALITY
@@ -50,7 +50,7 @@ class ImageOptions(BuildOptions):
     image_dtype: Annotated[DType, "Type of the pipeline's weights; auto is float16 on a GPU and float32 on a CPU."] = (
         "auto"
     )
-    blank_below: Annotated[Amount, "Deviation below which an image counts as of one colour, 0 for never."] = 4.0
+    blank_below: Annotated[Amount, "Deviation below which an image counts as of one color, 0 for never."] = 4.0
     unchanged_below: Annotated[Amount, "Difference below which an image counts as unchanged, 0 for never."] = 8.0
     pair_model: Annotated[
         str | None, "Leave out negative images that this dual encoder finds nearer to the original caption."

@@ -20,7 +20,7 @@ from hfcomp.factory.shards import COUNTS, ROW, SET_ASIDE, Batch, Stage
 from hfcomp.factory.sources import make_image_check, model_facts
 
 SAFETY_CHECKER = "negative image blanked by the safety checker"
-BLANK = "negative image of one colour"
+BLANK = "negative image of one color"
 UNCHANGED = "negative image unchanged"
 WRONG_CAPTION = "negative image nearer to the original caption"
 

@@ -21,7 +21,7 @@ DECISIONS: tuple[Action, ...] = tuple(action for action in ACTIONS if action != 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its 95 % interval; None where it is not defined."""
+    """A number with its 95% interval; None where it is not defined."""
 
     value: float | None = None
     low: float | None = None

@@ -21,20 +21,20 @@ _OF_DATA_SETS = ("config", "columns")
 class InpaintCocoOptions(BuildOptions):
     """Pairs of an image and the same with one thing repainted (InpaintCOCO).
 
-    The source is the folder of an annotation project, or a data set in the layout of phiyodr/InpaintCOCO.
+    The source is the folder of an annotation project, or a dataset in the layout of phiyodr/InpaintCOCO.
     """
 
     what: ClassVar[str] = "inpaintcoco"
     column_names: str = field(default="", init=False)
     only_adaptable: bool = field(default=True, init=False)
-    split: Annotated[str, "Split of a data set."] = "test"
+    split: Annotated[str, "Split of a dataset."] = "test"
     shard_size: Annotated[Count, "Rows of the source per file; a row has three images."] = 200
     quality: Annotated[
         Quality | None,
         "Of a project, only pairs of this quality, which is the lower of annotator's and reviewer's rating.",
     ] = None
     concepts: Annotated[tuple[str, ...], "Only pairs of these concepts; by default all."] = ()
-    any_license: Annotated[bool, "Also images whose licence forbids adaptation, or is unknown."] = False
+    any_license: Annotated[bool, "Also images whose license forbids adaptation, or is unknown."] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,7 +42,7 @@ class InpaintCocoOptions(BuildOptions):
         if self.is_project:
             given = [name for name in _OF_DATA_SETS if getattr(self, name) is not None]
             if given:
-                raise ValueError(f"--{given[0]} is of data sets; {self.source} is an annotation project.")
+                raise ValueError(f"--{given[0]} is of datasets; {self.source} is an annotation project.")
         elif self.quality is not None:
             raise ValueError(
                 f"--quality is of annotation projects; {self.source} is none: it has no {DATABASE}. Leave it out."

@@ -228,7 +228,7 @@ def _agreement_tables(pairs: Sequence[Accepted]) -> list[Table]:
     measures = [["equal ratings, in percent", with_interval(asdict(equal), PERCENT)], ["Cohen's kappa", shown]]
     return [
         Table("ratings of annotators, and of reviewers", ["annotator", *QUALITIES], rows),
-        Table("agreement, with 95 % intervals over pairs", ["measure", "value"], measures),
+        Table("agreement, with 95% intervals over pairs", ["measure", "value"], measures),
     ]
 
 

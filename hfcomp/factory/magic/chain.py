@@ -4,7 +4,7 @@
 |---|---|---|
 | concepts | `steps/concepts` | the first-level concept of each image, from all its captions |
 | hierarchy | `hierarchy.json` | small concepts merged or removed, parents up to level 4, hard negatives |
-| captions | `steps/captions` | a generalised caption of each image, beside the names of its concepts |
+| captions | `steps/captions` | a generalized caption of each image, beside the names of its concepts |
 | parts | `image_..._concept_...` | the source's rows with these texts, in four parts by both splits |
 
 Each resumes where it was killed, and begins when the one before is whole. Configurations are views of the parts
@@ -41,7 +41,7 @@ from hfcomp.factory.magic.hierarchy import Concept, Hierarchy, hierarchy_tables,
 from hfcomp.factory.magic.image_rows import CAPTION, ImageRows, image_rows
 from hfcomp.factory.magic.options import BY_CAPTIONS, MagicOptions
 from hfcomp.factory.magic.similarity import CaptionsEncoder, ConceptEncoder, SentenceEncoder
-from hfcomp.factory.magic.stages import CONCEPT, GENERALISED, make_concepts, make_generalised, make_source
+from hfcomp.factory.magic.stages import CONCEPT, GENERALIZED, make_concepts, make_generalized, make_source
 from hfcomp.factory.manifest import sums
 from hfcomp.factory.options import command_line
 from hfcomp.factory.runner import Build
@@ -53,7 +53,7 @@ GROUP, HARD_NEGATIVE_GROUPS = "group", "hard_negative_groups"
 TEXTS = Features(
     {
         IMAGE_ID: Value("string"),
-        GENERALISED: Value("string"),
+        GENERALIZED: Value("string"),
         GROUP: Value("string"),
         HARD_NEGATIVE_GROUPS: List(Value("string")),
         **dict.fromkeys(LEVELS, Value("string")),
@@ -183,7 +183,7 @@ class MagicChain(Chain):
         columns = Dataset.from_dict({SOURCE_ROW: rows, **columns}, features=named)
         images = concatenate_datasets([images, columns], axis=1)
         settings, facts = self.options.source_settings(), self._answers.facts()
-        stage = Stage("generalised captions", make_generalised, settings, facts)
+        stage = Stage("generalized captions", make_generalized, settings, facts)
         features = Features({SOURCE_ROW: Value("int64"), **TEXTS})
         return self._step("captions", images, [stage], features, [CAPTION, *LEVELS])
 

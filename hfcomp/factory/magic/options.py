@@ -108,23 +108,23 @@ MAGIC = Builder(
         "is made as the paper describes it. Concepts and captions were not reviewed individually.",
         {
             "`image`, `caption`": "the image and its captions, as in the source",
-            "`generalised_caption`": "a caption of what the image has in common with others of its concept",
+            "`generalized_caption`": "a caption of what the image has in common with others of its concept",
             "`group`": "the image's concept, of level 1",
             "`hard_negative_groups`": "concepts that are easily confused with it, the most similar first",
             "`level_1` to `level_4`": "names of its concepts, from the specific to the abstract: for evaluation, not "
             "for training",
             "`image_id`": "identifies an image; rows of one image share it",
         },
-        header=("generalised caption", "level 1", "level 2", "level 3", "level 4"),
-        reads=("generalised_caption", "level_1", "level_2", "level_3", "level_4"),
+        header=("generalized caption", "level 1", "level 2", "level 3", "level 4"),
+        reads=("generalized_caption", "level_1", "level_2", "level_3", "level_4"),
         cells=lambda *texts: [texts],
         counts=(CAPTIONS, ANSWERS),
     ),
     "hfcomp.factory.magic.chain:MagicChain",
     configs={
-        "captions": "images with generalised captions, split by image",
+        "captions": "images with generalized captions, split by image",
         "levels": "the same with the names of their concepts on each level",
-        "captions_by_concept": "images with generalised captions, split by concept",
+        "captions_by_concept": "images with generalized captions, split by concept",
         "levels_by_concept": "the same with the names of their concepts on each level",
     },
 )

@@ -1,4 +1,4 @@
-"""Sources of concepts, their parents and generalised captions: the protocol, names, and a language model."""
+"""Sources of concepts, their parents and generalized captions: the protocol, names, and a language model."""
 
 from __future__ import annotations
 

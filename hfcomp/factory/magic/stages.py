@@ -1,4 +1,4 @@
-"""The stages of a hierarchy's builds: the concept of each image, and its generalised caption."""
+"""The stages of a hierarchy's builds: the concept of each image, and its generalized caption."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hfcomp.factory.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, this_run
 from hfcomp.factory.text_negatives import NO_CAPTION, PASSED_OVER
 from hfcomp.parsing.captions import caption_problem
 
-CONCEPT, GENERALISED = "concept", "generalised_caption"
+CONCEPT, GENERALIZED = "concept", "generalized_caption"
 UNREAD = f"{PASSED_OVER}more than a prompt holds"
-WITHOUT = {CONCEPT: "no concept", GENERALISED: "no generalised caption"}
+WITHOUT = {CONCEPT: "no concept", GENERALIZED: "no generalized caption"}
 
 
 def make_concepts(**settings: Any) -> Callable[[Batch], Batch]:
@@ -29,8 +29,8 @@ def make_concepts(**settings: Any) -> Callable[[Batch], Batch]:
     return concepts
 
 
-def make_generalised(**settings: Any) -> Callable[[Batch], Batch]:
-    """The stage that adds `generalised_caption`, from the captions of an image and the names of its concepts."""
+def make_generalized(**settings: Any) -> Callable[[Batch], Batch]:
+    """The stage that adds `generalized_caption`, from the captions of an image and the names of its concepts."""
     source = make_source(**settings)
 
     def generalize(batch: Batch) -> Batch:
@@ -39,7 +39,7 @@ def make_generalised(**settings: Any) -> Callable[[Batch], Batch]:
         def ask(texts: Sequence[Sequence[str]], places: Sequence[int]) -> list[Found]:
             return source.generalize(texts, [chains[place] for place in places])
 
-        return batch | _answer_columns(source, batch["caption"], GENERALISED, ask)
+        return batch | _answer_columns(source, batch["caption"], GENERALIZED, ask)
 
     return generalize
 

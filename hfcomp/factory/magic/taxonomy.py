@@ -62,7 +62,7 @@ class TaxonomySource:
 
     def generalize(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[Found]:
         pairs = zip(captions, chains, strict=True)
-        return [Found((generalised_caption(texts, chain),)) for texts, chain in pairs]
+        return [Found((generalized_caption(texts, chain),)) for texts, chain in pairs]
 
     def facts(self) -> Mapping[str, Any]:
         return {"writer": "taxonomy", "taxonomy": f"{self._path.name} sha256:{file_hash(self._path)}"}
@@ -148,7 +148,7 @@ _CLOSING = (",", ".", ":", "-RRB-")
 SHORTEST = 4
 
 
-def generalised_caption(captions: Sequence[str], chain: Sequence[str]) -> str:
+def generalized_caption(captions: Sequence[str], chain: Sequence[str]) -> str:
     """The most typical caption without adjectives, numbers, and the phrase at its end.
 
     The most typical one shares the most words with the others; of equal ones the shortest, then the first. It is no

@@ -1,7 +1,7 @@
 """What may stand in the place of a caption's keyword, without a model.
 
 A keyword is looked up, in this order, as a spatial phrase of several words that holds it ("front" of "in front of"),
-as a compound with its neighbour ("window" of "window sill"), as a word of its own tag's class, then of the other
+as a compound with its neighbor ("window" of "window sill"), as a word of its own tag's class, then of the other
 classes, since taggers err on captions; a compound that is not there is looked up by its last word ("school bus" as
 "bus"). A word in no group becomes one of a short list for its tag, of things and properties that few photographs have
 ("a purple fence", "a cactus"): less plausible, but false. Left out are candidates that the caption names already and
@@ -30,7 +30,7 @@ MISSES = (NOT_ENGLISH, AUXILIARY, NO_GROUP)
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _WORD_BEHIND, _WORD_BEFORE = re.compile(r" [^\W\d_]+\b"), re.compile(r"\b[^\W\d_]+ $")
-_LONGEST_NEIGHBOUR = 20
+_LONGEST_NEIGHBOR = 20
 _ENGLISH = re.compile(r"[a-z0-9][a-z0-9 .,:/'’&-]*", re.IGNORECASE)
 _COUNTING = word_set("a an one another each every")
 # Words between a noun and its article at most, as in "a red wooden chair".
@@ -147,10 +147,10 @@ def _spatial_phrase(keyword: _Keyword) -> list[Substitute]:
 
 
 def _whole_compound(keyword: _Keyword) -> _Keyword:
-    """A noun with its neighbour where both are one entry: "window sill" for "window", "chili dogs" for "dogs"."""
+    """A noun with its neighbor where both are one entry: "window sill" for "window", "chili dogs" for "dogs"."""
     start, end = keyword.span
     behind = _WORD_BEHIND.match(keyword.caption, end)
-    before = _WORD_BEFORE.search(keyword.caption[max(0, start - _LONGEST_NEIGHBOUR) : start])
+    before = _WORD_BEFORE.search(keyword.caption[max(0, start - _LONGEST_NEIGHBOR) : start])
     spans = [(start, behind.end())] if behind else []
     spans += [(start - len(before[0]), end)] if before else []
     for span in spans if keyword.tag.startswith("NN") else []:

@@ -137,7 +137,7 @@ def find_candidates(
 
 
 def _pairs(tokens: list[Token], units: list[_Unit], behind: int) -> Iterator[tuple[int, _Unit]]:
-    """Two neighbouring words that may be one expression: the first one's place and the unit of the last, a noun.
+    """Two neighboring words that may be one expression: the first one's place and the unit of the last, a noun.
 
     They are the first unit and the next one, or a kept word that is no unit ("washing") and the first unit; not a
     preposition ("for sale").

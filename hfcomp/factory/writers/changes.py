@@ -115,7 +115,7 @@ def replaced_keyword(caption: str, span: Span, tag: str, category: str, answer: 
         raise Refused(SAME_THING)
     check_words(new, caption)
     text = _assemble(caption, [(changed, new), *agreements])
-    check_neighbours(caption, text)
+    check_neighbors(caption, text)
     negative = Negative(text, KIND_OF_CATEGORY[category], caption[slice(*changed)], new, category, (changed,))
     return Change(negative, len(agreements))
 
@@ -195,7 +195,7 @@ def _numbers(word: str) -> set[str]:
     return {tag for tag in ("NN", "NNS") if default_lexicon().noun(word, [tag]) is not None}
 
 
-def check_neighbours(caption: str, text: str) -> None:
+def check_neighbors(caption: str, text: str) -> None:
     """Raises `Refused` where the new words repeat a word beside them ("a a cat", "red red")."""
     if _repeated_words(text) - _repeated_words(caption):
         raise Refused(REPEATED)
@@ -233,7 +233,7 @@ def changed_part(caption: str, part: str, answer: str) -> Change:
         raise Refused(TOO_MANY_WORDS)
     check_words(new, caption)
     text = _assemble(caption, [(span, new if way == "replace" else _add_space(caption, span, new))])
-    check_neighbours(caption, text)
+    check_neighbors(caption, text)
     negative = Negative(text, part, caption[slice(*span)] or new, new, CATEGORIES[what], (span,))
     return Change(negative, 0)
 

@@ -80,7 +80,7 @@ def parent_prompt(name: str, level: int, known: Sequence[str]) -> str:
 
 
 def generalized_prompt(captions: Sequence[str], chain: Sequence[str]) -> str:
-    """Our prompt for a generalised caption of an image; the chain is of its concepts, from specific to abstract."""
+    """Our prompt for a generalized caption of an image; the chain is of its concepts, from specific to abstract."""
     return _fill(
         _read(_ConceptPrompts, CONCEPTS_FILE).caption, (" < ".join(map(_one_line, chain)), _list_captions(captions))
     )

@@ -31,8 +31,8 @@ def attended_cosines(
     pass, which makes the scores again.
 
     Args:
-        tokens: [R, P, D], L2-normalised, P at least 1, of the type of concepts.
-        concepts: [C, D], L2-normalised; rows of zeros give 0.
+        tokens: [R, P, D], L2-normalized, P at least 1, of the type of concepts.
+        concepts: [C, D], L2-normalized; rows of zeros give 0.
         temperature: of the attention, in cosine, finite and above 0.
         chunk_size: images visited at a time; None chooses by device, P and C. An image is never split: besides the
             gradients, three [P, C] and one [P, P] are held for each image of a chunk.
@@ -42,7 +42,7 @@ def attended_cosines(
 
     Source:
         C2LIP (arXiv 2603.25722), Eq. 6. As in its released code, the attention is a softmax of plain dot products, not
-        divided by sqrt(D), and the attended vector is L2-normalised; the paper has neither.
+        divided by sqrt(D), and the attended vector is L2-normalized; the paper has neither.
     """
     check_shape("tokens", tokens, R=None, P=None, D=None)
     images, per_image, width = tokens.shape

@@ -20,7 +20,7 @@ class Members(NamedTuple):
     mask: Tensor  # [G, S] bool, True = a member
 
     def centroid(self) -> Tensor:
-        """Return the mean member of each group, [G, D], not normalised; zeros for a group without one."""
+        """Return the mean member of each group, [G, D], not normalized; zeros for a group without one."""
         return self.embedding.sum(1) / self.mask.sum(1, keepdim=True).clamp(min=1)
 
 

@@ -89,7 +89,7 @@ def _universal(words: list[str], tags: list[str], labels: list[str], heads: list
 def attach(words: Sequence[str], tags: Sequence[str]) -> Arcs:
     """Heads and labels of one sentence's words, without white space, from their Penn tags.
 
-    Exactly one word, labelled `ROOT`, is its own head; labels are those of spaCy's English pipelines.
+    Exactly one word, labeled `ROOT`, is its own head; labels are those of spaCy's English pipelines.
     """
     lower = [word.lower() for word in words]
     units, arcs = find_units(lower, tags)

@@ -128,7 +128,7 @@ def _fix_closed_words(lower: list[str], tags: list[str], i: int) -> None:
 
 
 def _fix_modifiers(lower: list[str], tags: list[str], i: int) -> None:
-    """Participles, colours and -ing words before nouns, and words of place such as "top" and "left"."""
+    """Participles, colors and -ing words before nouns, and words of place such as "top" and "left"."""
     word, tag, before, after = lower[i], tags[i], tag_at(tags, i - 1), tag_at(tags, i + 1)
     previous, following = tag_at(lower, i - 1), tag_at(lower, i + 1)
     in_phrase = before in _NOT_VERBS_AFTER

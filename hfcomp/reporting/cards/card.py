@@ -34,7 +34,7 @@ PLACE, BASE_PLACE = "<this model's id or folder>", "<its base's id or folder>"
 
 HOW_TO_SCORE = "--suite compositional"
 FORGETTING = "Only the abilities in the tables were scored. Others may have been lost; fine-tuning forgets."
-TERMS = "Licences, terms and biases of the base and of the data apply to this model; hfcomp does not check them."
+TERMS = "Licenses, terms and biases of the base and of the data apply to this model; hfcomp does not check them."
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from hfcomp.writing import write_bytes
 
 MERGED = "The results are those of the model that this adapter makes of its base: they differ by rounding only."
 FIGURE = "figure.png"
-FIGURE_TEXT = "composition and general abilities of every model of the run, with 95 % intervals"
+FIGURE_TEXT = "composition and general abilities of every model of the run, with 95% intervals"
 OVERLAP = "overlap: "
 CONTROL = "InfoNCETrainer"
 BASES = {

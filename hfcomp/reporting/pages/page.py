@@ -1,6 +1,6 @@
 """A page: one file with its own style, script, pictures and data, which loads nothing and sends nothing.
 
-Texts of data sets and models get into a page through templates, which escape every value that is not `Markup` as
+Texts of datasets and models get into a page through templates, which escape every value that is not `Markup` as
 `text_html` does, or as JSON that the page's script puts in as text. The page's policy allows its own style and script,
 by their hashes, and images in the page, and nothing else.
 """
@@ -35,7 +35,7 @@ QUALITY = 75
 """Of JPEG."""
 TINT = (255, 64, 32)
 TINT_ALPHA = 38
-"""Of a mask's area, 0 to 255: faint, since an edit may be a change of colour."""
+"""Of a mask's area, 0 to 255: faint, since an edit may be a change of color."""
 
 
 def text_html(text: str) -> str:

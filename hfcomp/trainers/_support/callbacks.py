@@ -83,7 +83,7 @@ def sharding_line(model: torch.nn.Module) -> str:
 
 
 def adapter_line(model: torch.nn.Module) -> str:
-    """As `An adapter of 24 modules: 12,290 of 60,000 weights are trained (20.5 %)`."""
+    """As `An adapter of 24 modules: 12,290 of 60,000 weights are trained (20.5%)`."""
     modules = {name.partition(".lora_")[0] for name, weight in model.named_parameters() if ".lora_" in name}
     trained, whole = (
         sum(weight.numel() for weight in model.parameters() if weight.requires_grad or not only)

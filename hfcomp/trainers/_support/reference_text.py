@@ -52,7 +52,7 @@ class FrozenText:
         self.backbone.to(device)
 
     def encode(self, texts: list[str]) -> torch.Tensor:
-        """L2-normalised features `[n, D]` of texts, without autocast."""
+        """L2-normalized features `[n, D]` of texts, without autocast."""
         ids, _ = self.tokenizer(texts)
         device = next(self.backbone.parameters()).device
         padded = self.tokenizer.pad(ids, self.tokenizer.length(ids)).to(device)
@@ -113,7 +113,7 @@ SORTED_BATCHES = 32
 
 
 class ReferenceText:
-    """Files of a frozen text tower's features of the texts of data sets.
+    """Files of a frozen text tower's features of the texts of datasets.
 
     A file is a NumPy array `[rows, 1 + K, D]` of float32: the caption's features of each row and those of its first
     `num_negatives` negatives, zeros for a masked one. Its name identifies model, tokenizer and texts: an existing file
@@ -129,7 +129,7 @@ class ReferenceText:
         self._names: WeakKeyDictionary[TrainingRows, str] = WeakKeyDictionary()
 
     def file_of(self, rows: TrainingRows) -> Path:
-        """The file of a data set, made now where a machine does not have it yet."""
+        """The file of a dataset, made now where a machine does not have it yet."""
         texts = None if rows in self._names else self._texts(rows)
         if texts is not None:
             self._names[rows] = self._name(texts)
@@ -138,7 +138,7 @@ class ReferenceText:
         found = gather_objects((path.name, path.is_file()))
         if len({name for name, _ in found}) > 1:
             raise ValueError(
-                "the processes differ in texts or weights. Pass the same data set and model to all; call "
+                "the processes differ in texts or weights. Pass the same dataset and model to all; call "
                 "transformers.set_seed before creating an adapter."
             )
         if not all(there for _, there in found):

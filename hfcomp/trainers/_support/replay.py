@@ -67,7 +67,7 @@ def add_replay(rows: Any, dataset: Any, args: Any) -> Any:
     if isinstance(rows, TransformedRows):
         raise ValueError(
             "replay_dataset with a train_dataset that has a transform: replay rows would not pass it. Pass "
-            "the data set without the transform: dataset.with_format(None)."
+            "the dataset without the transform: dataset.with_format(None)."
         )
     seed = seed_of_order(args)
     dataset = with_image_files(dataset.with_format(None), Folders((Path.cwd(),)))

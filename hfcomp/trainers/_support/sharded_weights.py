@@ -181,7 +181,7 @@ def replicated(model: DualEncoder) -> list[nn.Parameter]:
 
 
 class SplitOptimizer:
-    """Splits the groups of an optimiser, and joins and splits its state and that of its scheduler.
+    """Splits the groups of an optimizer, and joins and splits its state and that of its scheduler.
 
     A kernel that updates many tensors at once takes either sharded or whole ones: the whole ones of each group become
     a group of their own, behind all others. A state is joined where it is saved and split where it is loaded, so that
@@ -212,7 +212,7 @@ class SplitOptimizer:
                 self.origins.append(index)
 
     def whole_state(self, optimizer: Any, model: nn.Module, *, kept: bool) -> dict[str, Any]:
-        """The optimiser's state as if nothing was split, on the CPU; without tensors where it is not `kept`.
+        """The optimizer's state as if nothing was split, on the CPU; without tensors where it is not `kept`.
 
         A collective: one tensor at a time is whole on the device.
         """
@@ -228,11 +228,11 @@ class SplitOptimizer:
         return {"state": state, "param_groups": groups}
 
     def load(self, optimizer: Any, model: nn.Module, stored: dict[str, Any]) -> None:
-        """Loads what [`whole_state`] returned, or an optimiser's state that was saved without FSDP."""
+        """Loads what [`whole_state`] returned, or an optimizer's state that was saved without FSDP."""
         sizes = [len(group["params"]) for group in stored["param_groups"]]
         if sizes != [len(names) for names in self.groups]:
             raise ValueError(
-                f"the checkpoint's optimiser has groups of {sizes} parameters, this run's has "
+                f"the checkpoint's optimizer has groups of {sizes} parameters, this run's has "
                 f"{[len(names) for names in self.groups]}. Resume with the settings that wrote the checkpoint."
             )
         names = {id(parameter): name for name, parameter in model.named_parameters()}

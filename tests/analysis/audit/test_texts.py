@@ -71,7 +71,7 @@ def test_a_rule_that_ties_on_most_pairs_counts_as_right_as_with_a_coin():
 
 
 def test_a_limit_rarely_fails_a_small_clean_set_and_says_that_chance_reaches_its_number():
-    """30 pairs without a difference: the best of four rules is above 60 in many draws, and fails in 5 % at most."""
+    """30 pairs without a difference: the best of four rules is above 60 in many draws, and fails in 5% at most."""
     data, generator, limit = sets.data(30), np.random.default_rng(0), parse_limits(["blind>60"])[0]
     data.__dict__["bootstrap"] = None  # intervals decide nothing
     names, failed, above = ("shorter", "full_stop", "bigram", "bigram_sentence"), 0, 0
@@ -81,7 +81,7 @@ def test_a_limit_rarely_fails_a_small_clean_set_and_says_that_chance_reaches_its
         failed += limit.reason(found) is not None
         above += found["blind"].value > 60
         assert found["blind"].chance_high >= found["blind"].chance > found["shorter"].chance > 50
-    # of 40 draws at 5 %, 7 or more fail in 0.3 % of cases; the seed is fixed
+    # of 40 draws at 5%, 7 or more fail in 0.3% of cases; the seed is fixed
     assert failed <= 6 and above > 8
     leaky = {name: (np.ones(30), np.repeat([0.0, 1.0], 15)) for name in names}
     assert limit.reason({check.name: check for check in rule_checks(data, leaky, "")})

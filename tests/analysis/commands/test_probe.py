@@ -58,7 +58,7 @@ def test_the_base_on_the_sandbox(tmp_path, monkeypatch, capsys):
     assert sentence.format(100 * share[32, 0]) in out and "Synthetic: " in out
     assert "exp(2) = 7.4 times smaller (N = 4) to" in out
     report = (tmp_path / "out" / "report.md").read_text()
-    assert "image to text" in report and "at least 72 %" in report
+    assert "image to text" in report and "at least 72%" in report
     with Image.open(tmp_path / "out" / "shares.png") as picture:
         assert picture.format == "PNG"
     assert {"margin 2", "paper: above 32", "paper: below 20"} <= {*written}

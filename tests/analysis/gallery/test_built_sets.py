@@ -78,7 +78,7 @@ def test_magic(tmp_path, capsys):
     rows = shown(tmp_path, capsys, folder, "--config", "captions", "--rows", "5", "--seed", "1")
     assert len(rows) == 5 and rows[0]["positives"] and not rows[0]["negatives"]
     facts = dict(rows[0]["facts"])
-    assert facts["group"] in magic.WORDS and {"generalised_caption", "hard_negative_groups"} <= facts.keys()
+    assert facts["group"] in magic.WORDS and {"generalized_caption", "hard_negative_groups"} <= facts.keys()
     with pytest.raises(SystemExit, match="configuration"):
         run(["gallery", str(folder), "--config", "caption", "--output", str(tmp_path / "other.html")])
 
@@ -106,7 +106,7 @@ def test_the_sandbox(tmp_path, capsys, monkeypatch):
         ),
         (["--allow_outside_files"], "--allow_outside_files only applies to --apply"),
         (["--models", "a", "b,c"], "found 3 models"),
-        (["--column_names", "caption=text"], "text.*is not in the data set"),
+        (["--column_names", "caption=text"], "text.*is not in the dataset"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(words, message, tmp_path, monkeypatch):

@@ -182,7 +182,7 @@ def test_a_file_of_marks_is_opened_and_one_of_another_set_is_not(opened, scored,
     (tmp_path / "other.json").write_text(json.dumps(about["set"] | {"fingerprint": "sha256:0", "marks": marks}))
     shown = opened(file)
     shown.set_input_files("#open", tmp_path / "other.json")
-    expect(shown.locator("#message")).to_contain_text("other.json has no marks of this data set")
+    expect(shown.locator("#message")).to_contain_text("other.json has no marks of this dataset")
     shown.set_input_files("#open", tmp_path / "own.json")
     expect(shown.locator("#message")).to_contain_text("1 marks of own.json were added")
     expect(shown.locator("#count")).to_contain_text("1 kept, 0 dropped")

@@ -1,4 +1,4 @@
-"""Marks of a page applied to its data set: what is dropped, what stays, and marks that are not of the set."""
+"""Marks of a page applied to its dataset: what is dropped, what stays, and marks that are not of the set."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_split_and_names_of_columns_are_those_of_the_page(tmp_path):
     [
         (
             {"caption": {5: "another"}},
-            "marks of another data set: .*8 rows, with the fingerprint sha256:.* has 8 rows",
+            "marks of another dataset: .*8 rows, with the fingerprint sha256:.* has 8 rows",
         ),
         ({"image": {1: encoded(tiny.image(99))}}, "1 of 2 marked rows have changed since, such as 1"),
     ],

@@ -35,13 +35,13 @@ COLORS = ("red", "blue", "green", "yellow", "white", "black")
 
 
 def pairs(number: int = 24, *, first: int = 0, images: bool = True, shift: int = 1) -> datasets.Dataset:
-    """Rows of one negative each, whose colour is replaced, with their keyword and rating.
+    """Rows of one negative each, whose color is replaced, with their keyword and rating.
 
     Args:
         number: of rows.
         first: the number of the first image, which names it.
         images: whether there are negative images.
-        shift: by how many colours a keyword is replaced.
+        shift: by how many colors a keyword is replaced.
     """
     rows = []
     for index in range(first, first + number):

@@ -50,7 +50,7 @@ def save(dataset, folder, name="set"):
 
 
 def broken(dataset, column, rows):
-    """The data set with bytes that are no image in some rows."""
+    """The dataset with bytes that are no image in some rows."""
     dataset = dataset.cast_column(column, datasets.Image(decode=False))
     cells = [{"bytes": b"no image", "path": None} if row in rows else one for row, one in enumerate(dataset[column])]
     return dataset.remove_columns(column).add_column(column, cells, feature=datasets.Image(decode=False))
@@ -111,7 +111,7 @@ def test_three_sets_side_by_side(options, tmp_path, capsys):
         with Image.open(tmp_path / "out" / f"{name}.png") as picture:
             assert picture.format == "PNG"
     assert "Random weights." in out and "\nRandom weights.\n" in report
-    assert "each fit over the nearest 67 % of a set's rated pairs. Fits are 1 % of" in report
+    assert "each fit over the nearest 67% of a set's rated pairs. Fits are 1% of" in report
     assert "| T2I accuracy (%) |" in report and "| 50.87 | 40.20 |" in report
     table, _ = read_table(tmp_path / "out" / "pairs.parquet")
     pd.testing.assert_frame_equal(table, results.table(), check_dtype=False)

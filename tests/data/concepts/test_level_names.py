@@ -15,18 +15,18 @@ def rows(**columns) -> TrainingRows:
 
 
 def test_names_of_any_row_and_column_are_found_in_the_order_of_rows():
-    texts = {"caption": ["red ball", "a dog", "cat"], "generalised_caption": ["toy", "ball", "Animal"]}
+    texts = {"caption": ["red ball", "a dog", "cat"], "generalized_caption": ["toy", "ball", "Animal"]}
     names = {"group": ["ball", "Pet", "Pet"], "level_1": [["Ball"], ["animal", "toy"], []]}
-    found = level_names(rows(**texts, **names), ("caption", "generalised_caption"))
+    found = level_names(rows(**texts, **names), ("caption", "generalized_caption"))
     assert list(found.items()) == [
-        (0, LevelName("generalised_caption", "toy", "level_1")),
-        (1, LevelName("generalised_caption", "ball", "group")),
-        (2, LevelName("generalised_caption", "Animal", "level_1")),
+        (0, LevelName("generalized_caption", "toy", "level_1")),
+        (1, LevelName("generalized_caption", "ball", "group")),
+        (2, LevelName("generalized_caption", "Animal", "level_1")),
     ]
     assert level_names(rows(**texts, **names), ("caption",)) == {}
     # the first text of a row, though the other is a name as well
-    both = rows(caption=["dog", "toy"], generalised_caption=["toy", "toy"], level_4=["toy", "toy"])
-    assert [said.column for said in level_names(both, tuple(texts)).values()] == ["generalised_caption", "caption"]
+    both = rows(caption=["dog", "toy"], generalized_caption=["toy", "toy"], level_4=["toy", "toy"])
+    assert [said.column for said in level_names(both, tuple(texts)).values()] == ["generalized_caption", "caption"]
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def test_columns_are_found_by_their_own_names():
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_no_text_of_the_sandbox_is_a_name(noise):
-    columns = ["caption", "generalised_caption", *LEVEL_COLUMNS]
+    columns = ["caption", "generalized_caption", *LEVEL_COLUMNS]
     dataset = training_set(600, 0, caption_noise=noise).select_columns(columns)
     assert level_names(TrainingRows(dataset, columns), columns[:2]) == {}
     # what would be one says that it is there
-    said = [text.removeprefix("there are ") for text in dataset["generalised_caption"]]
+    said = [text.removeprefix("there are ") for text in dataset["generalized_caption"]]
     assert len(set(said) & set(dataset["level_1"])) > 3

@@ -102,7 +102,7 @@ def test_a_letter_that_becomes_two_takes_both():
     assert canonical_spans("İ, dog", [(0, 1), (3, 6)], canonical) == [(0, 2), (3, 6)]
 
 
-def test_text_that_a_tokenizer_normalised_further():
+def test_text_that_a_tokenizer_normalized_further():
     # SentencePiece writes compatibility characters out, and accents into their letters
     assert parts("a ﬁsh, ＲＥＤ", "ﬁsh", "ＲＥＤ", canonical="a fish red") == ["fish", "red"]
     assert parts("a cafe\u0301, red", "cafe\u0301", "red", canonical="a café red") == ["café", "red"]

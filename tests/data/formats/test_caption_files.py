@@ -1,4 +1,4 @@
-"""Captions of a file, joined to a data set by key (about 2 s)."""
+"""Captions of a file, joined to a dataset by key (about 2 s)."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_captions_of_the_set_give_way(tmp_path):
         Dataset.from_dict({"id": [7, None], "caption": ["old", "old"], "concepts": [["a"], []]}), path, key_column="id"
     )
     assert joined.to_dict() == {"id": [7, None], "caption": ["new", None]}
-    assert logged[-1] == "they replace the data set's own caption, concepts"
+    assert logged[-1] == "they replace the dataset's own caption, concepts"
 
 
 @pytest.mark.parametrize(
@@ -150,13 +150,13 @@ def test_captions_of_the_set_give_way(tmp_path):
             "a.json",
             '{"x": "a"}',
             {},
-            "none of the 2 rows has its 'id' in a.json: keys look like '7' in the data set and like 'x'",
+            "none of the 2 rows has its 'id' in a.json: keys look like '7' in the dataset and like 'x'",
         ),
-        ("a.json", "{}", {}, "keys look like '7' in the data set and like None in the file"),
+        ("a.json", "{}", {}, "keys look like '7' in the dataset and like None in the file"),
         ("a.txt", "", {}, "captions_file=a.txt: expected a .json"),
         ("a.csv", "url,text\n7,a\n", {}, "a.csv has no column 'key'; it has: url, text"),
         ("a.csv", "url,text\n7,a\n", {"file_columns": "url"}, "captions_columns='url': expected two names"),
-        ("a.json", '{"7": "a"}', {"key_column": "nr"}, "key_column='nr': the data set has no column 'nr'; it has: id"),
+        ("a.json", '{"7": "a"}', {"key_column": "nr"}, "key_column='nr': the dataset has no column 'nr'; it has: id"),
         ("a.json", '{"7": "a"}', {"key_column": "id.nr"}, "column 'id' has no entry 'nr'"),
         ("a.json", '{"7": "a"}', {"column_names": {"caption": "txt"}}, "column_names maps 'caption'"),
     ],

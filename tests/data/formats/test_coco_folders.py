@@ -94,7 +94,7 @@ def test_karpathys_splits_are_read_from_the_images_of_2014(tmp_path):
         load_training_set(str(tmp_path), split="dev")
 
 
-def test_karpathys_splits_are_read_from_the_images_of_2017_with_their_licences(coco):
+def test_karpathys_splits_are_read_from_the_images_of_2017_with_their_licenses(coco):
     write_json(coco / "annotations/dataset_coco.json", karpathy(("train", "val", 7), ("train", "train", 2)))
     rows = load_training_set(str(coco), config="karpathy")
     assert rows["image_id"][:] == ["7", "2"] and [row["image"].size for row in rows] == [(4, 4)] * 2
@@ -180,7 +180,7 @@ def test_a_file_that_was_cut_is_named(coco):
         *((None, None), ("", None), ("other", None), ("unknown", None), ("proprietary", None), ("limited", None)),
     ],
 )
-def test_licences_allow_adaptation_or_not(text, allowed):
+def test_licenses_allow_adaptation_or_not(text, allowed):
     assert allows_adaptation(text) is allowed
 
 

@@ -88,12 +88,12 @@ def test_a_bare_number_is_compared_by_content(find):
     assert found.rows.tolist() == [1] and found.ways["file"] == 1
 
 
-def test_the_same_drawing_in_another_colour_is_another_image(find):
+def test_the_same_drawing_in_another_color_is_another_image(find):
     shirts = []
-    for colour in ((200, 40, 40), (30, 128, 30), (70, 76, 200)):  # one grey
+    for color in ((200, 40, 40), (30, 128, 30), (70, 76, 200)):  # one grey
         shirt = Image.new("RGB", (96, 96), (240, 240, 240))
-        shirt.paste(colour, (30, 20, 66, 80))
-        shirt.paste(colour, (15, 20, 81, 36))
+        shirt.paste(color, (30, 20, 66, 80))
+        shirt.paste(color, (15, 20, 81, 36))
         file = io.BytesIO()
         shirt.save(file, "PNG")
         shirts.append(file.getvalue())

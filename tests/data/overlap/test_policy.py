@@ -1,4 +1,4 @@
-"""Splits of one data set that are trained on and scored."""
+"""Splits of one dataset that are trained on and scored."""
 
 from __future__ import annotations
 

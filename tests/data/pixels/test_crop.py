@@ -80,7 +80,7 @@ def test_half_precision_of_the_model_is_not_that_of_the_crop():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_normalised_pixels_keep_their_type(dtype):
+def test_normalized_pixels_keep_their_type(dtype):
     pixels = (noise(len(BOXES)) / 128 - 1).to(dtype)
     found = crop_and_scale(pixels, BOXES)
     assert found.dtype == dtype

@@ -33,7 +33,7 @@ PROCESSORS = {
     "clip_small": lambda: CLIPImageProcessorPil(size={"shortest_edge": 40}, crop_size={"height": 32, "width": 36}),
     "clip_padded": lambda: CLIPImageProcessorPil(size={"shortest_edge": 20}, crop_size={"height": 32, "width": 32}),
     "siglip": lambda: SiglipImageProcessorPil(),
-    "siglip_unnormalised": lambda: SiglipImageProcessorPil(do_normalize=False),
+    "siglip_unnormalized": lambda: SiglipImageProcessorPil(do_normalize=False),
     "siglip_offset": lambda: SiglipImageProcessorPil(rescale_factor=1 / 127.5, image_mean=1.0, image_std=1.0),
     "siglip_raw": lambda: SiglipImageProcessorPil(do_normalize=False, do_rescale=False),
     "clip_unrescaled": lambda: CLIPImageProcessorPil(do_rescale=False, image_mean=[120.0] * 3, image_std=[60.0] * 3),

@@ -29,7 +29,7 @@ def rows():
 
 
 def uniform(values: np.ndarray, low: float, high: float) -> bool:
-    """Whether their distribution function is nowhere further from a uniform one's than that of 99.9 % of samples."""
+    """Whether their distribution function is nowhere further from a uniform one's than that of 99.9% of samples."""
     shares = (np.sort(values) - low) / (high - low)
     return np.abs(shares - (np.arange(len(shares)) + 0.5) / len(shares)).max() < 1.95 / np.sqrt(len(shares))
 

@@ -1,4 +1,4 @@
-"""Encoders that know which texts are true of an image, and data sets on disk that benchmarks ask the Hub for."""
+"""Encoders that know which texts are true of an image, and datasets on disk that benchmarks ask the Hub for."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def means(report: Report) -> dict[tuple[str, str], float]:
 
 
 def parquet(folder: Path, name: str, columns: Mapping[str, Any], images: str | None = None) -> Path:
-    """A data set in the Hub's layout: one Parquet file, the images' bytes inside.
+    """A dataset in the Hub's layout: one Parquet file, the images' bytes inside.
 
     Args:
         folder: of the repository.

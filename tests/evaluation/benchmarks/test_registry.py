@@ -13,7 +13,7 @@ from hfcomp.evaluation.spec import COMPOSITIONAL, GENERAL, Benchmark
 
 
 def named(name: str, suite: str = GENERAL) -> Benchmark:
-    return Benchmark(name, name, suite, ZeroShot(), data=(), paper="", licence="", obtain="")
+    return Benchmark(name, name, suite, ZeroShot(), data=(), paper="", license="", obtain="")
 
 
 OWN = named("own")

@@ -28,7 +28,7 @@ ROWS = {
 
 
 def benchmark(protocol) -> Benchmark:
-    how = {"paper": "", "licence": "", "obtain": "", "data": ()}
+    how = {"paper": "", "license": "", "obtain": "", "data": ()}
     return Benchmark(name="own", title="Own", suite=COMPOSITIONAL, protocol=protocol, **how)
 
 

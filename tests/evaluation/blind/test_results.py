@@ -146,7 +146,7 @@ def test_none_switches_the_rules_off_and_earlier_files_are_removed(clip, folder,
 
 @pytest.mark.skipif(REAL is None, reason="HFCOMP_REAL_DATA is not set")
 def test_sugarcrepe_gives_much_away_and_sugarcrepe_pp_little():
-    """Measured before with another smoothing: 74.2 and 78.3 (macro of 7), and 18.4 % of items by the full stop."""
+    """Measured before with another smoothing: 74.2 and 78.3 (macro of 7), and 18.4% of items by the full stop."""
     found = {name: _rules(name, Path(str(REAL)))["rules"] for name in ("sugarcrepe", "sugarcrepe_pp")}
     crepe, plus = found["sugarcrepe"], found["sugarcrepe_pp"]
     assert crepe[BIGRAM]["value"] == pytest.approx(0.742, abs=0.005)

@@ -128,10 +128,10 @@ def test_the_command_line_does_not_set_a_variants_own_field(tmp_path):
         read(tmp_path, "--rank_weight", "2", variants=variants, recipe="ceclip", settings={"all": {}})
 
 
-def test_neighbours_that_a_variant_does_not_read_are_refused(tmp_path):
-    fields = {"hard_images": 3, "num_neighbours": 1}
+def test_neighbors_that_a_variant_does_not_read_are_refused(tmp_path):
+    fields = {"hard_images": 3, "num_neighbors": 1}
     variants = {"plain": {}, "other": {"objective": CE_CLIP}}
-    with pytest.raises(ValueError, match="variants: other: hard_images=3 finds neighbours that .* does not read"):
+    with pytest.raises(ValueError, match="variants: other: hard_images=3 finds neighbors that .* does not read"):
         read(tmp_path, recipe="negclip", settings={"all": fields}, variants=variants)
 
 
@@ -172,13 +172,13 @@ def test_a_variant_starts_from_what_another_left_under_the_same_seed(tmp_path, c
 
 
 def test_a_variant_may_read_other_columns_of_the_same_rows(tmp_path):
-    """The alignment of texts needs the caption that the groups' trainer has exchanged for the generalised one."""
+    """The alignment of texts needs the caption that the groups' trainer has exchanged for the generalized one."""
     align = {"objective": "hfcomp.trainers.text_alignment:TextAlignmentTrainer", "column_names": {}}
     values = {"settings": {"all": {}}, "variants": {"groups": {}, "more": {}, "align": align}, "reference": "groups"}
     sweep = read(tmp_path, "--dataset_rows", "64", recipe="clear_glass", **values)
     groups, more, align = (arm.rows for arm in arms_of(sweep, tmp_path)[0])
     assert groups is more and groups["image_id"][:] == align["image_id"][:]
-    assert groups["caption"][:] == align["generalised_caption"][:] != align["caption"][:]
+    assert groups["caption"][:] == align["generalized_caption"][:] != align["caption"][:]
 
 
 def test_contrasts_stand_among_the_differences(tmp_path, capsys):

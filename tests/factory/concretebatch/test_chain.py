@@ -126,7 +126,7 @@ def test_pairs_of_three_configurations_are_built_verified_and_loaded(options, ra
     default = load_dataset(str(made.output), split="train", cache_dir=str(tmp_path / "cache"))
     assert default["negative_captions"][:] == rows_of(made.output, "high_concreteness")
     aside = [json.loads(line) for line in (made.output / "steps" / "random" / "targets" / "set_aside.jsonl").open()]
-    assert {one["reason"] for one in aside} == {"licence forbids adaptation", "no word to change"}
+    assert {one["reason"] for one in aside} == {"license forbids adaptation", "no word to change"}
     card = (made.output / "README.md").read_text()
     assert "mean concreteness" in card and "| high_concreteness | 9 | " in card and "&#" not in card
     assert "\nlicense: other\n" in card and "\nlicense_name: per-row\n" in card

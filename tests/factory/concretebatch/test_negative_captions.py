@@ -144,7 +144,7 @@ def test_answers_that_are_never_right_set_the_row_aside(tmp_path, answer, reason
 def test_rows_without_a_good_target_are_set_aside(tmp_path):
     rows = batch([*ROWS[:1]] * 6)
     rows["keyword"][1] = rows["caption"][4] = None
-    rows["keyword_span"][2], rows["category"][3], rows["keyword"][5] = [3, 6], "colour", "日本"
+    rows["keyword_span"][2], rows["category"][3], rows["keyword"][5] = [3, 6], "color", "日本"
     found = make_negative_captions(**settings(tmp_path))(rows)
     reasons = [reason and reason.partition(":")[0] for reason in found[SET_ASIDE]]
     assert reasons == [None, "no keyword", *["keyword is not at its span"] * 2, "no caption", reasons[2]]

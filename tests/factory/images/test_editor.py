@@ -68,7 +68,7 @@ def test_the_prompt_the_image_and_the_seed_decide(editor, images):
     assert first.size == (SIZE, SIZE)
 
 
-def test_the_centre_of_an_image_is_edited(editor):
+def test_the_center_of_an_image_is_edited(editor):
     picture = Image.new("RGB", (90, 30), "red")
     picture.paste("blue", (30, 0, 60, 30))
     (red, _), (green, _), (least_blue, _) = editor.fit(picture).getextrema()

@@ -1,4 +1,4 @@
-"""Annotation projects as data sets: rows, checks, counts, and kills (about 5 s; kills are slow)."""
+"""Annotation projects as datasets: rows, checks, counts, and kills (about 5 s; kills are slow)."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ def test_the_card_says_what_was_decided_and_by_how_many_people(tmp_path):
     made.decisions.skip("Cy", second, "by mistake")
     made.decisions.undo("Cy")
     made.decisions.submit("Cy", second, sets.edit(made, made.decisions.item(second), 7))
-    made.decisions.send_back("Ann Meyer", second, "artefacts")
+    made.decisions.send_back("Ann Meyer", second, "artifacts")
     for _ in range(2):
         made.add_model("inpainter", "a/pipeline (sha256:1), 50 steps")
     made.decisions.close()
     card = (build(folder, tmp_path / "out") / "README.md").read_text()
     assert "| open | 2 |" in card and "| accepted | 6 |" in card and "| skipped | 1 |" in card
     assert "| nothing to replace, says annotator 1 | 1 |" in card and "by mistake" not in card
-    assert "| artefacts | 1 |" in card and "| annotator 1 | 3 | 3 |" in card
+    assert "| artifacts | 1 |" in card and "| annotator 1 | 3 | 3 |" in card
     assert "| very good | 4 | 2 |" in card and "| equal ratings, in percent | 66.7 [" in card
     assert "| color, very good | 2 |" in card and "| size, okay | 2 |" in card
     assert card.count("| inpainter | a/pipeline (sha256:1), 50 steps |") == 1
@@ -140,7 +140,7 @@ def test_what_no_accepted_item_may_be_is_set_aside_with_its_reason(tmp_path):
     assert load_training_set(str(found), split="test")["coco_details"][0]["id"] == "7"
     found = build(folder, tmp_path / "strict")
     reasons = json.loads((found / "manifest.json").read_text())["set_aside"]
-    assert reasons["licence forbids adaptation"] == 1 and sum(reasons.values()) == 8
+    assert reasons["license forbids adaptation"] == 1 and sum(reasons.values()) == 8
 
 
 def test_quality_is_that_of_both_and_concepts_are_chosen(project, tmp_path):
@@ -150,7 +150,7 @@ def test_quality_is_that_of_both_and_concepts_are_chosen(project, tmp_path):
         build(project, tmp_path / "out", concepts=("shape",))
     with pytest.raises(ValueError, match="no accepted item to build from; its items: 0 open"):
         build(project, tmp_path / "out", quality="okay", concepts=("color",))
-    with pytest.raises(ValueError, match="--config is of data sets; .*project is an annotation project"):
+    with pytest.raises(ValueError, match="--config is of datasets; .*project is an annotation project"):
         build(project, tmp_path / "out", config="x")
 
 

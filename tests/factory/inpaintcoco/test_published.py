@@ -59,7 +59,7 @@ def test_bad_rows_are_flagged_and_kept_and_unreadable_ones_set_aside(source, tmp
     for name in ("coco_image", "inpaint_image", "mask"):
         assert [cell["bytes"] for cell in rows[name]] == [cell["bytes"] for cell in original[name][:10]]
     aside = [json.loads(line) for line in (folder / "set_aside.jsonl").read_text().splitlines()]
-    assert [(one["row"], one["reason"]) for one in aside] == [(10, "no image"), (11, "licence forbids adaptation")]
+    assert [(one["row"], one["reason"]) for one in aside] == [(10, "no image"), (11, "license forbids adaptation")]
     flagged = Counter(reason for reason, _ in BAD.values()) | {"pixels differ outside the mask": 6}
     counts = json.loads((folder / "manifest.json").read_text())["counts"]
     assert {name: number for name, number in counts.items() if name.startswith("flag: ")} == {
@@ -72,7 +72,7 @@ def test_the_card_counts_flags_and_names_nobody(source, tmp_path):
     card = (folder / "README.md").read_text()
     assert "| empty caption | 2 |" in card and "| pixels differ outside the mask | 6 |" in card
     assert "| no image | 1 |" in card and "hfcomp build inpaintcoco --source LOCAL/InpaintCOCO --output DIR" in card
-    assert 'load_dataset("<this data set\'s id or folder>", split="test")' in card
+    assert 'load_dataset("<this dataset\'s id or folder>", split="test")' in card
     assert not any(b"Person" in path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 

@@ -43,7 +43,7 @@ def test_rows_have_the_names_of_their_concepts_and_their_own_images(folder):
         assert row["image"]["bytes"] == png(number)
         assert row["group"] == row["level_1"] == WORDS[number % 4]
         assert row["caption"][1] == f"the {row['group']} number {number}"
-        assert row["generalised_caption"] not in ("", *(row[level] for level in LEVELS))
+        assert row["generalized_caption"] not in ("", *(row[level] for level in LEVELS))
         assert row["group"] not in row["hard_negative_groups"] and len(row["hard_negative_groups"]) == 3
         assert row["license"] == ALLOWED
     dog = next(row for row in rows if row["group"] == "dog")
@@ -146,8 +146,8 @@ def test_rows_are_left_out_with_their_reason(tmp_path):
         **dict.fromkeys((1, 2, 3), "no caption"),
         4: "no image",
         5: "image cannot be decoded",
-        6: "licence unknown",
-        7: "licence forbids adaptation",
+        6: "license unknown",
+        7: "license forbids adaptation",
     }
     assert found.rows == len(WORDS) * PER_CONCEPT - 8
 
@@ -261,8 +261,8 @@ def test_a_killed_build_ends_with_the_same_bytes(tmp_path, context):
 
 def test_groups_may_be_those_of_another_level(folder):
     rows = load_training_set(str(folder), config="levels")
-    names = {"group": "level_2", "caption": "generalised_caption"}
+    names = {"group": "level_2", "caption": "generalized_caption"}
     renamed = rename_columns(rows, names)
     assert renamed["group"][:] == renamed["level_2"][:] == rows["level_2"][:]
-    assert renamed["caption"][:] == rows["generalised_caption"][:]
+    assert renamed["caption"][:] == rows["generalized_caption"][:]
     assert level_columns(rows, names) == level_columns(renamed, None) == ["group", *LEVELS]

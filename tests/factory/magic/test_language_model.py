@@ -123,7 +123,7 @@ def test_parents_are_offered_the_known_ones_and_differ_from_the_concept(tmp_path
     assert "name99\n" in server.bodies[0]["messages"][0]["content"]
 
 
-def test_a_generalised_caption_is_a_caption_and_no_name(tmp_path):
+def test_a_generalized_caption_is_a_caption_and_no_name(tmp_path):
     with serving([says("Celebrations."), says("Children around a cake.")]) as server:
         (found,) = source(server, tmp_path).generalize([["a cake"]], [CHAIN])
     assert (found.text, found.refused) == ("Children around a cake.", ("the name of a concept",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hfcomp.factory.magic.source import canonical_name
-from hfcomp.factory.magic.taxonomy import EVERYDAY, NO_WORD, TaxonomySource, generalised_caption
+from hfcomp.factory.magic.taxonomy import EVERYDAY, NO_WORD, TaxonomySource, generalized_caption
 from hfcomp.parsing.captions import caption_problem
 
 TREE = """
@@ -88,10 +88,10 @@ def test_everyday_concepts_have_a_chain_of_four_names():
         assert len({*chain}) == 4 and all(canonical_name(one) == one for one in chain)
 
 
-def test_generalised_captions_leave_details_out():
+def test_generalized_captions_leave_details_out():
     captions = ["Two small brown dogs running in a green park.", "dogs running", "Two dogs running through a park"]
-    assert generalised_caption(captions, ("dog", "pet", "animal", "thing")) == "dogs running"
-    found = generalised_caption(["An old man rides a very big red bike on the street"], ("x",))
+    assert generalized_caption(captions, ("dog", "pet", "animal", "thing")) == "dogs running"
+    found = generalized_caption(["An old man rides a very big red bike on the street"], ("x",))
     assert found == "A man rides a bike"
     for text, expected in {
         "A close up of a red knife": "A close up of a knife",
@@ -100,7 +100,7 @@ def test_generalised_captions_leave_details_out():
         'A big sign with "Pub" on it': 'A sign with "Pub"',
         "A plate , some red beans": "A plate, some beans",
     }.items():
-        assert generalised_caption([text], ("x",)) == expected
-    assert generalised_caption(["Dogs"], ("dog", "pet", "animal", "thing")) == "there is Dogs"
+        assert generalized_caption([text], ("x",)) == expected
+    assert generalized_caption(["Dogs"], ("dog", "pet", "animal", "thing")) == "there is Dogs"
     for text in ("red", "!", "the very old", "x" * 900):
-        assert generalised_caption([text], ("y",)) and caption_problem(generalised_caption([text], ("y",))) is None
+        assert generalized_caption([text], ("y",)) and caption_problem(generalized_caption([text], ("y",))) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hfcomp.evaluation.benchmarks.classification.zero_shot_sets import (
-    IMAGENET_LICENCE,
+    IMAGENET_LICENSE,
     IMAGENET_PAPER,
     IMAGENET_REVISION,
 )
@@ -45,7 +45,7 @@ IMAGENET_PROBES = tuple(
         protocol=Probe(fit),
         data=(WebDatasetData("clip-benchmark/wds_imagenet1k", train=True, revision=IMAGENET_REVISION),),
         paper=IMAGENET_PAPER,
-        licence=IMAGENET_LICENCE,
+        license=IMAGENET_LICENSE,
         obtain=(
             "Downloaded automatically from the Hub, with all 1.28 million training images; or pass a copy of "
             "clip-benchmark/wds_imagenet1k as --data wds_imagenet1k=FOLDER."
@@ -61,7 +61,7 @@ COCO_TRAIN2017 = Pool(
     name="train2017",
     obtain="Get http://images.cocodataset.org/zips/train2017.zip and pass its folder as --data train2017=FOLDER.",
 )
-NO_OBJECT = "no labelled object"
+NO_OBJECT = "no labeled object"
 
 
 def labels_of_objects(rows: Dataset) -> Dataset:
@@ -73,7 +73,7 @@ def labels_of_objects(rows: Dataset) -> Dataset:
 class InstanceFiles(Data):
     """COCO's own `instances_val2017.json` and `instances_train2017.json` with the folders of their images.
 
-    Images without a labelled object are left out, as they are in the copy on the Hub.
+    Images without a labeled object are left out, as they are in the copy on the Hub.
     """
 
     layout: str = (
@@ -88,7 +88,7 @@ class InstanceFiles(Data):
         if not all(path.is_file() for path in files):
             return None
         test, train = (
-            with_images(_labelled_images(path, folder), pool, folders, folder)
+            with_images(_labeled_images(path, folder), pool, folders, folder)
             for path, pool in zip(files, (COCO_VAL2017, COCO_TRAIN2017), strict=True)
         )
         # A test image may be left out, but a probe that is fitted on fewer images is another probe.
@@ -104,7 +104,7 @@ class InstanceFiles(Data):
         raise Unavailable(f"Not on the Hub in this form: it takes {self.layout}.", "")
 
 
-def _labelled_images(path: Path, folder: Path) -> BenchmarkData:
+def _labeled_images(path: Path, folder: Path) -> BenchmarkData:
     from datasets import Dataset
 
     content = read_json(path)
@@ -140,7 +140,7 @@ COCO_LABELS = tuple(
             InstanceFiles(),
         ),
         paper="Lin et al. 2014, arXiv:1405.0312",
-        licence="annotations CC BY 4.0; images by their own Flickr licences",
+        license="annotations CC BY 4.0; images by their own Flickr licenses",
         obtain=(
             "Downloaded automatically from the Hub; or pass a folder with COCO's annotations/, val2017/ and "
             "train2017/ as "
@@ -157,7 +157,7 @@ PCAM = "502695fe1a141108650e3c5b91c8b5e0ff84ed49"
 CLEVR_COUNT = "8b5dce4d5393a04fb58b9261b22a881b02e379b1"
 CLEVR_DISTANCE = "ec9c04224a95836ca0344a6000ec8d8bc8a6d4f2"
 DSPRITES_BINS = 16
-"""VTAB merges the 32 positions and 40 orientations, neighbours together; the copies on the Hub do not."""
+"""VTAB merges the 32 positions and 40 orientations, neighbors together; the copies on the Hub do not."""
 
 
 def _tars(name: str, bins: int | None = None, revision: str | None = None) -> Data:
@@ -240,7 +240,7 @@ def _tasks(prefix: str, title: str, fit: Fit, thousand: bool) -> tuple[Benchmark
             data=(Adapted(data, partial(_as_part, name, thousand)),),
             averages=AVERAGES,
             paper="Zhai et al. 2020, arXiv:1910.04867",
-            licence="not stated for the copies; that of each task's own data",
+            license="not stated for the copies; that of each task's own data",
             obtain=(
                 "Downloaded automatically from the Hub if the copy there has training images; or pass a folder in "
                 "that "

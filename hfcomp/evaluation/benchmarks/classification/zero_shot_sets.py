@@ -12,10 +12,10 @@ from hfcomp.evaluation.webdataset import ANY, NUMBERS, WORDNET, ClassFolders, We
 NOT_STATED = "not stated"
 IMAGENET_REVISION = "b24c7a5a3ef12df09089055d1795e2ce7c7e7397"  # pinned by mteb, with its training split
 IMAGENET_PAPER = "Russakovsky et al. 2015, arXiv:1409.0575"
-IMAGENET_LICENCE = "not stated for the copy; ImageNet's terms: research and education, not commercial"
+IMAGENET_LICENSE = "not stated for the copy; ImageNet's terms: research and education, not commercial"
 
 SETS = (
-    ("imagenet1k", "ImageNet-1k", "imagenet1k", IMAGENET_PAPER, IMAGENET_LICENCE, IMAGENET_REVISION),
+    ("imagenet1k", "ImageNet-1k", "imagenet1k", IMAGENET_PAPER, IMAGENET_LICENSE, IMAGENET_REVISION),
     ("food101", "Food-101", "food101", "Bossard et al. 2014, ECCV", NOT_STATED, None),
     ("cifar10", "CIFAR-10", "vtab-cifar10", "Krizhevsky 2009, technical report", NOT_STATED, None),
     ("cifar100", "CIFAR-100", "vtab-cifar100", "Krizhevsky 2009, technical report", NOT_STATED, None),
@@ -27,7 +27,7 @@ SETS = (
     ("caltech101", "Caltech-101", "vtab-caltech101", "Fei-Fei et al. 2004, CVPR workshop", NOT_STATED, None),
     ("flowers", "Oxford Flowers-102", "vtab-flowers", "Nilsback and Zisserman 2008, ICVGIP", NOT_STATED, None),
 )
-"""Name, title, repository after `clip-benchmark/wds_`, paper, licence and revision."""
+"""Name, title, repository after `clip-benchmark/wds_`, paper, license and revision."""
 
 
 def zero_shot_benchmark(name: str, title: str, repo: str, data: tuple[Data, ...], **more: Any) -> Benchmark:
@@ -54,9 +54,9 @@ ZERO_SHOT = tuple(
         repo,
         (WebDatasetData(f"clip-benchmark/wds_{repo}", revision=revision),),
         paper=paper,
-        licence=licence,
+        license=license,
     )
-    for name, title, repo, paper, licence, revision in SETS
+    for name, title, repo, paper, license, revision in SETS
 )
 
 
@@ -76,7 +76,7 @@ def _forms(repo: str, folder: str, pattern: str, mappings: str | None = None) ->
 
 
 IMAGENETS = tuple(
-    zero_shot_benchmark(name, title, repo, _forms(repo, folder, pattern), paper=paper, licence="not stated")
+    zero_shot_benchmark(name, title, repo, _forms(repo, folder, pattern), paper=paper, license="not stated")
     for name, title, repo, folder, pattern, paper in SHIFTED_SETS
 )
 OBJECTNET_FORMS = _forms("objectnet", "objectnet-1.0/images", ANY, "objectnet-1.0/mappings")
@@ -86,6 +86,6 @@ OBJECTNET = zero_shot_benchmark(
     "objectnet",
     tuple(Adapted(form, without_border) for form in OBJECTNET_FORMS),
     paper="Barbu et al. 2019, NeurIPS",
-    licence="CC BY 4.0 with two clauses: never for tuning a model; single images only with their red border",
+    license="CC BY 4.0 with two clauses: never for tuning a model; single images only with their red border",
     in_suites=False,
 )

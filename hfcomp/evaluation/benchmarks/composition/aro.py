@@ -90,7 +90,7 @@ def _benchmark(
         data=tuple(Adapted(form, partial(boxed, left_out=left_out)) for form in forms),
         averages=(Average(macro), Average("micro", pooled=True)),
         paper=PAPER,
-        licence="MIT according to MTEB's copy; images of Visual Genome, CC BY 4.0",
+        license="MIT according to MTEB's copy; images of Visual Genome, CC BY 4.0",
         obtain=f"It comes from the Hub ({repo}).",
     )
 
@@ -114,7 +114,7 @@ def _word_order(source: str, repo: str, revision: str, images: str) -> Benchmark
         # differ on every machine. The copy holds one draw.
         data=(HubData(repo, COLUMNS, reshape=in_one_list, revision=revision),),
         paper=PAPER,
-        licence=f"MIT according to MTEB's copy; {images}",
+        license=f"MIT according to MTEB's copy; {images}",
         obtain=f"It comes from the Hub ({repo}).",
     )
 

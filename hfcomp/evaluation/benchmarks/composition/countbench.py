@@ -21,7 +21,7 @@ def other_numbers(text: str, number: int) -> list[str]:
     """A caption with each other number from two to ten in place of its own.
 
     The first mention as a word is replaced, else the first in digits, by one in the same form: digits, lower case,
-    capitalised or capitals.
+    capitalized or capitals.
 
     Returns:
         Eight captions in the order of their numbers; none for a caption that does not mention its number.
@@ -73,6 +73,6 @@ COUNTBENCH = Benchmark(
     ),
     averages=(Average("all items", pooled=True),),
     paper="Paiss et al. 2023, arXiv:2302.12066",
-    licence="not stated; images of LAION-400M, each its own",
+    license="not stated; images of LAION-400M, each its own",
     obtain=f"Downloaded automatically from the Hub ({REPO}, 23 MB).",
 )

@@ -75,7 +75,7 @@ HARD_POSITIVES = Benchmark(
     ),
     averages=(Average("REPLACE", (("replace_att",), ("replace_rel",))),),  # the paper's; SWAP is the other subset
     paper="Kamath et al. 2024, arXiv:2409.17958",
-    licence="not stated; images of Visual Genome, CC BY 4.0",
+    license="not stated; images of Visual Genome, CC BY 4.0",
     obtain=f"Its texts are downloaded automatically. {VISUAL_GENOME.obtain}",
     version=2,
 )

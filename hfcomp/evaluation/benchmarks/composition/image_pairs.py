@@ -96,7 +96,7 @@ WINOGROUND = Benchmark(
     averages=(OVERALL,),
     subsets=("Object", "Relation", "Both"),
     paper="Thrush et al. 2022, arXiv:2204.03162",
-    licence="its own, on the Hub (license_agreement.txt); the images are Getty's",
+    license="its own, on the Hub (license_agreement.txt); the images are Getty's",
     obtain=f"Accept its terms at https://huggingface.co/datasets/{WINOGROUND_REPO} and run `hf auth login`.",
     gated=True,
 )
@@ -109,7 +109,7 @@ COLORSWAP = Benchmark(
     protocol=GroupMatch(),
     data=(HubData(COLORSWAP_REPO, columns_from(1, item="id"), reshape=one_negative),),
     paper="Burapacheep et al. 2024, arXiv:2402.04492",
-    licence="MIT",
+    license="MIT",
     obtain=f"Accept its terms at https://huggingface.co/datasets/{COLORSWAP_REPO} and run `hf auth login`.",
     gated=True,
 )
@@ -132,7 +132,7 @@ BIVLC = Benchmark(
     data=(HubData(BIVLC_REPO, BIVLC_COLUMNS, reshape=in_subsets),),
     averages=(OVERALL, Average("macro of subsets")),
     paper="Miranda et al. 2024, arXiv:2406.09952",
-    licence="MIT; images and captions of COCO, a licence each",
+    license="MIT; images and captions of COCO, a license each",
     obtain=f"It comes from the Hub ({BIVLC_REPO}, 540 MB).",
 )
 
@@ -146,7 +146,7 @@ VISMIN = Benchmark(
     data=(HubData(VISMIN_REPO, {**VISMIN_COLUMNS, "subset": "category"}, reshape=one_negative),),
     averages=(Average("macro of categories"), OVERALL),
     paper="Awal et al. 2024, arXiv:2407.16772",
-    licence="CC BY 4.0",
+    license="CC BY 4.0",
     obtain=f"It comes from the Hub ({VISMIN_REPO}, 1.5 GB).",
 )
 
@@ -165,7 +165,7 @@ COCO_COUNTERFACTUALS = Benchmark(
         revision=COUNTERFACTUALS_AT,
     ),
     paper="Le et al. 2023, arXiv:2309.14356",
-    licence="CC BY 4.0",
+    license="CC BY 4.0",
     obtain=f"Downloaded automatically from the Hub ({COUNTERFACTUALS_REPO}, 6.4 GB).",
 )
 
@@ -214,7 +214,7 @@ MMVP_VLM = Benchmark(
     ),
     averages=(Average("mean of 9 patterns"),),
     paper="Tong et al. 2024, arXiv:2401.06209",
-    licence="MIT",
+    license="MIT",
     obtain=f"Downloaded automatically from the Hub ({MMVP_REPO}).",
 )
 
@@ -247,6 +247,6 @@ COLA = Benchmark(
     protocol=GroupMatch(metrics=IMAGE_FIRST),
     data=(Adapted(RawFiles((COLA_FILE,), cola_rows, COLA_LAYOUT, web=COLA_WEB), both_photographs),),
     paper="Ray et al. 2023, arXiv:2305.03689",
-    licence="MIT (the repository); images of Visual Genome, CC BY 4.0",
+    license="MIT (the repository); images of Visual Genome, CC BY 4.0",
     obtain=f"Its texts are downloaded automatically. {VISUAL_GENOME.obtain}",
 )

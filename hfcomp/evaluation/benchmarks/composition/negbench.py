@@ -67,7 +67,7 @@ def _benchmark(name: str, title: str, file: str, pool: Pool = COCO_VAL2017) -> B
         protocol=protocol,
         data=(RawFiles((file,), partial(reader, file=file), f"{file} and a folder {pool.name}/ with images", pool),),
         paper="Alhamoud et al. 2025, arXiv:2501.09425",
-        licence="MIT (the repository); images of COCO and VOC, their own",
+        license="MIT (the repository); images of COCO and VOC, their own",
         obtain=f"Get the CSV files from {DRIVE}. {pool.obtain}",
         folder="negbench",
         averages=(Average("all questions", pooled=True),) if protocol == CaptionChoice() else (),

@@ -110,7 +110,7 @@ SPEC = tuple(
         data=query_files(read, SUBSETS, file, "data.zip", REPO, REVISION),
         averages=(Average("mean of 6 subsets", tuple((subset,) for subset in SUBSETS)),),
         paper="Peng et al. 2024, arXiv:2312.00081",
-        licence="not stated",
+        license="not stated",
         obtain=f"Downloaded automatically from the Hub ({REPO}, 1.6 GB).",
         folder="spec",
     )

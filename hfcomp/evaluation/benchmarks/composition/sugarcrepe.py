@@ -80,7 +80,7 @@ SUGARCREPE = Benchmark(
         Average("ADD", (ADD,)),
     ),
     paper="Hsieh et al. 2023, arXiv:2306.14610",
-    licence="MIT; captions of COCO, CC BY 4.0",
+    license="MIT; captions of COCO, CC BY 4.0",
     obtain="Downloaded automatically, with COCO val2017 from the Hub.",
 )
 
@@ -107,7 +107,7 @@ SUGARCREPE_PP = Benchmark(
         Average("SWAP", (SUBSETS_PP[3:],)),
     ),
     paper="Dumpala et al. 2024, arXiv:2406.11171",
-    licence="CC BY 4.0",
+    license="CC BY 4.0",
     obtain="Downloaded automatically, with COCO val2017 from the Hub; its text task needs no images.",
     version=2,
 )

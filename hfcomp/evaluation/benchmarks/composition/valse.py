@@ -94,7 +94,7 @@ VALSE = Benchmark(
         Average("pooled", EACH, pooled=True),
     ),
     paper="Parcalabescu et al. 2022, arXiv:2112.07566",
-    licence="MIT; each source of images its own",
+    license="MIT; each source of images its own",
     obtain="Its texts come by themselves, COCO val2017 from the Hub. " + " ".join(p.obtain for p in POOLS[1:]),
     version=2,
 )

@@ -78,7 +78,7 @@ def _benchmark(name: str, title: str, form: RawFiles, protocol: CaptionChoice, m
         data=(form,),
         averages=(Average(macro),),
         paper="Kamath et al. 2023, arXiv:2310.19785",
-        licence="MIT (the repository); images of COCO and Visual Genome, their own",
+        license="MIT (the repository); images of COCO and Visual Genome, their own",
         obtain=f"Get its files from {DRIVE}. {form.pool.obtain if form.pool else ''}".strip(),
         folder="whatsup",
     )

@@ -106,7 +106,7 @@ EQBEN = tuple(
         data=(frame_files(file),),
         averages=averages,
         paper="Wang et al. 2023, arXiv:2303.14465",
-        licence="Apache 2.0 (repository); each source of images its own",
+        license="Apache 2.0 (repository); each source of images its own",
         obtain=f"Get {file} and its images (github.com/Wangt-CN/EqBen); pass the folder as --data {name}=FOLDER.",
         in_suites=False,
     )

@@ -103,7 +103,7 @@ VL_CHECKLIST = Benchmark(
         *(Average(name, (part,)) for name, part in PARTS.items()),
     ),
     paper="Zhao et al. 2022, arXiv:2207.00221",
-    licence="not stated; each source of images its own",
+    license="not stated; each source of images its own",
     obtain=f"Its texts ({len(TESTS)} files) come by themselves. " + " ".join(pool.obtain for pool in POOLS),
     in_suites=False,
 )

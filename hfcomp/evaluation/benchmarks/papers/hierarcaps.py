@@ -84,7 +84,7 @@ HIERARCAPS = Benchmark(
         ),
     ),
     paper="Alper and Averbuch-Elor 2024, arXiv:2407.08521",
-    licence="not stated; images of COCO",
+    license="not stated; images of COCO",
     obtain="Downloaded automatically, with COCO val2017 from the Hub.",
     version=2,
 )
@@ -96,7 +96,7 @@ HIERARCAPS_LEVELS = Benchmark(
     protocol=level.LevelChoice(),
     data=tuple(Adapted(form, as_levels) for form in HIERARCAPS.data),
     paper=f"{HIERARCAPS.paper}; asked as in Suissa et al., CLEAR GLASS, Table 3",
-    licence=HIERARCAPS.licence,
+    license=HIERARCAPS.license,
     obtain=HIERARCAPS.obtain,
     folder=HIERARCAPS.name,
     in_suites=False,

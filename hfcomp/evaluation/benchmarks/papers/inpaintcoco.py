@@ -68,6 +68,6 @@ INPAINTCOCO = Benchmark(
     ),
     averages=(Average("macro of 3 concepts", (("object",), ("color",), ("size",))), Average("micro", pooled=True)),
     paper="Rösch et al. 2024, arXiv:2403.02875",
-    licence="captions CC BY 4.0; each image its own, in its row",
+    license="captions CC BY 4.0; each image its own, in its row",
     obtain=f"It comes from the Hub ({REPO}, 1.06 GB). `hfcomp annotate` and `hfcomp build inpaintcoco` make another.",
 )

@@ -36,7 +36,7 @@ def keyword_benchmark(
     data: Data | tuple[Data, ...],
     *,
     title: str,
-    licence: str,
+    license: str,
     obtain: str,
     concepts: Sequence[str] = CONCEPTS,
     limit: int | None = LIMIT,
@@ -69,7 +69,7 @@ def keyword_benchmark(
         protocol=KeywordRanking(),
         data=tuple(Adapted(form, KeywordItems(tuple(concepts), limit, seed, matching)) for form in forms),
         paper=_PAPER if limit is None else f"{_PAPER}; our choice: at most {limit:,} captions of a concept",
-        licence=licence,
+        license=license,
         obtain=obtain,
         subsets=tuple(concepts),
     )
@@ -211,14 +211,14 @@ KEYWORDS_COCO = keyword_benchmark(
     "keywords_coco",
     COCO2017_CAPTIONS,
     title="Keywords, COCO",
-    licence="captions CC BY 4.0; images of Flickr, a licence each",
+    license="captions CC BY 4.0; images of Flickr, a license each",
     obtain="Downloaded automatically from the Hub.",
 )
 KEYWORDS_FLICKR30K = keyword_benchmark(
     "keywords_flickr30k",
     ALL_CAPTIONS,
     title="Keywords, Flickr30k",
-    licence="not stated on the Hub; Flickr30k is for research and teaching only",
+    license="not stated on the Hub; Flickr30k is for research and teaching only",
     obtain="Downloaded automatically from the Hub (4.4 GB).",
 )
 KEYWORDS_SBU = keyword_benchmark(
@@ -230,7 +230,7 @@ KEYWORDS_SBU = keyword_benchmark(
         pool=Pool("sbu_images", obtain="Pass the folder of the downloaded files as --data sbu_images=FOLDER."),
     ),
     title="Keywords, SBU",
-    licence="not stated; images of Flickr",
+    license="not stated; images of Flickr",
     obtain=(
         "Get sbu-captions-all.tar.gz from https://www.cs.rice.edu/~vo9/sbucaptions, download the images that it names "
         "(many are gone) and pass the folder as --data keywords_sbu=FOLDER."
@@ -245,7 +245,7 @@ KEYWORDS_FASHION200K = keyword_benchmark(
         reshape=by_product,
     ),
     title="Keywords, Fashion200K",
-    licence="Apache 2.0 on the Hub, by an uploader who does not own it",
+    license="Apache 2.0 on the Hub, by an uploader who does not own it",
     obtain="Downloaded automatically from the Hub (3.5 GB).",
     concepts=("object", "color"),
 )
@@ -253,7 +253,7 @@ KEYWORDS_NASA = keyword_benchmark(
     "keywords_nasa",
     HubData("nkasmanoff/nasa_earth_instagram", {"image": "image", "caption": "text"}, {"all": {"split": "train"}}),
     title="Keywords, NASA Earth",
-    licence="not stated; images and texts are NASA's",
+    license="not stated; images and texts are NASA's",
     obtain="Downloaded automatically from the Hub (54 MB).",
     concepts=("color",),
 )
@@ -261,7 +261,7 @@ KEYWORDS_OLDBOOK = keyword_benchmark(
     "keywords_oldbook",
     HubData("gigant/oldbookillustrations", {"image": "1600px", "caption": "info_alt"}, {"all": {"split": "train"}}),
     title="Keywords, Old Book Illustrations",
-    licence="CC BY-NC 4.0",
+    license="CC BY-NC 4.0",
     obtain="Downloaded automatically from the Hub (5 GB, raw scans included).",
     concepts=("object", "location", "size"),
 )

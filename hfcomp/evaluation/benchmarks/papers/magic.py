@@ -1,7 +1,7 @@
 """MAGIC (CLEAR GLASS): the name of a concept, on four levels of abstraction, and images.
 
 The authors' set is not released; `hfcomp build magic` makes one. `MAGIC` asks for an image by the names of its
-concepts, `MAGIC_CAPTIONS` by its generalised caption, `MAGIC_BY_CONCEPT` by names of concepts that are not trained on.
+concepts, `MAGIC_CAPTIONS` by its generalized caption, `MAGIC_BY_CONCEPT` by names of concepts that are not trained on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Unreleased(Data):
 
 @dataclass(frozen=True)
 class BuiltLevels(_Unreleased):
-    """The test rows of a set of `hfcomp build magic`; `caption` is their generalised one.
+    """The test rows of a set of `hfcomp build magic`; `caption` is their generalized one.
 
     Attributes:
         texts: the columns of texts that an image is asked for by.
@@ -45,10 +45,10 @@ class BuiltLevels(_Unreleased):
         from hfcomp.data.loading import load_training_set, undecoded
 
         rows = undecoded(load_training_set(str(folder), split="test", config=self.view))
-        # The generalised caption takes the name of the plain one.
+        # The generalized caption takes the name of the plain one.
         if "caption" in rows.column_names:
             rows = rows.remove_columns("caption")
-        rows = rows.rename_column("generalised_caption", "caption")
+        rows = rows.rename_column("generalized_caption", "caption")
         columns = dict.fromkeys(("image", "image_id", *self.texts, "caption", *GROUPS))
         return BenchmarkData(rows.select_columns(list(columns)), Origin(f"{folder}, test rows of {self.view}"))
 
@@ -89,7 +89,7 @@ class OwnLevels(_Unreleased):
 def concepts(folder: Path) -> list[dict[str, Any]]:
     """The test images of every concept of the authors' JSON; an image may be there under several.
 
-    Its caption is its first generalised one, else its first original one, as in the released evaluation.
+    Its caption is its first generalized one, else its first original one, as in the released evaluation.
     """
     return [
         {
@@ -118,7 +118,7 @@ MAGIC = Benchmark(
     protocol=LevelChoice(),
     data=(BuiltLevels(), OwnLevels(), _JSON),
     paper="Suissa et al., CLEAR GLASS",
-    licence="not stated; not released",
+    license="not stated; not released",
     obtain="It is not released. Build one with `hfcomp build magic` and pass its folder as --data magic=FOLDER.",
     version=2,
 )

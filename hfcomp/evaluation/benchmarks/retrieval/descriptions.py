@@ -99,7 +99,7 @@ def _docci(name: str, title: str, captions: Captions, *forms: RawFiles, version:
         *forms,
         copy,
         paper="Onoe et al. 2024, arXiv:2404.19753",
-        licence="CC BY 4.0",
+        license="CC BY 4.0",
         obtain="A copy is downloaded from the Hub; the authors' files are at https://google.github.io/docci.",
         folder="docci",
         version=version,
@@ -147,7 +147,7 @@ def _imageinwords(name: str, title: str, parts: tuple[str, ...], captions: Capti
         RawFiles(files, read, layout),
         *((RawFiles((IIW_FLAIR,), cut, layout_cut),) if captions is sentences else ()),
         paper="Garg et al. 2024, arXiv:2405.02793",
-        licence="CC BY 4.0; images of DCI under SA-1B's licence" if "dci" in folders else "CC BY 4.0",
+        license="CC BY 4.0; images of DCI under SA-1B's license" if "dci" in folders else "CC BY 4.0",
         obtain="The images are in docci_images_aar.tar.gz (IIW-400), docci_images.tar.gz (DOCCI_Test), both at "
         "https://google.github.io/docci, and in Meta's SA-1B, for which one registers (DCI_Test). Pass a folder "
         f"with them and the texts as --data {name.removesuffix('_full')}=FOLDER.",
@@ -183,8 +183,8 @@ DCI = _benchmark(
         layout="splits.json and annotations/ of dci.tar.gz (github.com/facebookresearch/DCI) and a folder photos/",
     ),
     paper="Urbanek et al. 2024, arXiv:2312.08578; asked as in Wu et al. 2024, LoTLIP, arXiv:2410.05249",
-    licence="CC BY-NC; images under SA-1B's licence",
-    obtain="Get https://dl.fbaipublicfiles.com/densely_captioned_images/dci.tar.gz and, after accepting the licence "
+    license="CC BY-NC; images under SA-1B's license",
+    obtain="Get https://dl.fbaipublicfiles.com/densely_captioned_images/dci.tar.gz and, after accepting the license "
     "of SA-1B, sa_000138.tar, whose images go into photos/.",
 )
 
@@ -235,6 +235,6 @@ URBAN1K = _benchmark(
         revision="953fcf1d1a3bde031d9424a91a0154e594b5a586",  # pinned by a public reader
     ),
     paper="Zhang et al. 2024, arXiv:2403.15378",
-    licence="not confirmed",
+    license="not confirmed",
     obtain=f"It comes from the Hub ({URBAN1K_REPO}, {ARCHIVE}, 81 MB).",
 )

@@ -78,7 +78,7 @@ ECCV_CAPTION = Benchmark(
     protocol=RepairedRetrieval(),
     data=(_form(COCO, coco_texts), _form(KARPATHY, karpathy_texts)),
     paper="Chun et al. 2022, arXiv:2204.03359",
-    licence="MIT; parts of Crisscrossed Captions, Apache-2.0; captions of COCO, CC BY 4.0",
+    license="MIT; parts of Crisscrossed Captions, Apache-2.0; captions of COCO, CC BY 4.0",
     obtain="Get the three files of the authors' repository, COCO's annotations_trainval2014.zip (or Karpathy's "
     f"dataset_coco.json), and put them into one folder. {COCO_VAL2014.obtain}",
 )

@@ -123,7 +123,7 @@ def _benchmark(name: str, title: str, data: Sequence[Data], paper: str, version:
         protocol=Retrieval(),
         data=tuple(data),
         paper=paper,
-        licence="captions CC BY 4.0; images of Flickr, a licence each" if "COCO" in title else flickr,
+        license="captions CC BY 4.0; images of Flickr, a license each" if "COCO" in title else flickr,
         obtain=f"Downloaded automatically from the Hub{' (4.4 GB)' if data is ALL_CAPTIONS else ''}.",
         version=version,
     )

@@ -72,7 +72,7 @@ def hub_folder(folder):
 
 
 def raw_folder(folder, *, beside: bool = False):
-    """COCO's own layout, with one image more that has no labelled object."""
+    """COCO's own layout, with one image more that has no labeled object."""
     place = folder if beside else folder / "annotations"
     place.mkdir(parents=True, exist_ok=True)
     numbers = list(CATEGORIES)
@@ -144,7 +144,7 @@ def test_known_encoders(benchmark, raw):
 
 def test_both_forms_have_the_same_rows(benchmark, raw, hub):
     found = [validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: place}))) for place in (raw, hub)]
-    assert found[0].left_out == {"no labelled object": 1} and found[1].left_out == {}
+    assert found[0].left_out == {"no labeled object": 1} and found[1].left_out == {}
     for one, other in (found, [items.train for items in found]):
         np.testing.assert_array_equal(labels(one, 4), labels(other, 4))
     assert found[0].rows["image_id"][:] == found[1].rows["image_id"][:]
@@ -199,7 +199,7 @@ def test_missing_images_are_counted_in_the_test_and_refused_in_training(benchmar
     folder = raw_folder(tmp_path / "all")
     (folder / "val2017" / "000000000007.jpg").unlink()
     items = validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: folder})))
-    assert items.left_out == {"no labelled object": 1, "image missing": 1} and len(items.rows) == 79
+    assert items.left_out == {"no labeled object": 1, "image missing": 1} and len(items.rows) == 79
     (folder / "train2017" / "000000000009.jpg").unlink()
     with pytest.raises(ValueError, match="1 of 200 training images are missing, the first is that of 9"):
         load_items(benchmark, Folders(own={benchmark.name: folder}))

@@ -42,7 +42,7 @@ TABLE_8 = {"color": 3907, "location": 2527, "size": 2601}
 
 def pairs(name: str = "pairs", **options):
     form = HubData("some/pairs", {"image": "image", "captions": "captions"}, {"all": {"split": "train"}})
-    return keywords.keyword_benchmark(name, form, title="Pairs", licence="", obtain="Get it.", **options)
+    return keywords.keyword_benchmark(name, form, title="Pairs", license="", obtain="Get it.", **options)
 
 
 @pytest.fixture
@@ -148,8 +148,8 @@ def test_rows_without_a_caption_are_counted(tmp_path):
 
 
 def test_what_cannot_be_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="colour.*object, color"):
-        pairs(concepts=("colour",))
+    with pytest.raises(ValueError, match="color.*object, color"):
+        pairs(concepts=("color",))
     with pytest.raises(ValueError, match="limit: found 0"):
         pairs(limit=0)
     parquet(tmp_path / "none", "train-0", {"image": [photo(0)], "captions": [["nothing here"]]}, "image")

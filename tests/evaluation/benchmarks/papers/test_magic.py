@@ -184,9 +184,9 @@ def test_of_a_built_set_the_test_rows_are_read(built_set, benchmark, view, texts
     expected = load_training_set(str(built_set), split="test", config=view)
     items = validate(benchmark, load_items(benchmark, Folders(own={"magic": built_set})))
     assert items.rows["image_id"][:] == expected["image_id"][:] and len(expected) in (8, 10)
-    assert items.rows["caption"][:] == expected["generalised_caption"][:]
+    assert items.rows["caption"][:] == expected["generalized_caption"][:]
     for text in texts:
-        assert items.rows[text][:] == (expected["generalised_caption"] if text == "caption" else expected[text])[:]
+        assert items.rows[text][:] == (expected["generalized_caption"] if text == "caption" else expected[text])[:]
     groups = {name: expected[name][:] for name in ("group", "hard_negative_groups")}
     assert {name: items.rows[name][:] for name in groups} == groups
 

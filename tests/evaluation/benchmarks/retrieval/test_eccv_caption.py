@@ -29,7 +29,7 @@ METRICS = [
     for metric in ("mAP@R", "R-precision", "recall@1")
 ]
 TEXTS = {10 * image + place: f"caption {place} of {image}" for image in range(IMAGES) for place in range(2)}
-NEIGHBOURS = {image: [image, (image + 1) % IMAGES] for image in range(6)}
+NEIGHBORS = {image: [image, (image + 1) % IMAGES] for image in range(6)}
 """Images 0 to 5 are queries; the captions of each are true of the next image too."""
 TRUE = {
     image: [text for number, text in TEXTS.items() if number // 10 in (image, image - 1)] for image in range(IMAGES)
@@ -58,7 +58,7 @@ def build(folder: Path, texts: Callable[[Path], None]) -> Path:
     texts(folder)
     own = {image: [10 * image, 10 * image + 1] for image in range(IMAGES)}
     (folder / GALLERY).write_text(json.dumps(own))
-    (folder / IMAGES_OF).write_text(json.dumps({10 * image: near for image, near in NEIGHBOURS.items()}))
+    (folder / IMAGES_OF).write_text(json.dumps({10 * image: near for image, near in NEIGHBORS.items()}))
     right = {image: own[image] + (own[image - 1] if image else []) for image in range(6)}
     (folder / CAPTIONS_OF).write_text(json.dumps(right))
     photos(folder / "val2014", {f"COCO_val2014_{image:012}.jpg": image for image in range(IMAGES)})

@@ -10,11 +10,11 @@ import pytest
 from datasets import Dataset, Features, Image, Value
 
 from hfcomp.data.loading import undecoded
-from hfcomp.evaluation.encoding import neighbours
+from hfcomp.evaluation.encoding import neighbors
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
-from hfcomp.evaluation.encoding.neighbours import with_neighbours
-from hfcomp.negatives.neighbours import nearest_neighbours
+from hfcomp.evaluation.encoding.neighbors import with_neighbors
+from hfcomp.negatives.neighbors import nearest_neighbors
 from tests import tiny
 
 
@@ -26,22 +26,22 @@ def rows():
 def found(dataset, clip, **settings):
     logged: list[str] = []
     settings = {"number": 3, **settings}
-    return with_neighbours(dataset, place=clip, log=logged.append, device="cpu", **settings), logged
+    return with_neighbors(dataset, place=clip, log=logged.append, device="cpu", **settings), logged
 
 
-def test_the_neighbours_are_those_of_the_models_embeddings(rows, clip):
+def test_the_neighbors_are_those_of_the_models_embeddings(rows, clip):
     dataset, logged = found(rows, clip)
-    expected = nearest_neighbours(Embedder(clip, device="cpu").images(undecoded(rows)["image"]), number=3)
-    assert dataset["neighbour_ids"][:] == [[f"tiny-{other}" for other in near] for near in expected]
-    assert dataset.column_names == [*rows.column_names, "neighbour_ids"]
+    expected = nearest_neighbors(Embedder(clip, device="cpu").images(undecoded(rows)["image"]), number=3)
+    assert dataset["neighbor_ids"][:] == [[f"tiny-{other}" for other in near] for near in expected]
+    assert dataset.column_names == [*rows.column_names, "neighbor_ids"]
     assert logged == [f"12 images, each with the 3 nearest by image ({clip}, exact)"]
 
 
-def test_the_neighbours_of_captions_are_others(rows, clip):
+def test_the_neighbors_of_captions_are_others(rows, clip):
     dataset, logged = found(rows, clip, by="caption")
-    expected = nearest_neighbours(Embedder(clip, device="cpu").texts(rows["caption"][:]).vectors, number=3)
-    assert dataset["neighbour_ids"][:] == [[f"tiny-{other}" for other in near] for near in expected]
-    assert dataset["neighbour_ids"][:] != found(rows, clip)[0]["neighbour_ids"][:]
+    expected = nearest_neighbors(Embedder(clip, device="cpu").texts(rows["caption"][:]).vectors, number=3)
+    assert dataset["neighbor_ids"][:] == [[f"tiny-{other}" for other in near] for near in expected]
+    assert dataset["neighbor_ids"][:] != found(rows, clip)[0]["neighbor_ids"][:]
 
 
 def several_captions(rows) -> Dataset:
@@ -52,26 +52,26 @@ def several_captions(rows) -> Dataset:
 
 
 @pytest.mark.parametrize("by", ["image", "caption"])
-def test_rows_with_the_same_image_get_the_same_id_and_are_no_neighbours(rows, clip, by):
+def test_rows_with_the_same_image_get_the_same_id_and_are_no_neighbors(rows, clip, by):
     dataset, _ = found(several_captions(rows), clip, by=by)
     ids = dataset["image_id"][:]
     assert ids[::2] == ids[1::2] and len({*ids}) == 12
-    for row, near in enumerate(dataset["neighbour_ids"]):
+    for row, near in enumerate(dataset["neighbor_ids"]):
         assert len(set(near)) == 3 and dataset["image_id"][row] not in near
-        assert near == dataset["neighbour_ids"][row ^ 1]
+        assert near == dataset["neighbor_ids"][row ^ 1]
 
 
-def test_copies_under_other_ids_are_no_neighbours(rows, clip):
+def test_copies_under_other_ids_are_no_neighbors(rows, clip):
     ids = [f"photo-{row}" for row in range(24)]
     dataset, _ = found(several_captions(rows).add_column("image_id", ids), clip, number=30)
-    assert all(f"photo-{row ^ 1}" not in near for row, near in enumerate(dataset["neighbour_ids"]))
-    assert {len(near) for near in dataset["neighbour_ids"]} == {22}
+    assert all(f"photo-{row ^ 1}" not in near for row, near in enumerate(dataset["neighbor_ids"]))
+    assert {len(near) for near in dataset["neighbor_ids"]} == {22}
 
 
-def test_own_neighbours_of_the_set_are_replaced_and_logged(rows, clip):
-    dataset, logged = found(rows.add_column("neighbour_ids", [["x"]] * 12), clip)
-    assert "x" not in sum(dataset["neighbour_ids"][:], [])
-    assert "they replace the data set's own neighbour_ids" in logged
+def test_own_neighbors_of_the_set_are_replaced_and_logged(rows, clip):
+    dataset, logged = found(rows.add_column("neighbor_ids", [["x"]] * 12), clip)
+    assert "x" not in sum(dataset["neighbor_ids"][:], [])
+    assert "they replace the dataset's own neighbor_ids" in logged
 
 
 def test_a_second_process_reads_what_the_first_one_computed(rows, clip, tmp_path, monkeypatch):
@@ -81,17 +81,17 @@ def test_a_second_process_reads_what_the_first_one_computed(rows, clip, tmp_path
         raise AssertionError("searched again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(neighbours, "neighbour_columns", refused)
+        patch.setattr(neighbors, "neighbor_columns", refused)
         patch.setattr(Embedder, "backbone", property(refused))
         second, _ = found(rows, clip, cache=EmbeddingCache(tmp_path))
         with pytest.raises(AssertionError, match="searched again"):
             found(rows, clip, number=2, cache=EmbeddingCache(tmp_path))
-    assert second["neighbour_ids"][:] == first["neighbour_ids"][:] == found(rows, clip)[0]["neighbour_ids"][:]
+    assert second["neighbor_ids"][:] == first["neighbor_ids"][:] == found(rows, clip)[0]["neighbor_ids"][:]
 
 
-def test_neighbours_that_are_read_count_as_used(rows, clip, tmp_path):
+def test_neighbors_that_are_read_count_as_used(rows, clip, tmp_path):
     found(rows, clip, cache=EmbeddingCache(tmp_path))
-    (path,) = tmp_path.glob("neighbours/*.json")
+    (path,) = tmp_path.glob("neighbors/*.json")
     os.utime(path, (0, 0))
     found(rows, clip, cache=EmbeddingCache(tmp_path))
     assert time.time() - path.stat().st_mtime < 60
@@ -111,20 +111,20 @@ def test_the_search_keeps_the_cache_within_its_limit(rows, clip, tmp_path):
 def test_the_column_is_stored_as_any_other(rows, clip, tmp_path):
     found(rows, clip)[0].to_parquet(tmp_path / "rows.parquet")
     again = Dataset.from_parquet(str(tmp_path / "rows.parquet"), cache_dir=str(tmp_path / "cache"))
-    assert again["neighbour_ids"][:] == found(rows, clip)[0]["neighbour_ids"][:]
+    assert again["neighbor_ids"][:] == found(rows, clip)[0]["neighbor_ids"][:]
     assert np.asarray(again[0]["image"]).shape == (32, 32, 3)
 
 
 def test_slow_searches_name_the_faster_package(monkeypatch):
-    assert neighbours._how(100) == "exact"
-    monkeypatch.setattr(neighbours, "default_method", lambda images: "exact")
-    assert "pip install 'hfcomp[neighbours]'" in neighbours._how(30_000)
+    assert neighbors._how(100) == "exact"
+    monkeypatch.setattr(neighbors, "default_method", lambda images: "exact")
+    assert "pip install 'hfcomp[neighbors]'" in neighbors._how(30_000)
 
 
 def test_what_cannot_be_compared_is_refused(rows, clip):
     with pytest.raises(ValueError, match="by='text': expected one of image, caption"):
         found(rows, clip, by="text")
-    with pytest.raises(ValueError, match="search for neighbours needs the column 'image'"):
+    with pytest.raises(ValueError, match="search for neighbors needs the column 'image'"):
         found(rows.remove_columns("image"), clip)
     missing = rows.to_list()
     missing[5]["image"] = None

@@ -1,4 +1,4 @@
-"""Nearest neighbours against a plain loop, whatever the batch size and the method; about 1 second."""
+"""Nearest neighbors against a plain loop, whatever the batch size and the method; about 1 second."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from hfcomp.negatives import neighbours
-from hfcomp.negatives.neighbours import default_method, nearest_neighbours, neighbour_columns
+from hfcomp.negatives import neighbors
+from hfcomp.negatives.neighbors import default_method, nearest_neighbors, neighbor_columns
 
 pytest.importorskip("faiss")
 RNG = np.random.default_rng(0)
@@ -25,10 +25,10 @@ def plain(vectors: np.ndarray, number: int, groups) -> list[list[int]]:
     return found
 
 
-def test_known_neighbours_on_a_circle():
+def test_known_neighbors_on_a_circle():
     angles = np.radians([0, 10, 25, 90, 200])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1) * np.array([[1], [5], [0.1], [3], [2]])
-    found = nearest_neighbours(vectors, number=2)
+    found = nearest_neighbors(vectors, number=2)
     assert found.tolist() == [[1, 2], [0, 2], [1, 0], [2, 1], [3, 0]]
     assert found.dtype == np.int64
 
@@ -41,15 +41,15 @@ def test_as_a_plain_loop_with_groups_and_many_equal_rows(method):
     groups = np.arange(150) // 5
     expected = plain(vectors, 3, groups)
     for batch_size in (1, 7, 64, 1000):
-        found = nearest_neighbours(vectors, number=3, groups=groups, method=method, batch_size=batch_size)
+        found = nearest_neighbors(vectors, number=3, groups=groups, method=method, batch_size=batch_size)
         assert found.tolist() == expected
 
 
 def test_blocks_of_columns_do_not_change_the_result(monkeypatch):
     vectors = RNG.normal(size=(20, 5))[RNG.integers(20, size=90)]  # few directions, many ties
-    whole = nearest_neighbours(vectors, number=4)
-    monkeypatch.setattr(neighbours, "_COLUMNS", 13)
-    assert (nearest_neighbours(vectors, number=4) == whole).all()
+    whole = nearest_neighbors(vectors, number=4)
+    monkeypatch.setattr(neighbors, "_COLUMNS", 13)
+    assert (nearest_neighbors(vectors, number=4) == whole).all()
     assert whole.tolist() == plain(vectors, 4, range(90))
 
 
@@ -57,7 +57,7 @@ def test_similarities_are_exact_so_that_no_order_of_adding_matters():
     """Two rows of one direction, the widest common embedding, against whole numbers of Python."""
     vectors = RNG.normal(size=(6, 1280)).astype(np.float32)
     vectors[5] = 4 * vectors[4]
-    units = neighbours._units(vectors)
+    units = neighbors._units(vectors)
     whole = [[int(value) for value in row] for row in units.tolist()]
     expected = [[sum(a * b for a, b in zip(one, other, strict=True)) for other in whole] for one in whole]
     assert [[int(value) for value in row] for row in (units @ units.T).tolist()] == expected
@@ -67,15 +67,15 @@ def test_similarities_are_exact_so_that_no_order_of_adding_matters():
 @pytest.mark.parametrize("method", ["exact", "faiss"])
 def test_fewer_rows_than_asked_for_are_filled_up(method):
     vectors = np.eye(3)
-    assert nearest_neighbours(vectors, number=4, method=method).tolist() == [
+    assert nearest_neighbors(vectors, number=4, method=method).tolist() == [
         [1, 2, -1, -1],
         [0, 2, -1, -1],
         [0, 1, -1, -1],
     ]
-    found = nearest_neighbours(vectors, number=2, groups=["a", "a", "b"], method=method)
+    found = nearest_neighbors(vectors, number=2, groups=["a", "a", "b"], method=method)
     assert found.tolist() == [[2, -1], [2, -1], [0, 1]]
-    assert (nearest_neighbours(vectors, number=2, groups=[1, 1, 1], method=method) == -1).all()
-    assert nearest_neighbours(np.empty((0, 4)), number=2).shape == (0, 2)
+    assert (nearest_neighbors(vectors, number=2, groups=[1, 1, 1], method=method) == -1).all()
+    assert nearest_neighbors(np.empty((0, 4)), number=2).shape == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -85,42 +85,42 @@ def test_rows_without_direction_are_named(value, said):
     vectors = np.ones((4, 3))
     vectors[2] = value
     with pytest.raises(ValueError, match=said):
-        nearest_neighbours(vectors, number=1)
+        nearest_neighbors(vectors, number=1)
 
 
 def test_other_wrong_input_is_refused():
     with pytest.raises(ValueError, match=r"shape \(3,\), expected \[n, D\]"):
-        nearest_neighbours(np.ones(3), number=1)
+        nearest_neighbors(np.ones(3), number=1)
     with pytest.raises(ValueError, match="groups: found the shape"):
-        nearest_neighbours(np.ones((3, 2)), number=1, groups=[1, 2])
+        nearest_neighbors(np.ones((3, 2)), number=1, groups=[1, 2])
     with pytest.raises(ValueError, match="number=0: expected at least 1"):
-        nearest_neighbours(np.ones((3, 2)), number=0)
+        nearest_neighbors(np.ones((3, 2)), number=0)
     with pytest.raises(ValueError, match="method='ivf': expected one of exact, faiss"):
-        nearest_neighbours(np.ones((3, 2)), number=1, method="ivf")
+        nearest_neighbors(np.ones((3, 2)), number=1, method="ivf")
 
 
 def test_faiss_is_used_for_many_rows_where_it_is_installed(monkeypatch):
     assert [default_method(rows) for rows in (100, 20_000, 20_001)] == ["exact", "exact", "faiss"]
-    monkeypatch.setattr(neighbours.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(neighbors.importlib.util, "find_spec", lambda name: None)
     assert default_method(20_001) == "exact"
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(ModuleNotFoundError, match=r'pip install "hfcomp\[neighbours\]"'):
-        nearest_neighbours(np.eye(3), number=1, method="faiss")
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "hfcomp\[neighbors\]"'):
+        nearest_neighbors(np.eye(3), number=1, method="faiss")
 
 
 def test_columns_are_of_images_not_of_rows():
     """Image a has two captions; b and c are near to their mean, c to one of them only."""
     vectors = np.array([[1.0, 0.2], [0.2, 1.0], [1.0, 0.9], [0.0, 1.0]])
-    columns = neighbour_columns(vectors, ["a", "a", "b", "c"], number=2)
+    columns = neighbor_columns(vectors, ["a", "a", "b", "c"], number=2)
     assert columns == {
         "image_id": ["a", "a", "b", "c"],
-        "neighbour_ids": [["b", "c"], ["b", "c"], ["a", "c"], ["a", "b"]],
+        "neighbor_ids": [["b", "c"], ["b", "c"], ["a", "c"], ["a", "b"]],
     }
 
 
-def test_copies_under_other_ids_are_no_neighbours():
+def test_copies_under_other_ids_are_no_neighbors():
     vectors = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    columns = neighbour_columns(vectors, ["a", "copy", "c"], number=2, groups=[0, 0, 1])
-    assert columns["neighbour_ids"] == [["c"], ["c"], ["a", "copy"]]
+    columns = neighbor_columns(vectors, ["a", "copy", "c"], number=2, groups=[0, 0, 1])
+    assert columns["neighbor_ids"] == [["c"], ["c"], ["a", "copy"]]
     with pytest.raises(ValueError, match="image_ids: found 2, expected one for each of 3"):
-        neighbour_columns(vectors, ["a", "b"], number=1)
+        neighbor_columns(vectors, ["a", "b"], number=1)

@@ -1,4 +1,4 @@
-"""Nearest neighbours of images or captions by their embeddings: the hard images of NegCLIP. Arrays in, indices out."""
+"""Nearest neighbors of images or captions by their embeddings: the hard images of NegCLIP. Arrays in, indices out."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ Integers = NDArray[np.int64]
 
 
 def default_method(rows: int) -> str:
-    """The default method of [`nearest_neighbours`]: `faiss` for many rows where it is installed."""
+    """The default method of [`nearest_neighbors`]: `faiss` for many rows where it is installed."""
     return "faiss" if rows > EXACT_ROWS and importlib.util.find_spec("faiss") else "exact"
 
 
-def nearest_neighbours(
+def nearest_neighbors(
     embeddings: ArrayLike,
     *,
     number: int,
@@ -48,8 +48,8 @@ def nearest_neighbours(
 
     Args:
         embeddings: `[n, D]`, of any length but 0.
-        number: Neighbours of each row, at least 1.
-        groups: `[n]`, equal for rows that are not neighbours of each other, such as the captions of one image.
+        number: Neighbors of each row, at least 1.
+        groups: `[n]`, equal for rows that are not neighbors of each other, such as the captions of one image.
         method: `exact` or `faiss`; by default the one that [`default_method`] names.
         batch_size: Rows that are compared with all others at a time.
 
@@ -79,7 +79,7 @@ def nearest_neighbours(
     return found
 
 
-def neighbour_columns(
+def neighbor_columns(
     embeddings: ArrayLike,
     image_ids: Sequence[str],
     *,
@@ -87,7 +87,7 @@ def neighbour_columns(
     groups: ArrayLike | None = None,
     method: str | None = None,
 ) -> dict[str, list[Any]]:
-    """The columns `image_id` and `neighbour_ids` of a training set, from an embedding of each row.
+    """The columns `image_id` and `neighbor_ids` of a training set, from an embedding of each row.
 
     Rows of one id are one image, represented by the mean direction of their embeddings: of the image itself, or of
     its captions.
@@ -95,17 +95,17 @@ def neighbour_columns(
     Args:
         embeddings: `[n, D]`, one for each row.
         image_ids: `[n]`.
-        number: Neighbours of each image.
-        groups: `[n]`, equal for rows that are not neighbours of each other though their ids differ, such as copies of
+        number: Neighbors of each image.
+        groups: `[n]`, equal for rows that are not neighbors of each other though their ids differ, such as copies of
             one file. The first row of an id decides.
-        method: As in [`nearest_neighbours`].
+        method: As in [`nearest_neighbors`].
 
     Returns:
-        `image_id` as it was given and `neighbour_ids`, for each row the ids of the images nearest to its own, the
+        `image_id` as it was given and `neighbor_ids`, for each row the ids of the images nearest to its own, the
         nearest first; fewer than `number` where there are no more.
 
     Raises:
-        ValueError: Ids of another number than embeddings, or as [`nearest_neighbours`].
+        ValueError: Ids of another number than embeddings, or as [`nearest_neighbors`].
     """
     units = _directions(embeddings)
     if len(image_ids) != len(units):
@@ -117,10 +117,10 @@ def neighbour_columns(
     sums = np.zeros((len(numbers), units.shape[1]))
     np.add.at(sums, image, units)
     group = None if groups is None else _group_numbers(groups, len(units))[first]
-    found = nearest_neighbours(sums, number=number, groups=group, method=method)
+    found = nearest_neighbors(sums, number=number, groups=group, method=method)
     names = list(numbers)
     near = [[names[other] for other in row if other >= 0] for row in found.tolist()]
-    return {"image_id": list(image_ids), "neighbour_ids": [near[number] for number in image.tolist()]}
+    return {"image_id": list(image_ids), "neighbor_ids": [near[number] for number in image.tolist()]}
 
 
 def _directions(embeddings: ArrayLike) -> Floats:
@@ -134,7 +134,7 @@ def _directions(embeddings: ArrayLike) -> Floats:
     if len(wrong):
         what = "all 0" if largest[wrong[0], 0] == 0 else "NaN or infinite"
         raise ValueError(
-            f"embeddings, row {wrong[0]}: {what}, so it has no neighbours ({len(wrong)} such rows). Remove them, or "
+            f"embeddings, row {wrong[0]}: {what}, so it has no neighbors ({len(wrong)} such rows). Remove them, or "
             "fix their inputs."
         )
     vectors = vectors / largest
@@ -201,7 +201,7 @@ def _faiss_index(units: Floats) -> Any:
         import faiss
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            'method="faiss" needs FAISS: pip install "hfcomp[neighbours]". Or omit method, or use "exact".'
+            'method="faiss" needs FAISS: pip install "hfcomp[neighbors]". Or omit method, or use "exact".'
         ) from error
     index = faiss.IndexFlatIP(units.shape[1])
     index.add(_single(units))
@@ -213,7 +213,7 @@ def _single(units: Floats) -> NDArray[np.float32]:
 
 
 def _rerank(index: Any, units: Floats, group: Integers, number: int, rows: Integers) -> Integers:
-    """The neighbours of some rows among the candidates of FAISS, which exact similarities put in order."""
+    """The neighbors of some rows among the candidates of FAISS, which exact similarities put in order."""
     # FAISS cannot leave out a group, and the whole group of a row may be nearest to it: ask for that many more.
     own = int(np.bincount(group)[group[rows]].max())
     _, candidates = index.search(_single(units[rows]), min(len(units), number + own + _SPARE))

@@ -1,8 +1,8 @@
-"""Time of the nearest neighbours of images: matrix products against FAISS's candidates, and a plain loop.
+"""Time of the nearest neighbors of images: matrix products against FAISS's candidates, and a plain loop.
 
-python benchmarks_perf/neighbours.py [--rows 20000] [--width 512] [--threads 1]
+python benchmarks_perf/neighbors.py [--rows 20000] [--width 512] [--threads 1]
 
-All find the same rows. The embeddings are random directions around a few centres, as images of a few kinds of scenes
+All find the same rows. The embeddings are random directions around a few centers, as images of a few kinds of scenes
 have them. The loop takes the products of one row with all others in single precision and sorts them; it is timed on
 the first 500 rows and scaled to all.
 """
@@ -24,11 +24,11 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = str(options.threads)
     import numpy as np
 
-    from hfcomp.negatives.neighbours import default_method, nearest_neighbours
+    from hfcomp.negatives.neighbors import default_method, nearest_neighbors
 
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(50, options.width))
-    vectors = centres[rng.integers(50, size=options.rows)] + rng.normal(size=(options.rows, options.width))
+    centers = rng.normal(size=(50, options.width))
+    vectors = centers[rng.integers(50, size=options.rows)] + rng.normal(size=(options.rows, options.width))
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
     def loop() -> np.ndarray:
@@ -45,7 +45,7 @@ def main() -> None:
     results = {}
     for method in ("exact", "faiss"):
         start = time.perf_counter()
-        results[method] = nearest_neighbours(vectors, number=3, method=method)
+        results[method] = nearest_neighbors(vectors, number=3, method=method)
         seconds[method] = time.perf_counter() - start
     print(f"{options.rows:,} rows of {options.width}, {options.threads} thread(s)")
     print(f"by default: {default_method(options.rows)}")

@@ -1,4 +1,4 @@
-"""NegCLIP's hard images: the column `neighbour_ids`, from the embeddings of a training set."""
+"""NegCLIP's hard images: the column `neighbor_ids`, from the embeddings of a training set."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.cells import CellsWithout
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
-from hfcomp.negatives.neighbours import EXACT_ROWS, default_method, neighbour_columns
-from hfcomp.store import NEIGHBOURS, mark_used, read_document
+from hfcomp.negatives.neighbors import EXACT_ROWS, default_method, neighbor_columns
+from hfcomp.store import NEIGHBORS, mark_used, read_document
 
 ComparedBy = Literal["image", "caption"]
-FEATURES = {IMAGE_ID: Value("string"), "neighbour_ids": List(Value("string"))}
+FEATURES = {IMAGE_ID: Value("string"), "neighbor_ids": List(Value("string"))}
 
 
-def with_neighbours(
+def with_neighbors(
     dataset: Dataset,
     *,
     place: str | Path,
@@ -38,20 +38,20 @@ def with_neighbours(
     device: str | None = None,
     damaged: Collection[int] = (),
 ) -> Dataset:
-    """Adds `neighbour_ids`, and `image_id` where rows have none: by the rule of [`photographs`].
+    """Adds `neighbor_ids`, and `image_id` where rows have none: by the rule of [`photographs`].
 
-    Copies of one file are never neighbours, whatever their ids; nor, by captions, images with equal captions.
+    Copies of one file are never neighbors, whatever their ids; nor, by captions, images with equal captions.
     Every process gets the same columns; with a cache on disk the second one reads what the first one computed.
 
     Args:
         dataset: in the column contract.
         place: Hub id or folder of the embedding model.
-        number: neighbours of each image; NegCLIP has 3.
+        number: neighbors of each image; NegCLIP has 3.
         log: receives a line about what was compared, and how.
         by: `image`, or `caption` for images with similar captions.
-        cache: of embeddings and neighbours.
+        cache: of embeddings and neighbors.
         device: of the model; by default a GPU when there is one.
-        damaged: rows whose image is not read, and which get no neighbours.
+        damaged: rows whose image is not read, and which get no neighbors.
 
     Raises:
         ValueError: for a missing column or image, a row without an id, or another `by`.
@@ -59,7 +59,7 @@ def with_neighbours(
     if by not in get_args(ComparedBy):
         raise ValueError(f"by={by!r}: expected one of {', '.join(get_args(ComparedBy))}.")
     has_ids = IMAGE_ID in dataset.column_names
-    require_columns(dataset, [by] if has_ids else dict.fromkeys((by, "image")), needed_by="the search for neighbours")
+    require_columns(dataset, [by] if has_ids else dict.fromkeys((by, "image")), needed_by="the search for neighbors")
     embedder = Embedder(place, cache=cache, device=device)
     ids = photographs(dataset)
     if by == "image":
@@ -69,17 +69,17 @@ def with_neighbours(
     kept = np.setdiff1d(np.arange(len(dataset)), list(damaged))
     if (found.index[kept] < 0).any():
         row = int(kept[np.argmax(found.index[kept] < 0)])
-        raise ValueError(f"column {by!r}, row {row}: found nothing, which has no neighbours. Remove such rows.")
+        raise ValueError(f"column {by!r}, row {row}: found nothing, which has no neighbors. Remove such rows.")
     if None in ids:
         raise ValueError(
             f"column {IMAGE_ID!r}, row {ids.index(None)}: found nothing, and no image. Give the row one of the two."
         )
     own_ids = [ids[row] for row in kept]
     near: list[list[str]] = [[] for _ in ids]
-    found_near = _cached_neighbours(cache, found.take(kept), found.index[kept], own_ids, number)
-    for row, neighbours in zip(kept.tolist(), found_near, strict=True):
+    found_near = _cached_neighbors(cache, found.take(kept), found.index[kept], own_ids, number)
+    for row, neighbors in zip(kept.tolist(), found_near, strict=True):
         # Damaged rows keep an empty list.
-        near[row] = neighbours
+        near[row] = neighbors
     # Training needs the memory next.
     embedder.release()
     for note in cache.notes if cache else ():
@@ -88,35 +88,35 @@ def with_neighbours(
     most = min(number, images - 1)
     wanted = f" ({number} were requested, but there are no more images)" if most < number else ""
     log(f"{images:,} images, each with the {most} nearest{wanted} by {by} ({place}, {_how(images)})")
-    if "neighbour_ids" in dataset.column_names:
-        log("they replace the data set's own neighbour_ids")
-        dataset = dataset.remove_columns("neighbour_ids")
+    if "neighbor_ids" in dataset.column_names:
+        log("they replace the dataset's own neighbor_ids")
+        dataset = dataset.remove_columns("neighbor_ids")
     dataset = with_image_ids(dataset, ids)
-    return dataset.add_column("neighbour_ids", near, feature=FEATURES["neighbour_ids"])
+    return dataset.add_column("neighbor_ids", near, feature=FEATURES["neighbor_ids"])
 
 
 def _how(images: int) -> str:
     method = default_method(images)
     slow = method == "exact" and images > EXACT_ROWS
-    return f"{method}; faster with FAISS: pip install 'hfcomp[neighbours]'" if slow else method
+    return f"{method}; faster with FAISS: pip install 'hfcomp[neighbors]'" if slow else method
 
 
-def _cached_neighbours(
+def _cached_neighbors(
     cache: EmbeddingCache | None, vectors: NDArray[np.float32], same: NDArray[np.int64], ids: list[str], number: int
 ) -> list[list[str]]:
-    """The neighbours, from the cache's folder when the same ones were searched before."""
+    """The neighbors, from the cache's folder when the same ones were searched before."""
     if cache is None or cache.folder is None:
-        return neighbour_columns(vectors, ids, number=number, groups=same)["neighbour_ids"]
+        return neighbor_columns(vectors, ids, number=number, groups=same)["neighbor_ids"]
     # Keyed by the vectors themselves, which change with the model and with every pixel.
     wanted = hashlib.sha256(json.dumps([number, ids]).encode())
     wanted.update(vectors.tobytes() + same.tobytes())
-    path = cache.folder / NEIGHBOURS / f"{wanted.hexdigest()[:32]}.json"
+    path = cache.folder / NEIGHBORS / f"{wanted.hexdigest()[:32]}.json"
     with suppress(OSError, KeyError, TypeError):  # a folder that cannot be read, or a file of something else
-        near = read_document(path)["neighbour_ids"]
+        near = read_document(path)["neighbor_ids"]
         mark_used(path)
         cache.trim()
         return near
-    near = neighbour_columns(vectors, ids, number=number, groups=same)["neighbour_ids"]
-    cache.write(path, json.dumps(with_checksum({"neighbour_ids": near})).encode())
+    near = neighbor_columns(vectors, ids, number=number, groups=same)["neighbor_ids"]
+    cache.write(path, json.dumps(with_checksum({"neighbor_ids": near})).encode())
     cache.trim()
     return near

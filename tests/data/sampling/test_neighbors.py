@@ -10,20 +10,20 @@ import torch
 
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.sampling.draws import DrawnNegatives, EpochOrder, with_drawn_order
-from hfcomp.data.sampling.neighbours import NeighbourOrder, Neighbours
+from hfcomp.data.sampling.neighbors import NeighborOrder, Neighbors
 from tests import tiny
 
 
-def ring(images: int, captions: int = 1) -> Neighbours:
-    """Images in a circle, each with its next three as neighbours, and some captions of each."""
+def ring(images: int, captions: int = 1) -> Neighbors:
+    """Images in a circle, each with its next three as neighbors, and some captions of each."""
     ids = [str(image) for image in range(images) for _ in range(captions)]
     near = [[str((int(one) + step) % images) for step in (1, 2, 3)] for one in ids]
-    return Neighbours.from_columns(near, ids, [f"caption {row}" for row in range(len(ids))])
+    return Neighbors.from_columns(near, ids, [f"caption {row}" for row in range(len(ids))])
 
 
-def order(neighbours: Neighbours, rows: list[int] | None = None, **settings) -> NeighbourOrder:
+def order(neighbors: Neighbors, rows: list[int] | None = None, **settings) -> NeighborOrder:
     settings = {"number": 1, "batch_size": 4, "seed": 0, **settings}
-    return NeighbourOrder(rows if rows is not None else range(len(neighbours.image)), neighbours, **settings)
+    return NeighborOrder(rows if rows is not None else range(len(neighbors.image)), neighbors, **settings)
 
 
 def in_epoch(drawn, epoch: int) -> list:
@@ -32,25 +32,25 @@ def in_epoch(drawn, epoch: int) -> list:
 
 
 def test_columns_become_numbers_and_what_is_missing_is_counted():
-    neighbours = Neighbours.from_columns(
+    neighbors = Neighbors.from_columns(
         [["b", "gone", "a", "b"], None, ["c"], []], ["a", "b", "c", "a"], ["one", "two", "one", "three"]
     )
-    assert neighbours.near.tolist() == [[1], [-1], [-1], [-1]]  # c is itself, a its own image
-    assert neighbours.image.tolist() == [0, 1, 2, 0]
-    assert neighbours.caption.tolist() == [0, 1, 0, 2]
-    assert (neighbours.unknown, neighbours.without) == (1, 3)
+    assert neighbors.near.tolist() == [[1], [-1], [-1], [-1]]  # c is itself, a its own image
+    assert neighbors.image.tolist() == [0, 1, 2, 0]
+    assert neighbors.caption.tolist() == [0, 1, 0, 2]
+    assert (neighbors.unknown, neighbors.without) == (1, 3)
 
 
 def test_columns_that_cannot_be_are_refused():
-    with pytest.raises(ValueError, match="no row has a neighbour.*such as 'a'; found 'x'"):
-        Neighbours.from_columns([["x"], []], ["a", "b"], ["one", "two"])
+    with pytest.raises(ValueError, match="no row has a neighbor.*such as 'a'; found 'x'"):
+        Neighbors.from_columns([["x"], []], ["a", "b"], ["one", "two"])
     with pytest.raises(ValueError, match="column 'image_id', row 1: found nothing"):
-        Neighbours.from_columns([["x"], []], ["a", None], ["one", "two"])
-    with pytest.raises(ValueError, match="column 'neighbour_ids', row 0: found 'b', expected a list"):
-        Neighbours.from_columns(["b", []], ["a", "b"], ["one", "two"])
+        Neighbors.from_columns([["x"], []], ["a", None], ["one", "two"])
+    with pytest.raises(ValueError, match="column 'neighbor_ids', row 0: found 'b', expected a list"):
+        Neighbors.from_columns(["b", []], ["a", "b"], ["one", "two"])
 
 
-def test_each_row_is_followed_by_one_of_its_neighbours():
+def test_each_row_is_followed_by_one_of_its_neighbors():
     drawn = order(ring(40), list(range(0, 40, 5)))
     rows = list(drawn)
     assert len(rows) == len(drawn) == 16
@@ -59,53 +59,53 @@ def test_each_row_is_followed_by_one_of_its_neighbours():
     assert (drawn.brought, drawn.unrelated) == (8, 0)
 
 
-def test_draws_differ_between_epochs_and_seeds_and_use_every_neighbour():
-    neighbours, rows = ring(40), list(range(0, 40, 5))
-    drawn = order(neighbours, rows)
+def test_draws_differ_between_epochs_and_seeds_and_use_every_neighbor():
+    neighbors, rows = ring(40), list(range(0, 40, 5))
+    drawn = order(neighbors, rows)
     epochs = [in_epoch(drawn, epoch) for epoch in range(30)]
     assert in_epoch(drawn, 7) == epochs[7]
-    assert in_epoch(order(neighbours, rows, seed=1), 7) != epochs[7]
+    assert in_epoch(order(neighbors, rows, seed=1), 7) != epochs[7]
     steps = Counter((other - row) % 40 for epoch in epochs for row, other in zip(epoch[::2], epoch[1::2], strict=True))
     assert set(steps) == {1, 2, 3}
     assert min(steps.values()) > 240 / 3 * 0.7
 
 
 def test_no_image_is_twice_in_a_global_batch():
-    """All rows of a ring as one batch: most neighbours are in it already."""
-    neighbours = ring(40, captions=2)
+    """All rows of a ring as one batch: most neighbors are in it already."""
+    neighbors = ring(40, captions=2)
     for epoch in range(5):
-        drawn = order(neighbours, [2 * image for image in (0, 1, 2, 3, 4, 5, 20, 21)] * 2, batch_size=8)
+        drawn = order(neighbors, [2 * image for image in (0, 1, 2, 3, 4, 5, 20, 21)] * 2, batch_size=8)
         rows = in_epoch(drawn, epoch)
         for batch in (rows[:16], rows[16:]):
-            assert len(set(neighbours.image[batch].tolist())) == 16
+            assert len(set(neighbors.image[batch].tolist())) == 16
         assert 0 < drawn.unrelated < drawn.brought == 16
 
 
-def test_a_neighbour_with_a_caption_of_the_batch_is_not_drawn():
-    neighbours = Neighbours.from_columns([["b", "c"], [], [], []], list("abcd"), ["same", "same", "other", "last"])
+def test_a_neighbor_with_a_caption_of_the_batch_is_not_drawn():
+    neighbors = Neighbors.from_columns([["b", "c"], [], [], []], list("abcd"), ["same", "same", "other", "last"])
     for epoch in range(10):
-        drawn = order(neighbours, [0], batch_size=1)
+        drawn = order(neighbors, [0], batch_size=1)
         assert in_epoch(drawn, epoch) == [0, 2]
 
 
-def test_a_row_without_neighbours_brings_any_other_image_along():
-    neighbours = Neighbours.from_columns([["b"], [], [], []], list("abcd"), list("1234"))
-    found = {in_epoch(order(neighbours, [3], batch_size=1), epoch)[1] for epoch in range(40)}
+def test_a_row_without_neighbors_brings_any_other_image_along():
+    neighbors = Neighbors.from_columns([["b"], [], [], []], list("abcd"), list("1234"))
+    found = {in_epoch(order(neighbors, [3], batch_size=1), epoch)[1] for epoch in range(40)}
     assert found == {0, 1, 2}
-    drawn = order(neighbours, [3], batch_size=1)
+    drawn = order(neighbors, [3], batch_size=1)
     list(drawn)
     assert drawn.unrelated == 1
 
 
-def test_each_caption_of_a_neighbour_is_drawn():
-    neighbours = ring(20, captions=3)
-    found = {in_epoch(order(neighbours, [0], batch_size=1), epoch)[1] for epoch in range(120)}
+def test_each_caption_of_a_neighbor_is_drawn():
+    neighbors = ring(20, captions=3)
+    found = {in_epoch(order(neighbors, [0], batch_size=1), epoch)[1] for epoch in range(120)}
     assert found == set(range(3, 12))
 
 
-def test_several_neighbours_are_different_images():
-    neighbours = ring(40)
-    rows = list(order(neighbours, [0, 10], number=3, batch_size=2))
+def test_several_neighbors_are_different_images():
+    neighbors = ring(40)
+    rows = list(order(neighbors, [0, 10], number=3, batch_size=2))
     assert rows[0] == 0 and sorted(rows[1:4]) == [1, 2, 3]
     assert rows[4] == 10 and sorted(rows[5:]) == [11, 12, 13]
 
@@ -122,7 +122,7 @@ def test_parts_of_several_processes_are_the_batch_of_one():
 
 def test_a_set_too_small_for_distinct_images_is_refused():
     assert len(list(order(ring(8), list(range(4))))) == 8
-    with pytest.raises(ValueError, match="has 7 images, fewer than the 8 of a batch of 4 rows with 1 neighbours each"):
+    with pytest.raises(ValueError, match="has 7 images, fewer than the 8 of a batch of 4 rows with 1 neighbors each"):
         order(ring(7))
 
 

@@ -1,4 +1,4 @@
-"""Nearest images as the columns `image_id` and `neighbour_ids`, hard negatives in a batch (NegCLIP)."""
+"""Nearest images as the columns `image_id` and `neighbor_ids`, hard negatives in a batch (NegCLIP)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from hfcomp.data.images import SKIP_ADVICE, DamagedImage
 from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.cells import damaged_images
 from hfcomp.evaluation.encoding.cache import open_cache
-from hfcomp.evaluation.encoding.neighbours import FEATURES, with_neighbours
+from hfcomp.evaluation.encoding.neighbors import FEATURES, with_neighbors
 from hfcomp.factory.build import DatasetBuild
 from hfcomp.factory.shards import Batch, Stage
 from hfcomp.factory.sources import BuildInputs, kept_columns, model_facts, output_features, read_source
 
 
-class NeighbourBuild(DatasetBuild):
+class NeighborBuild(DatasetBuild):
     """The building of nearest images."""
 
     def inputs(self) -> BuildInputs:
-        """Rows with `image_id` and `neighbour_ids`, and a stage that records where these come from.
+        """Rows with `image_id` and `neighbor_ids`, and a stage that records where these come from.
 
-        All images are compared with all, so the search is not a stage. Embeddings and neighbours are kept in the
+        All images are compared with all, so the search is not a stage. Embeddings and neighbors are kept in the
         cache of `hfcomp evaluate`, from which an interrupted build resumes.
         """
         options, log = self.options, self.log
@@ -31,12 +31,12 @@ class NeighbourBuild(DatasetBuild):
         settings = {"number": options.number, "by": options.by, "device": options.device, "damaged": damaged}
         try:
             cache = open_cache()
-            dataset = with_neighbours(dataset, place=options.model, log=log, cache=cache, **settings)
+            dataset = with_neighbors(dataset, place=options.model, log=log, cache=cache, **settings)
         except DamagedImage as error:
             raise DamagedImage(f"{error} {SKIP_ADVICE}") from error
         dataset = dataset.select_columns(list(dict.fromkeys([*kept_columns(dataset, options.columns), *FEATURES])))
         return BuildInputs(
-            dataset, [Stage("neighbours", make_unchanged, {}, facts)], output_features(dataset, {}), list(FEATURES)
+            dataset, [Stage("neighbors", make_unchanged, {}, facts)], output_features(dataset, {}), list(FEATURES)
         )
 
 

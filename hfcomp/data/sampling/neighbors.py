@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 
 from hfcomp.data.sampling.draws import EpochSampler
 
-NEIGHBOUR_COLUMNS = ("neighbour_ids", "image_id")
+NEIGHBOR_COLUMNS = ("neighbor_ids", "image_id")
 
 
 @dataclass(frozen=True)
-class Neighbours:
-    """Nearest rows: the columns `neighbour_ids`, `image_id` and `caption` as numbers.
+class Neighbors:
+    """Nearest rows: the columns `neighbor_ids`, `image_id` and `caption` as numbers.
 
     Attributes:
         near: `[n, m]`, the images near to each row, the nearest first; -1 where there are fewer.
         image: `[n]`, the image of each row.
         caption: `[n]`, equal for equal captions.
-        unknown: number of entries of `neighbour_ids` that no row's `image_id` is, which are left out.
+        unknown: number of entries of `neighbor_ids` that no row's `image_id` is, which are left out.
     """
 
     near: NDArray[np.int64]
@@ -35,8 +35,8 @@ class Neighbours:
 
     @classmethod
     def from_columns(
-        cls, neighbour_ids: Sequence[list[str] | None], image_ids: Sequence[str], captions: Sequence[Any]
-    ) -> Neighbours:
+        cls, neighbor_ids: Sequence[list[str] | None], image_ids: Sequence[str], captions: Sequence[Any]
+    ) -> Neighbors:
         """From the columns of a training set, the nearest first; a row's own image and repeated ones are left out.
 
         Rows with lists of captions are equal if all their captions are.
@@ -50,17 +50,17 @@ class Neighbours:
         images = _numbers(map(str, image_ids))
         image = np.array([images[str(one)] for one in image_ids], dtype=np.int64)
         near, unknown = [], 0
-        for row, ids in enumerate(neighbour_ids):
+        for row, ids in enumerate(neighbor_ids):
             if ids is not None and not isinstance(ids, list | tuple):
-                raise ValueError(f"column 'neighbour_ids', row {row}: found {ids!r}, expected a list of image_id.")
+                raise ValueError(f"column 'neighbor_ids', row {row}: found {ids!r}, expected a list of image_id.")
             known = dict.fromkeys(images[str(one)] for one in ids or () if str(one) in images)
             unknown += sum(str(one) not in images for one in ids or ())
             known.pop(int(image[row]), None)
             near.append(list(known))
         if not any(near):
-            example = next((ids[0] for ids in neighbour_ids if ids), None)
+            example = next((ids[0] for ids in neighbor_ids if ids), None)
             raise ValueError(
-                "column 'neighbour_ids': no row has a neighbour in the training set. Expected lists of values of the "
+                "column 'neighbor_ids': no row has a neighbor in the training set. Expected lists of values of the "
                 f"column 'image_id', such as {image_ids[0]!r}; found {example!r}."
             )
         table = np.full((len(near), max(map(len, near))), -1, dtype=np.int64)
@@ -79,7 +79,7 @@ def check_batch_images(images: int, batch_size: int, number: int, setting: str) 
     if images < batch_size * (1 + number):
         raise ValueError(
             f"the training set has {images} images, fewer than the {batch_size * (1 + number)} of a batch of "
-            f"{batch_size} rows with {number} neighbours each. Lower {setting} to {images // (1 + number)} or less."
+            f"{batch_size} rows with {number} neighbors each. Lower {setting} to {images // (1 + number)} or less."
         )
 
 
@@ -90,33 +90,33 @@ def _numbers(values: Iterable[Any]) -> dict[Any, int]:
     return numbers
 
 
-class NeighbourOrder(EpochSampler):
-    """An order of rows in which each row is followed by rows sampled from its neighbours.
+class NeighborOrder(EpochSampler):
+    """An order of rows in which each row is followed by rows sampled from its neighbors.
 
     What a row brings along depends on `seed`, the epoch and the rows of the global batch, so that it is the same on
     any number of processes and workers. An image that is in the global batch already, or a caption, would be a
-    negative of itself: another neighbour is sampled then, and if none is left, any row whose image is not in the
+    negative of itself: another neighbor is sampled then, and if none is left, any row whose image is not in the
     batch. Of an image with several rows one is sampled.
 
     Attributes:
         brought: rows that were brought along so far.
-        unrelated: how many of them are not neighbours.
+        unrelated: how many of them are not neighbors.
 
     Raises:
         ValueError: when there are fewer images than in a global batch with what it brings along.
     """
 
     def __init__(
-        self, order: torch.utils.data.Sampler[int], neighbours: Neighbours, *, number: int, batch_size: int, seed: int
+        self, order: torch.utils.data.Sampler[int], neighbors: Neighbors, *, number: int, batch_size: int, seed: int
     ) -> None:
-        self.order, self.neighbours, self.number, self.batch_size = order, neighbours, number, batch_size
+        self.order, self.neighbors, self.number, self.batch_size = order, neighbors, number, batch_size
         self.seed = seed
         self.brought = self.unrelated = 0
-        images = int(neighbours.image.max()) + 1
+        images = int(neighbors.image.max()) + 1
         check_batch_images(images, batch_size, number, "per_device_train_batch_size")
         # The rows of image i are _rows[_start[i] : _start[i + 1]], without a list for each of millions of images.
-        self._rows = np.argsort(neighbours.image, kind="stable")
-        self._start = np.searchsorted(neighbours.image[self._rows], np.arange(images + 1))
+        self._rows = np.argsort(neighbors.image, kind="stable")
+        self._start = np.searchsorted(neighbors.image[self._rows], np.arange(images + 1))
 
     def __len__(self) -> int:
         return len(self.order) * (1 + self.number)
@@ -124,39 +124,39 @@ class NeighbourOrder(EpochSampler):
     def __iter__(self) -> Iterator[int]:
         epoch, rows = self.epoch, iter(self.order)
         while batch := list(islice(rows, self.batch_size)):
-            yield from self._with_neighbours(batch, epoch)
+            yield from self._with_neighbors(batch, epoch)
 
-    def _with_neighbours(self, batch: list[int], epoch: int) -> Iterator[int]:
-        images = set(self.neighbours.image[batch].tolist())
-        captions = set(self.neighbours.caption[batch].tolist())
+    def _with_neighbors(self, batch: list[int], epoch: int) -> Iterator[int]:
+        images = set(self.neighbors.image[batch].tolist())
+        captions = set(self.neighbors.caption[batch].tolist())
         for row in batch:
             yield row
             # Each row has a generator of its own, so its draws do not depend on how many draws the rows before it
             # took.
             draw = random.Random(f"neighbours {self.seed} {epoch} {row}")
-            near = [image for image in self.neighbours.near[row].tolist() if image >= 0]
+            near = [image for image in self.neighbors.near[row].tolist() if image >= 0]
             near = draw.sample(near, len(near))
             for _ in range(self.number):
-                other = self._neighbour(draw, near, images, captions)
+                other = self._neighbor(draw, near, images, captions)
                 self.brought += 1
                 if other is None:
                     self.unrelated += 1
                     other = self._any(draw, images)
-                images.add(int(self.neighbours.image[other]))
-                captions.add(int(self.neighbours.caption[other]))
+                images.add(int(self.neighbors.image[other]))
+                captions.add(int(self.neighbors.caption[other]))
                 yield other
 
-    def _neighbour(self, draw: random.Random, near: list[int], images: set[int], captions: set[int]) -> int | None:
+    def _neighbor(self, draw: random.Random, near: list[int], images: set[int], captions: set[int]) -> int | None:
         for image in near:
             if image not in images:
                 rows = self._rows[self._start[image] : self._start[image + 1]]
-                free = [row for row in rows.tolist() if int(self.neighbours.caption[row]) not in captions]
+                free = [row for row in rows.tolist() if int(self.neighbors.caption[row]) not in captions]
                 if free:
                     return draw.choice(free)
         return None
 
     def _any(self, draw: random.Random, images: set[int]) -> int:
         # This ends, because the constructor made sure that there are more images than a batch shows.
-        while int(self.neighbours.image[row := draw.randrange(len(self._rows))]) in images:
+        while int(self.neighbors.image[row := draw.randrange(len(self._rows))]) in images:
             pass
         return row
