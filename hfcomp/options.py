@@ -8,8 +8,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from enum import Enum, auto
 from functools import cache
+from inspect import signature
 from numbers import Integral
 from pathlib import Path, PurePath
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
@@ -53,14 +53,11 @@ class Needs:
     advice: str = ""
 
 
-class Mark(Enum):
-    """What else is declared of an option."""
-
-    THIS_MACHINE = auto()
-    """It says where, how or how far something is made, and not what: the commands in cards are without it."""
+class ThisMachine:
+    """Marks an option that says where, how or how far something is made: the commands in cards are without it."""
 
 
-THIS_MACHINE = Mark.THIS_MACHINE
+THIS_MACHINE = ThisMachine()
 
 Count = Annotated[int, Field(ge=1)]
 Size = Annotated[int, Field(ge=0)]
@@ -98,14 +95,18 @@ def declared(kind: type) -> dict[str, Option]:
         notes = {type(note): note for note in getattr(hint, "__metadata__", ())}
         owner = next(base for base in reversed(kind.__mro__) if field.name in vars(base).get("__annotations__", {}))
         if field.init:
-            about = notes.get(str, ""), notes.get(Spelling, Spelling()), notes.get(Needs), Mark not in notes
+            about = notes.get(str, ""), notes.get(Spelling, Spelling()), notes.get(Needs), ThisMachine not in notes
             adapter = TypeAdapter(hint, config=ConfigDict(defer_build=True))  # a help checks no value
             found[field.name] = Option(field.name, hint, adapter, field.default, owner, *about)
     return found
 
 
+class check(staticmethod):
+    """A function in a class of options that raises ValueError for some of them, which its parameters name."""
+
+
 class Options:
-    """Base of a dataclass of options. It checks their types, limits and what they need when one is made.
+    """Base of a dataclass of options. It checks types, limits, needs and each `check` when an instance is made.
 
     It also converts values that mean the same: a list to a tuple, a text to a path or number.
     """
@@ -126,6 +127,9 @@ class Options:
             if getattr(self, name) != options[name].default and not is_met:
                 wanted = f" {needs.value}" if needs.value else ""
                 raise ValueError(f"--{name} needs --{needs.option}{wanted}{needs.advice}.")
+        for one in (one for base in reversed(type(self).__mro__) for one in vars(base).values()):
+            if isinstance(one, check):
+                one(*(getattr(self, name) for name in signature(one).parameters))
 
 
 def _plain(value: Any, hint: Any) -> Any:
@@ -141,9 +145,5 @@ def _plain(value: Any, hint: Any) -> Any:
 
 
 def make_options(kind: type[T], given: dict[str, Any]) -> T:
-    """The options of a class, taken out of those that a command line has given.
-
-    Raises:
-        ValueError: for values that do not fit.
-    """
+    """The options of a class, taken out of those that a command line has given."""
     return kind(**{name: given.pop(name) for name in declared(kind) if name in given})

@@ -9,6 +9,7 @@ import pytest
 
 from hfcomp.analysis.gallery.options import GalleryOptions
 from hfcomp.factory.options import NegativeOptions
+from hfcomp.options import Options, check, declared
 
 
 def test_values_that_mean_the_same_are_converted():
@@ -22,3 +23,33 @@ def test_values_that_mean_the_same_are_converted():
 def test_what_is_something_else_is_refused():
     with pytest.raises(ValueError, match="limit: found 2.5, expected a whole number"):
         NegativeOptions(source="rows.csv", output=Path("set"), limit=2.5)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Range(Options):
+    low: int = 0
+    high: int = 9
+
+    @check
+    def check_order(low, high):
+        if low > high:
+            raise ValueError(f"low: found {low}, expected at most high={high}.")
+
+
+@dataclasses.dataclass(kw_only=True)
+class SteppedRange(Range):
+    step: int = 1
+
+    @check
+    def check_step(step, low, high):
+        if step > high - low:
+            raise ValueError(f"step: found {step}, expected at most {high - low}.")
+
+
+def test_checks_take_the_options_that_they_name_those_of_bases_first():
+    assert list(declared(SteppedRange)) == ["low", "high", "step"]
+    assert SteppedRange(low="2", high=4, step=2).low == 2
+    with pytest.raises(ValueError, match="low: found 5, expected at most high=4"):
+        SteppedRange(low="5", high="4", step=7)
+    with pytest.raises(ValueError, match="step: found 7, expected at most 2"):
+        SteppedRange(low="2", high="4", step=7)

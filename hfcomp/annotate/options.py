@@ -13,7 +13,7 @@ from hfcomp.annotate.captions import CONCEPTS, Concept
 from hfcomp.annotate.people_file import Passwords, PeopleFile, SharedPassword
 from hfcomp.data.annotations.masks import THRESHOLD
 from hfcomp.factory.images.options import DType
-from hfcomp.factory.options import CaptionOptions, LanguageModelOptions
+from hfcomp.factory.options import CaptionOptions, LanguageModelOptions, check_writer
 from hfcomp.options import THIS_MACHINE, Amount, Count, Device, Options, Share, Size, Spelling, declared
 
 DEFAULT_SEGMENTER = "CIDAS/clipseg-rd64-refined"
@@ -167,7 +167,7 @@ class DraftOptions(ModelOptions, LanguageModelOptions):
         super().__post_init__()
         if self.min_area > self.max_area:
             raise ValueError(f"min_area: found {self.min_area}, expected at most max_area={self.max_area}.")
-        self.check_writer("--writer rules")
+        check_writer(self.writer, self.base_url, self.request_options, "--writer rules")
 
     @property
     def has_clip_model(self) -> bool:

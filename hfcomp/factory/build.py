@@ -19,7 +19,7 @@ from hfcomp.evaluation.models import check_device
 from hfcomp.factory.builder import CardText, find_builder
 from hfcomp.factory.cards import Source, chained_manifest, count_tables, write_card
 from hfcomp.factory.options import BuildOptions, command_line
-from hfcomp.factory.runner import Build, Stage, run_stages
+from hfcomp.factory.runner import Build, run_stages
 from hfcomp.factory.sources import BuildInputs, Log, check_local_files, license_stages
 from hfcomp.reporting.report import Lines, Report, Section, Table
 
@@ -64,6 +64,7 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
     After an interruption the same call resumes; see `hfcomp.factory.runner.run_stages`.
 
     Raises:
+        ImportError, OSError: for a missing package, model or file; of several steps, before the first.
         ValueError: for options that do not fit, a source or folder that is not as expected.
         StageError: when a stage fails; what is done is kept.
     """
@@ -93,14 +94,25 @@ class DatasetBuild:
 
     def build(self) -> BuiltSet:
         options, inputs = self.options, self.inputs()
-        # The license check comes first: no model is asked about a row that is left out anyway.
-        stages, reads = inputs.stages, inputs.reads
         if options.only_adaptable:
-            stages, reads = with_license_check(inputs.dataset, self.stated_license, stages, reads)
+            inputs = with_license_check(inputs, self.stated_license)
         allow = options.allow_outside_files
         check_local_files(inputs.dataset, list(inputs.features), options.source, allow_outside=allow, log=self.log)
-        running = options.running(self.progress) | {"split": inputs.split, "check": inputs.check}
-        build = run_stages(inputs.dataset, stages, options.output, features=inputs.features, reads=reads, **running)
+        build = run_stages(
+            inputs.dataset,
+            inputs.stages,
+            options.output,
+            features=inputs.features,
+            reads=inputs.reads,
+            rows_per_shard=options.shard_size,
+            executor=options.executor,
+            num_workers=options.num_workers,
+            gpus_per_worker=options.gpus_per_worker,
+            progress=self.progress,
+            split=inputs.split,
+            skip_damaged=getattr(options, "skip_damaged", None),
+            check=inputs.check,
+        )
         self.write_card(inputs.dataset, {DEFAULT: [build.manifest]}, command_line(options.words()), inputs.facts)
         return BuiltSet(build.folder, self.card, {DEFAULT: [build]}, inputs.facts)
 
@@ -111,12 +123,13 @@ class DatasetBuild:
         write_card(self.options.output, sets, source, self.card, command, facts)
 
 
-def with_license_check(
-    rows: Dataset, stated: str | None, stages: Sequence[Stage], reads: Sequence[str]
-) -> tuple[Sequence[Stage], Sequence[str]]:
-    """The stages behind the check of licenses, if rows need one, and the columns that they read."""
-    checks = license_stages(rows, stated)
-    return ([*checks, *stages], [*reads, LICENSE]) if checks else (stages, reads)
+def with_license_check(inputs: BuildInputs, stated: str | None) -> BuildInputs:
+    """The same rows and stages, behind the check of licenses if rows need one."""
+    # The check comes first: no model is asked about a row that is left out anyway.
+    checks = license_stages(inputs.dataset, stated)
+    if not checks:
+        return inputs
+    return inputs._replace(stages=[*checks, *inputs.stages], reads=[*inputs.reads, LICENSE])
 
 
 def _rows(chain: Sequence[Build]) -> list[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from datasets import Dataset, Features, concatenate_datasets
+from datasets import Dataset, concatenate_datasets
 from numpy.typing import NDArray
 
 from hfcomp.data.built_sets.files import CHAIN, COMMANDS, STEPS_FOLDER, StepNames, is_build, step_names
@@ -15,8 +15,8 @@ from hfcomp.data.loading import load_training_set
 from hfcomp.factory.build import BuiltSet, DatasetBuild
 from hfcomp.factory.manifest import refuse_others
 from hfcomp.factory.runner import Build, run_stages
-from hfcomp.factory.shards import SOURCE_ROW, Stage
-from hfcomp.factory.sources import check_local_files, read_captioned_rows
+from hfcomp.factory.shards import SOURCE_ROW
+from hfcomp.factory.sources import BuildInputs, check_local_files, read_captioned_rows
 from hfcomp.writing import LOCK_FILE, locked, remove_unfinished, write_json
 
 
@@ -49,13 +49,6 @@ class Chain(DatasetBuild):
         raise NotImplementedError
 
     def build(self) -> BuiltSet:
-        """Builds the dataset.
-
-        Raises:
-            ImportError, OSError: for a missing package, model or file, before the first step.
-            ValueError: for a source or folder that is not as expected.
-            StageError: when a stage fails; what is done is kept.
-        """
         options = self.options
         self._check_output(options.output)
         needed = {"needed": ["image"], "needed_by": options.what, "joined_by": self.joined_by}
@@ -66,30 +59,31 @@ class Chain(DatasetBuild):
         with locked(options.output):
             return self.run()
 
-    def run_step(
-        self,
-        place: str,
-        title: str,
-        rows: Dataset,
-        stages: Sequence[Stage],
-        features: Features,
-        reads: Sequence[str],
-        uses_gpu: bool = False,
-    ) -> Build:
+    def run_step(self, place: Path | str, title: str, inputs: BuildInputs, *, uses_gpu: bool = False) -> Build:
         """Runs one build; see `run_stages`.
 
         Args:
             place: Its folder, relative to the dataset's.
             uses_gpu: Whether a model runs in its workers; on Ray, other steps reserve no GPU.
         """
-        self.log(f"{title} {len(rows):,} rows")
-        steps = self.options.output / STEPS_FOLDER
+        options = self.options
+        self.log(f"{title} {len(inputs.dataset):,} rows")
+        steps = options.output / STEPS_FOLDER
         remove_unfinished(steps)
-        if self._needs_names(self.options.output):  # before rows, as it says what an unfinished dataset lacks
+        if self._needs_names(options.output):  # before rows, as it says what an unfinished dataset lacks
             write_json(steps / CHAIN, self.names._asdict())
-        gpus = {"gpus_per_worker": 0} if self.options.executor == "ray" and not uses_gpu else {}
-        running: dict[str, Any] = self.options.running(self.progress) | gpus
-        return run_stages(rows, stages, self.options.output / place, features=features, reads=reads, **running)
+        return run_stages(
+            inputs.dataset,
+            inputs.stages,
+            options.output / place,
+            features=inputs.features,
+            reads=inputs.reads,
+            rows_per_shard=options.shard_size,
+            executor=options.executor,
+            num_workers=options.num_workers,
+            gpus_per_worker=0 if options.executor == "ray" and not uses_gpu else options.gpus_per_worker,
+            progress=self.progress,
+        )
 
     @classmethod
     def _needs_names(cls, output: Path) -> bool:

@@ -119,14 +119,6 @@ class BuildOptions(Options):
         "Leave out rows whose license allows no adaptation or is unknown; needed to publish the set.",
     ] = False
 
-    def running(self, progress: bool) -> dict[str, Any]:
-        """The arguments of `run_stages` that change nothing in the set but its division into files."""
-        names = {"executor", "num_workers", "gpus_per_worker"}
-        return {name: getattr(self, name) for name in names} | {
-            "rows_per_shard": self.shard_size,
-            "progress": progress,
-        }
-
     @classmethod
     def runs(cls, step: str, until: str) -> bool:
         """Whether a step of a dataset that takes several is run, which ends with the step `until`."""
@@ -176,10 +168,6 @@ class CopiedImageOptions(BuildOptions):
         "Leave out rows with an image that cannot be decoded, and count them; otherwise the first one ends the build.",
     ] = False
 
-    def running(self, progress: bool) -> dict[str, Any]:
-        """Also what becomes of damaged images, which changes nothing in the set but the rows that it lacks."""
-        return super().running(progress) | {"skip_damaged": self.skip_damaged}
-
 
 def parse_request_options(text: str) -> dict[str, Any]:
     """Reads `max_tokens=4096,seed=null`, or a JSON object, as fields of requests.
@@ -210,6 +198,31 @@ def _json_or_text(value: str) -> Any:
         return parse_json(value)
     except ValueError:
         return value
+
+
+def check_writer(
+    writer: str,
+    base_url: str | None,
+    request_options: str,
+    instead: str = "--writer transformers with a small --llm",
+) -> None:
+    """Raises ValueError for an endpoint without an address or with a password in it.
+
+    `instead` says, in the error, what needs no address. Raises ImportError for an endpoint without its package.
+    """
+    from hfcomp.factory.writers.endpoint import check_base_url, check_installed
+
+    if writer == "endpoint":
+        if not base_url:
+            raise ValueError(
+                f"--writer endpoint needs --base_url, such as http://127.0.0.1:8000/v1 of vLLM. Or choose {instead}."
+            )
+        check_base_url(base_url)
+        check_installed()
+    elif base_url:
+        raise ValueError(f"--base_url is of --writer endpoint; found --writer {writer}.")
+    if parse_request_options(request_options) and writer != "endpoint":
+        raise ValueError(f"--request_options works only with --writer endpoint; found --writer {writer}. Remove it.")
 
 
 @dataclass(kw_only=True)
@@ -252,29 +265,6 @@ class LanguageModelOptions(Options):
         "Folder of answers by request; by default HF_HOME/hfcomp/answers.",
     ] = None
     llm_batch_size: Annotated[Count, THIS_MACHINE, "Requests in a batch of transformers."] = 16
-
-    def check_writer(self, instead: str = "--writer transformers with a small --llm") -> None:
-        """Raises ValueError for an endpoint without an address or with a password in it.
-
-        `instead` says, in the error, what needs no address. Raises ImportError for an endpoint without its package.
-        The field `writer` is of the classes below this one, as each has other choices.
-        """
-        from hfcomp.factory.writers.endpoint import check_base_url, check_installed
-
-        if self.writer == "endpoint":
-            if not self.base_url:
-                raise ValueError(
-                    "--writer endpoint needs --base_url, such as http://127.0.0.1:8000/v1 of vLLM. Or choose "
-                    f"{instead}."
-                )
-            check_base_url(self.base_url)
-            check_installed()
-        elif self.base_url:
-            raise ValueError(f"--base_url is of --writer endpoint; found --writer {self.writer}.")
-        if parse_request_options(self.request_options) and self.writer != "endpoint":
-            raise ValueError(
-                f"--request_options works only with --writer endpoint; found --writer {self.writer}. Remove it."
-            )
 
     def writer_settings(self) -> dict[str, Any]:
         """The settings of `hfcomp.factory.writers.llm_client.build_llm_client`."""
@@ -331,7 +321,7 @@ class NegativeOptions(WriterOptions, CopiedImageOptions, CaptionOptions):
         """An option that changes nothing is a mistake."""
         super().__post_init__()
         if self.has_kind("llm"):
-            self.check_writer()
+            check_writer(self.writer, self.base_url, self.request_options)
             if self.writer == "substitute":
                 raise ValueError(
                     "--writer substitute needs a keyword, which the kind llm has not. Use --kinds keyword."

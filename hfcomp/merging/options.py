@@ -9,7 +9,7 @@ from typing import Annotated
 
 from hfcomp.data.urls import DEFAULT_TIMEOUT
 from hfcomp.merging.choice import TOLERANCE, Rule, check_rule
-from hfcomp.options import AllowUrls, BatchSize, Device, Options, Spelling, UrlTimeout
+from hfcomp.options import AllowUrls, BatchSize, Device, Options, Spelling, UrlTimeout, check
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,4 @@ class SweepOptions(Options):
     batch_size: BatchSize = 128
     device: Device = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_rule(self.rule, self.tolerance)
+    check_rule = check(check_rule)

@@ -41,7 +41,7 @@ from hfcomp.factory.images.stage import image_stages
 from hfcomp.factory.manifest import begun_plan
 from hfcomp.factory.options import command_line
 from hfcomp.factory.runner import Build, source_facts
-from hfcomp.factory.shards import SOURCE_ROW, Stage
+from hfcomp.factory.shards import SOURCE_ROW
 from hfcomp.factory.sources import BuildInputs, output_features
 from hfcomp.factory.targets.candidates import CATEGORIES
 from hfcomp.factory.targets.choice import summarize_targets
@@ -76,75 +76,52 @@ class ConcreteBatchChain(Chain):
 
     def run(self) -> BuiltSet:
         """Builds the configurations one after the other."""
-        first = self.options.configs[0]
+        options = self.options
+        first = options.configs[0]
         # What later steps need is looked for now: a missing model would otherwise be found after hours of the first
         # step.
-        if self.options.runs("captions", self.options.until):
-            self._caption_stage(first)
-        if self.options.runs("images", self.options.until):
-            image_stages(self.options)
-        begun = {config: begun_plan(NAMES.folder(self.options.output, config, "targets")) for config in CONFIGS}
-        if others := {config: plan for config, plan in begun.items() if plan and config != first}:
-            self._check_source(first, others)  # only then, since reading all captions takes time
-        chains = {config: self._configuration(config) for config in self.options.configs}
-        finished = self._finished_manifests()
-        if finished:
-            path = ratings_path(self.options.concreteness_ratings, self.options.download_ratings, self.log)
-            ratings = ConcretenessRatings.from_file(path)
-            rows = [
-                [config, *_summary(NAMES.folder(self.options.output, config, "images"), ratings)]
-                for config in finished
-            ]
-            header = ["configuration", "rows", "mean concreteness", "median", *CATEGORIES]
-            targets = {config: manifests[0] for config, manifests in finished.items()}
-            facts = [Table("Configurations", header, rows), *self._unrated_tables(targets)]
-            self.write_card(self.source, finished, "\n".join(self._commands(list(finished))), facts)
+        if options.runs("captions", options.until):
+            caption_stage(options, CONFIGS[first])
+        if options.runs("images", options.until):
+            image_stages(options)
+        begun = {config: begun_plan(NAMES.folder(options.output, config, "targets")) for config in CONFIGS}
+        others = {config: plan for config, plan in begun.items() if plan and config != first}
+        chains = {}
+        for config in options.configs:
+            inputs = target_inputs(options, CONFIGS[config], self.source, self.log)
+            if options.only_adaptable:
+                inputs = with_license_check(inputs, self.stated_license)
+            if others and config == first:  # only then, since reading all captions takes time
+                self._check_source(inputs, others)
+            place = NAMES.folder(Path(), config, "targets")
+            builds = chains[config] = [self.run_step(place, f"{config}: targets,", inputs)]
+            for step, run in (("captions", self._captions), ("images", self._images)):
+                # A step without rows is the last.
+                if options.runs(step, options.until) and builds[-1].manifest["rows"]:
+                    builds.append(run(config, builds[-1].folder))
+        self._write_common_card()
         built = {config: builds[0].manifest for config, builds in chains.items()}
-        return BuiltSet(self.options.output, self.card, chains, self._unrated_tables(built))
-
-    def _configuration(self, config: str) -> list[Build]:
-        found = self._target_inputs(config)  # the first step needs captions alone
-        builds = [self._step(config, "targets", found.dataset, found.stages, found.features, found.reads)]
-        for step, run in (("captions", self._captions), ("images", self._images)):
-            # A step without rows is the last.
-            if self.options.runs(step, self.options.until) and builds[-1].manifest["rows"]:
-                builds.append(run(config, builds[-1].folder))
-        return builds
-
-    def _target_inputs(self, config: str) -> BuildInputs:
-        found = target_inputs(self.options, CONFIGS[config], self.source, self.log)
-        if not self.options.only_adaptable:
-            return found
-        stages, reads = with_license_check(found.dataset, self.stated_license, found.stages, found.reads)
-        return found._replace(stages=stages, reads=reads)
+        return BuiltSet(options.output, self.card, chains, self._unrated_tables(built))
 
     def _captions(self, config: str, targets: Path) -> Build:
         share = self.options.attribute_share
         balanced, tally = balance_targets(load_training_set(str(targets)), attribute_share=share)
         for line in tally.lines():
             self.log(f"{config}: {line}")
-        stages, reads = [keyword_stage(share), self._caption_stage(config)], ["caption", *KEYWORD_READS]
-        return self._step(config, "captions", balanced, stages, CAPTION_FEATURES, reads)
-
-    def _caption_stage(self, config: str) -> Stage:
-        names = ("seed", "attempts", "device", "grammar_model", "grammar_tolerance")
-        settings = {name: getattr(self.options, name) for name in names}
-        return caption_stage({"mode": CONFIGS[config], "writer": self.options.writer_settings(), **settings})
+        stages = [keyword_stage(share), caption_stage(self.options, CONFIGS[config])]
+        inputs = BuildInputs(balanced, stages, CAPTION_FEATURES, ["caption", *KEYWORD_READS])
+        place, uses_gpu = NAMES.folder(Path(), config, "captions"), self.options.writer == "transformers"
+        return self.run_step(place, f"{config}: captions,", inputs, uses_gpu=uses_gpu)
 
     def _images(self, config: str, captions: Path) -> Build:
         # Images join only here: the steps before hold texts, which are quick to move to a machine with GPUs.
         rows = join_texts(self.source, captions)
         features = output_features(rows.remove_columns(SOURCE_ROW), {"negative_image": Image()})
-        return self._step(config, "images", rows, image_stages(self.options), features, IMAGE_READS)
+        inputs = BuildInputs(rows, image_stages(self.options), features, IMAGE_READS)
+        return self.run_step(NAMES.folder(Path(), config, "images"), f"{config}: images,", inputs, uses_gpu=True)
 
-    def _step(self, config: str, step: str, *inputs: Any) -> Build:
-        uses_gpu = step == "images" or (step == "captions" and self.options.writer == "transformers")
-        place = NAMES.folder(Path(), config, step)
-        return self.run_step(str(place), f"{config}: {step},", *inputs, uses_gpu=uses_gpu)
-
-    def _check_source(self, config: str, others: Mapping[str, Mapping[str, Any]]) -> None:
+    def _check_source(self, inputs: BuildInputs, others: Mapping[str, Mapping[str, Any]]) -> None:
         """Raises ValueError if another configuration in the folder is of another source."""
-        inputs = self._target_inputs(config)
         mine = source_facts(inputs.dataset, (*inputs.reads, *inputs.features))
         for other, plan in others.items():
             if plan["source"] != mine:
@@ -154,8 +131,8 @@ class ConcreteBatchChain(Chain):
                     f"{mine['rows']:,}. {ONE_LICENSE} Choose another --output."
                 )
 
-    def _finished_manifests(self) -> dict[str, list[dict[str, Any]]]:
-        """The manifests of all configurations in the folder that are finished and have rows."""
+    def _write_common_card(self) -> None:
+        """Writes the card of all configurations in the folder that are finished and have rows, if there are any."""
         finished: dict[str, list[dict[str, Any]]] = {}
         for config in CONFIGS:
             # Also configurations of earlier commands: the card describes the whole folder.
@@ -163,7 +140,17 @@ class ConcreteBatchChain(Chain):
             manifests = [read_manifest(folder) if folder.is_dir() else None for folder in folders]
             if all(manifests) and manifests[-1]["rows"]:
                 finished[config] = manifests
-        return finished
+        if not finished:
+            return
+        path = ratings_path(self.options.concreteness_ratings, self.options.download_ratings, self.log)
+        ratings = ConcretenessRatings.from_file(path)
+        rows = [
+            [config, *_summary(NAMES.folder(self.options.output, config, "images"), ratings)] for config in finished
+        ]
+        header = ["configuration", "rows", "mean concreteness", "median", *CATEGORIES]
+        targets = {config: manifests[0] for config, manifests in finished.items()}
+        facts = [Table("Configurations", header, rows), *self._unrated_tables(targets)]
+        self.write_card(self.source, finished, "\n".join(self._commands(list(finished))), facts)
 
     def _commands(self, configs: Sequence[str]) -> list[str]:
         """The commands that built these configurations, for their card: one for all that have the same options.

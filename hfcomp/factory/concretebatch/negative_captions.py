@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 from hfcomp.checksums import file_hash
 from hfcomp.data.negatives import RATED_WORDS
 from hfcomp.factory.builder import DROPPED, FLAGGED, MADE
+from hfcomp.factory.concretebatch.options import ConcreteBatchOptions
 from hfcomp.factory.shards import COUNTS, SET_ASIDE, THIS_RUN, Batch, Stage, this_run
 from hfcomp.factory.sources import model_facts
 from hfcomp.factory.substitutes.choice import substitutes
@@ -155,15 +156,17 @@ def make_negative_captions(
     return negative_captions
 
 
-def caption_stage(settings: Mapping[str, Any]) -> Stage:
-    facts = {name: settings[name] for name in ("mode", "seed", "attempts")}
-    if settings["writer"]["writer"] == "substitute":
+def caption_stage(options: ConcreteBatchOptions, mode: Mode) -> Stage:
+    facts: dict[str, Any] = {"mode": mode, "seed": options.seed, "attempts": options.attempts}
+    names = ("device", "grammar_model", "grammar_tolerance")
+    settings = facts | {"writer": options.writer_settings()} | {name: getattr(options, name) for name in names}
+    if options.writer == "substitute":
         facts |= {"writer": "substitute", "lexicon": f"{DEFAULT_LEXICON.name} sha256:{file_hash(DEFAULT_LEXICON)}"}
     else:
         facts |= writer_facts(settings["writer"], KEYWORD_FILE)
-    if settings.get("grammar_model"):
-        facts["grammar_model"] = model_facts(settings["grammar_model"])
-        facts["grammar_tolerance"] = settings.get("grammar_tolerance")
+    if options.grammar_model:
+        facts["grammar_model"] = model_facts(options.grammar_model)
+        facts["grammar_tolerance"] = options.grammar_tolerance
     return Stage("negative captions", make_negative_captions, settings, facts)
 
 

@@ -9,11 +9,11 @@ from pydantic import Field
 
 from hfcomp.factory.builder import ANSWERS, CAPTIONS, DROPPED, FLAGGED, IMAGES, MADE, Builder, CardText, Counts
 from hfcomp.factory.images.options import ImageOptions
-from hfcomp.factory.options import CaptionOptions, GrammarTolerance, Parser, WriterOptions
+from hfcomp.factory.options import CaptionOptions, GrammarTolerance, Parser, WriterOptions, check_writer
 from hfcomp.factory.targets.candidates import Lookup, Prepositions
 from hfcomp.factory.targets.choice import CONFIGS, MODES, Choice, Mode
 from hfcomp.negatives.concreteness import HOW_TO_GET
-from hfcomp.options import THIS_MACHINE, Count, Share, Spelling
+from hfcomp.options import THIS_MACHINE, Count, Share, Spelling, check
 from hfcomp.parsing import DEFAULT_PARSER
 
 Step = Literal["targets", "captions", "images"]
@@ -51,9 +51,9 @@ class TargetOptions(CaptionOptions):
         bool, "Show the license of the ratings (CC BY-NC-ND 3.0) and download them to the cache."
     ] = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.concreteness_ratings and self.download_ratings:
+    @check
+    def check_ratings(concreteness_ratings: str | None, download_ratings: bool) -> None:
+        if concreteness_ratings and download_ratings:
             raise ValueError("--concreteness_ratings and --download_ratings are given; expected one of them.")
 
     def choice(self, mode: Mode) -> Choice:
@@ -80,18 +80,28 @@ class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
     ] = None
     grammar_tolerance: GrammarTolerance = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in self.configs:
-            if name not in CONFIGS or self.configs.count(name) > 1:
+    @check
+    def check_configs(configs: tuple[str, ...]) -> None:
+        for name in configs:
+            if name not in CONFIGS or configs.count(name) > 1:
                 raise ValueError(f"configs: found {name!r}, expected some of {', '.join(CONFIGS)}, each once.")
-        if not self.configs:
+        if not configs:
             raise ValueError(f"configs: found none, expected some of {', '.join(CONFIGS)}.")
-        if not self.concreteness_ratings and not self.download_ratings:  # random too: its margins depend on them
+
+    @check
+    def check_given_ratings(concreteness_ratings: str | None, download_ratings: bool) -> None:
+        if not concreteness_ratings and not download_ratings:  # random too: its margins depend on them
             raise ValueError(f"expected --concreteness_ratings FILE or --download_ratings. {HOW_TO_GET}")
-        if self.until != "targets":
-            self.check_writer("--writer transformers with a small --llm, or --writer substitute, which needs no model")
-        if self.executor == "ray" and self.until == "images" and self.image_dtype == "auto":
+
+    @check
+    def check_captions(until: str, writer: str, base_url: str | None, request_options: str) -> None:
+        if until != "targets":
+            instead = "--writer transformers with a small --llm, or --writer substitute, which needs no model"
+            check_writer(writer, base_url, request_options, instead)
+
+    @check
+    def check_images(until: str, executor: str, image_dtype: str) -> None:
+        if executor == "ray" and until == "images" and image_dtype == "auto":
             raise ValueError("--executor ray needs --image_dtype, such as float16: this machine may have no GPU.")
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hfcomp.factory.options import BuildOptions
-from hfcomp.options import Amount, Count, Device
+from hfcomp.options import Amount, Count, Device, check
 
 DType = Literal["auto", "float16", "bfloat16", "float32"]
 HIGHEST_QUALITY = 95
@@ -58,9 +58,9 @@ class ImageOptions(BuildOptions):
     seed: Annotated[int, "Random seed of all noise."] = 0
     device: Annotated[Device, "Such as cpu or cuda:1; by default a GPU for each worker if there is one."] = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        denoising_steps(self.image_steps, self.image_strength)
+    @check
+    def check_steps(image_steps: int, image_strength: float) -> None:
+        denoising_steps(image_steps, image_strength)
 
 
 def denoising_steps(steps: int, strength: float) -> int:

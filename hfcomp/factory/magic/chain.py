@@ -14,7 +14,7 @@ Each resumes where it was killed, and begins when the one before is whole. Confi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -46,7 +46,7 @@ from hfcomp.factory.manifest import sums
 from hfcomp.factory.options import command_line
 from hfcomp.factory.runner import Build
 from hfcomp.factory.shards import SOURCE_ROW, Stage
-from hfcomp.factory.sources import make_image_check, output_features
+from hfcomp.factory.sources import BuildInputs, make_image_check, output_features
 
 GROUP, HARD_NEGATIVE_GROUPS = "group", "hard_negative_groups"
 # Columns that a set has in addition to those of its source.
@@ -113,21 +113,20 @@ class MagicChain(Chain):
         return SentenceEncoder(self.options.encoder, self.options.device)
 
     @cached_property
-    def _part_inputs(self) -> tuple[Sequence[Stage], Sequence[str]]:
-        """The stages of the parts, and the columns that they read."""
-        stages, reads = [Stage("images", make_image_check)], ["image"]
-        if not self.options.only_adaptable:
-            return stages, reads
-        return with_license_check(self.source, self.stated_license, stages, reads)
+    def _part_inputs(self) -> BuildInputs:
+        """What the parts are built from, but for their own rows."""
+        stages, features = [Stage("images", make_image_check)], output_features(self.source, TEXTS)
+        inputs = BuildInputs(self.source, stages, features, ["image"])
+        return with_license_check(inputs, self.stated_license) if self.options.only_adaptable else inputs
 
     def _concepts(self) -> Build:
         stage = Stage("concepts", make_concepts, self.options.source_settings(), self._answers.facts())
         features = Features({SOURCE_ROW: Value("int64"), IMAGE_ID: Value("string"), CONCEPT: Value("string")})
-        return self._step("concepts", self._rows.images, [stage], features, [CAPTION])
+        return self._step("concepts", BuildInputs(self._rows.images, [stage], features, [CAPTION]))
 
-    def _step(self, step: str, *inputs: Any) -> Build:
+    def _step(self, step: str, inputs: BuildInputs) -> Build:
         uses_gpu = self.options.writer == "transformers"
-        return self.run_step(f"{STEPS_FOLDER}/{step}", f"{step}:", *inputs, uses_gpu=uses_gpu)
+        return self.run_step(f"{STEPS_FOLDER}/{step}", f"{step}:", inputs, uses_gpu=uses_gpu)
 
     def _hierarchy(self, concepts: Build) -> Hierarchy:
         """The hierarchy of the concepts: the one on disk if it was made of the same, as its questions cost time."""
@@ -185,7 +184,7 @@ class MagicChain(Chain):
         settings, facts = self.options.source_settings(), self._answers.facts()
         stage = Stage("generalized captions", make_generalized, settings, facts)
         features = Features({SOURCE_ROW: Value("int64"), **TEXTS})
-        return self._step("captions", images, [stage], features, [CAPTION, *LEVELS])
+        return self._step("captions", BuildInputs(images, [stage], features, [CAPTION, *LEVELS]))
 
     def _parts(self, captions: Path, hierarchy: Hierarchy) -> dict[str, Build]:
         made = load_training_set(str(captions))
@@ -197,14 +196,14 @@ class MagicChain(Chain):
         whole = place_beside(self.source, texts, rows)
         # Both splits are splits of images and concepts. A row of the source takes those of its image.
         in_test = self._test_flags(made, hierarchy)[:, caption_of[rows]]
-        stages, reads = self._part_inputs
-        features, parts = output_features(self.source, TEXTS), {}
+        parts = {}
         for (image, concept), name in PARTS.items():
             is_image, is_concept = in_test == np.array([[image == "test"], [concept == "test"]])
             chosen = np.flatnonzero(is_image & is_concept)
             # A part without rows is not built, and no view names it.
             if len(chosen):
-                parts[name] = self.run_step(name, f"{name}:", whole.select(chosen), stages, features, reads)
+                inputs = self._part_inputs._replace(dataset=whole.select(chosen))
+                parts[name] = self.run_step(name, f"{name}:", inputs)
         # Written last, because a view names only parts that have rows.
         write_views(self.options.output, magic_views(parts))
         return parts

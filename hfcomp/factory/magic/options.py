@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import Field
 
 from hfcomp.factory.builder import ANSWERS, CAPTIONS, Builder, CardText
-from hfcomp.factory.options import CaptionOptions, LanguageModelOptions
+from hfcomp.factory.options import CaptionOptions, LanguageModelOptions, check_writer
 from hfcomp.options import THIS_MACHINE, Count, Device, Options, Spelling, declared
 
 MagicStep = Literal["concepts", "hierarchy", "captions", "parts"]
@@ -81,7 +81,8 @@ class MagicOptions(LanguageModelOptions, GraphSettings, CaptionOptions):
         elif self.taxonomy is not None:
             raise ValueError(f"--taxonomy is of --writer taxonomy; found --writer {self.writer}.")
         else:
-            self.check_writer("--writer taxonomy, which needs no model")
+            instead = "--writer taxonomy, which needs no model"
+            check_writer(self.writer, self.base_url, self.request_options, instead)
 
     def _check_unused(self) -> None:
         """An option that changes nothing is a mistake."""

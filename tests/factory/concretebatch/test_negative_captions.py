@@ -12,7 +12,7 @@ from datasets import Dataset, Features, List, Value
 from hfcomp.data.columns import NEGATIVE_FEATURES
 from hfcomp.data.negatives import RATED_WORDS
 from hfcomp.factory.concretebatch.negative_captions import READS, caption_stage, make_negative_captions
-from hfcomp.factory.options import WriterOptions
+from hfcomp.factory.concretebatch.options import ConcreteBatchOptions
 from hfcomp.factory.runner import run_stages
 from hfcomp.factory.shards import COUNTS, ROW, SET_ASIDE
 from hfcomp.negatives.negative import COLUMN_NAMES
@@ -39,15 +39,22 @@ def batch(rows=ROWS) -> dict:
     return found | {ROW: list(range(len(rows)))}
 
 
-def settings(folder, base_url=None, **changed):
-    options = WriterOptions(
+def options(folder, base_url=None, **changed) -> ConcreteBatchOptions:
+    unread = dict.fromkeys(("source", "output", "concreteness_ratings"), "unread")
+    return ConcreteBatchOptions(
         writer="endpoint" if base_url else "substitute",
         base_url=base_url,
         llm="m",
         retries=0,
         answer_cache=str(folder / "answers"),
+        **unread,
+        **changed,
     )
-    return {"mode": "high", "seed": 0, "attempts": 3, "writer": options.writer_settings(), **changed}
+
+
+def settings(folder, base_url=None, **changed):
+    writer = options(folder, base_url).writer_settings()
+    return {"mode": "high", "seed": 0, "attempts": 3, "writer": writer, **changed}
 
 
 def counted(found) -> Counter:
@@ -156,10 +163,10 @@ def test_a_language_model_judges_and_the_next_substitute_is_tried(tmp_path):
     liked = ["a dog on a red mat", "a cat on a red mat"]
     model = language_models.gpt2(tmp_path / "model", liked, noise=0.02, steps=60)
     row = [("a dog on a red mat", "dog", "object", "NN", "dog")]
-    judged = settings(tmp_path, attempts=30, grammar_model=str(model), grammar_tolerance=0.05, device="cpu")
-    found = make_negative_captions(**judged)(batch(row))
+    judged = {"attempts": 30, "grammar_model": str(model), "grammar_tolerance": 0.05, "device": "cpu"}
+    found = make_negative_captions(**settings(tmp_path, **judged))(batch(row))
     assert found["negative_captions"] == [["a cat on a red mat"]] and counted(found)["dropped: grammar"] > 0
-    facts = caption_stage(judged).facts()
+    facts = caption_stage(options(tmp_path, **judged), "high").facts()
     assert facts["grammar_tolerance"] == 0.05 and facts["lexicon"].startswith("lexicon.yaml sha256:")
 
 
@@ -180,7 +187,7 @@ def source(rows: int) -> Dataset:
 
 
 def build(folder, answers, base_url, rows=60):
-    stage = caption_stage(settings(answers, base_url))
+    stage = caption_stage(options(answers, base_url), "high")
     return run_stages(source(rows), [stage], folder, features=FEATURES, reads=READS, rows_per_shard=10)
 
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from hfcomp.factory.options import WriterOptions
+from hfcomp.factory.options import WriterOptions, check_writer
 from hfcomp.factory.writers import backoff
 from hfcomp.factory.writers.endpoint import EndpointError, EndpointWriter
 from hfcomp.factory.writers.llm_client import Question, build_llm_client
@@ -186,11 +186,11 @@ def test_request_options_that_do_not_fit_are_named(given, message):
 
 @pytest.mark.follows("hfcomp/factory/options.py", "Use --llm instead.")
 @pytest.mark.follows("hfcomp/factory/options.py", "cannot be set.{_SET_BY_HFCOMP[name]} Remove it.")
-@pytest.mark.follows("hfcomp/factory/options.py", "found --writer {self.writer}. Remove it.")
+@pytest.mark.follows("hfcomp/factory/options.py", "found --writer {writer}. Remove it.")
 def test_request_options_are_removed_as_advised():
     with pytest.raises(ValueError, match="model cannot be set. Use --llm instead. Remove it"):
         WriterOptions(base_url="http://c/v1", request_options="model=x").writer_settings()
     assert WriterOptions(base_url="http://c/v1", llm="x").writer_settings()["llm"] == "x"
     with pytest.raises(ValueError, match="works only with --writer endpoint; found --writer transformers. Remove it"):
-        WriterOptions(writer="transformers", llm="x", request_options="top_k=1").check_writer("")
-    WriterOptions(writer="transformers", llm="x").check_writer("")
+        check_writer("transformers", None, "top_k=1")
+    check_writer("transformers", None, "")
