@@ -14,16 +14,16 @@ from tests.structure.import_graph import ROOT
 # Lines of each package, blank ones included; "." is the files at the top. Lower a limit when a package shrinks. A
 # change that raises one says by how much and for what.
 BUDGET = {
-    ".": 2_456,
+    ".": 2_503,
     "analysis": 6_595,  # target: 5,200
     "annotate": 4_404,  # target: 3,000
     "cli": 1_665,
     "convert": 1_539,  # target: 1,400
-    "data": 10_782,
+    "data": 10_784,
     "distributed": 356,
-    "evaluation": 13_026,  # target: 10,500
-    "experiments": 5_601,
-    "factory": 11_046,  # target: 8,500
+    "evaluation": 13_024,  # target: 10,500
+    "experiments": 5_604,
+    "factory": 11_062,  # target: 8,500
     "hub": 1_018,
     "losses": 4_413,
     "merging": 626,
@@ -34,9 +34,9 @@ BUDGET = {
     "reporting": 3_125,
     "sandbox": 2_132,
     "statistics": 2_620,
-    "trainers": 6_678,
-    "core": 63_405,  # all but RINGS; target: under 51,000
-    "all": 86_989,  # target: under 69,000
+    "trainers": 6_676,
+    "core": 63_453,  # all but RINGS; target: under 51,000
+    "all": 87_053,  # target: under 69,000
 }
 COMMENTS = 4.0  # own-line comments per 100 lines of code
 # The packages around the core, which never imports them.
