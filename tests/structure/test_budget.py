@@ -14,29 +14,29 @@ from tests.structure.import_graph import ROOT
 # Lines of each package, blank ones included; "." is the files at the top. Lower a limit when a package shrinks. A
 # change that raises one says by how much and for what.
 BUDGET = {
-    ".": 2_456,
+    ".": 2_662,
     "analysis": 6_595,  # target: 5,200
     "annotate": 4_404,  # target: 3,000
-    "cli": 1_665,
+    "cli": 1_502,
     "convert": 1_539,  # target: 1,400
     "data": 10_782,
     "distributed": 356,
-    "evaluation": 13_026,  # target: 10,500
+    "evaluation": 12_970,  # target: 10,500
     "experiments": 5_601,
     "factory": 11_049,  # target: 8,500
     "hub": 1_018,
     "losses": 4_413,
-    "merging": 628,
+    "merging": 629,
     "metrics": 1_556,
     "modeling": 1_469,
     "negatives": 3_263,
     "parsing": 2_619,
-    "reporting": 3_125,
+    "reporting": 3_138,
     "sandbox": 2_132,
     "statistics": 2_620,
     "trainers": 6_678,
-    "core": 63_407,  # all but RINGS; target: under 51,000
-    "all": 86_994,  # target: under 69,000
+    "core": 63_406,  # all but RINGS; target: under 51,000
+    "all": 86_981,  # target: under 69,000
 }
 COMMENTS = 4.0  # own-line comments per 100 lines of code
 # The packages around the core, which never imports them.
