@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.serving import check_transformers_serve
-from hfcomp.cli.options import add_options
 from hfcomp.factory.command import quiet_logs
+from hfcomp.options import add_options
 from hfcomp.reporting.report import Report
 from hfcomp.reporting.terminal import render_terminal
 from hfcomp.writing import replacing_folder

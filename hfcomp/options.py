@@ -2,23 +2,32 @@
 
     rows: Annotated[int, Field(ge=1), "Rows to show."] = 1000
 
-`Options` checks the values by it, in Python and on a command line, which `hfcomp.cli.options` makes of these fields.
+`Options` checks the values by it, in Python and on the command line that `command_parser` makes of these fields. Names
+of models, which Python and command lines take alike, are read here too.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from functools import cache
+import argparse
+import inspect
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from functools import cache, partial
 from inspect import signature
+from itertools import groupby
 from numbers import Integral
 from pathlib import Path, PurePath
-from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from hfcomp.schemas import conversion_error, members
+from hfcomp.reading import check_place, nearest
+from hfcomp.schemas import conversion_error, convert, members
 
 T = TypeVar("T")
+OUTPUTS = ("--output", "--output_dir")
+"""Both names of the place where a command writes, whichever its help shows first."""
 
 
 @dataclass(frozen=True)
@@ -147,3 +156,200 @@ def _plain(value: Any, hint: Any) -> Any:
 def make_options(kind: type[T], given: dict[str, Any]) -> T:
     """The options of a class, taken out of those that a command line has given."""
     return kind(**{name: given.pop(name) for name in declared(kind) if name in given})
+
+
+class Parser(argparse.ArgumentParser):
+    """Says which option is unknown, with the nearest one."""
+
+    def parse_known_args(self, *args: Any, **kwargs: Any) -> tuple[Any, list[str]]:
+        """As in argparse, but leaves no unknown option to a parser around this one, which would know no near one."""
+        namespace, unknown = super().parse_known_args(*args, **kwargs)
+        # Other words may be positional ones, which `parse_intermixed_args` reads in a second round.
+        if name := next((word.partition("=")[0] for word in unknown if word.startswith("-")), None):
+            hint = nearest(name, self._option_string_actions) or f" `{self.prog} --help` lists the options."
+            self.error(f"{name!r} is not an option.{hint}")
+        return namespace, unknown
+
+
+def command_parser(
+    name: str,
+    description: str,
+    *kinds: type,
+    optional: Collection[str] = (),
+    make: Callable[..., argparse.ArgumentParser] = Parser,
+    **settings: Any,
+) -> argparse.ArgumentParser:
+    """The parser of `hfcomp NAME`, with the options of some classes. What is not given is absent from what it parses.
+
+    Args:
+        name: of the command; empty for a script.
+        description: in its help.
+        kinds: the classes, with different options.
+        optional: options without a default that need not be given, as the caller does without their class then.
+        make: makes the parser, as `add_parser` of argparse's sub-parsers does.
+        settings: further ones of argparse.
+    """
+    settings |= {"description": description, "allow_abbrev": False, "argument_default": argparse.SUPPRESS}
+    parser = make(prog=f"hfcomp {name}" if name else None, **settings)
+    for kind in kinds:
+        add_options(parser, kind, optional=optional)
+    if kinds:  # all options would hide the error below them
+        options = [option for kind in kinds for option in declared(kind).values() if option.name not in optional]
+        options.sort(key=lambda option: not option.spelling.positional)
+        parser.usage = " ".join(
+            [parser.prog, *(word for one in options for word in _required_words(one)), "[OPTIONS]"]
+        )
+    return parser
+
+
+def add_options(parser: argparse.ArgumentParser, kind: type, *, optional: Collection[str] = ()) -> None:
+    """Adds the options of a class: a group for each class that declares some, with the title of its docstring."""
+    order = [*reversed(kind.__mro__)]
+    options = sorted(declared(kind).values(), key=lambda option: order.index(option.owner))
+    for owner, own in groupby(options, key=lambda option: option.owner):
+        group = parser.add_argument_group((inspect.getdoc(owner) or "").partition("\n")[0].rstrip("."))
+        for option in own:
+            words, settings = _argument(option, option.name in optional)
+            (parser if option.spelling.positional else group).add_argument(*words, **settings)
+
+
+def names_of(text: str) -> list[str]:
+    """The names in a text such as `a,b`."""
+    return [name for name in map(str.strip, text.split(",")) if name]
+
+
+def _required_words(option: Option) -> list[str]:
+    """What a usage shows of an option: a word without a name, or an option that has to be given."""
+    shown = option.spelling.metavar or option.name.upper()
+    if not option.spelling.positional:
+        return [f"--{option.name} {shown}"] if option.default is MISSING else []
+    shown += " ..." if _is_tuple(option) else ""
+    return [shown if option.default is MISSING else f"[{shown}]"]
+
+
+def _argument(option: Option, is_optional: bool) -> tuple[list[str], dict[str, Any]]:
+    """The names and settings of an option, as argparse wants them."""
+    spelling, default, kind, must = option.spelling, option.default, members(option.hint)[0], option.default is MISSING
+    text = option.help.rstrip(".")
+    if default not in (MISSING, None, "", ()) and default is not False:
+        text += f" (default: {_shown(default)})"
+    settings = {"action": partial(_Store, option), "help": text.strip().replace("%", "%%")}
+    settings["metavar"] = spelling.metavar or _metavar(option, kind)
+    if spelling.positional:
+        nargs = ("+" if must else "*") if _is_tuple(option) else (None if must else "?")
+        return [option.name], settings | {"nargs": nargs}
+    nargs = 0 if kind is bool else "+" if spelling.spaced else None
+    words = sorted(OUTPUTS, key=f"--{option.name}".__ne__) if f"--{option.name}" in OUTPUTS else [f"--{option.name}"]
+    return words, settings | {"dest": option.name, "nargs": nargs, "required": must and not is_optional}
+
+
+def _metavar(option: Option, kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return f"{{{','.join(get_args(kind))}}}"
+    if get_origin(kind) is tuple and option.spelling.spaced:
+        return "NAME" if members(get_args(kind)[0])[0] is str else "N"
+    if get_origin(kind) is tuple:
+        return "A,B"
+    return {Path: "DIR", int: "N", float: "X"}.get(kind, option.name.rpartition("_")[2].upper())
+
+
+def _is_tuple(option: Option) -> bool:
+    return get_origin(members(option.hint)[0]) is tuple
+
+
+class _Store(argparse.Action):
+    """Stores the value that words spell, of the declared type and within its limits.
+
+    Not by argparse's `type` and `choices`: it would state a mistake in its own words, without the nearest choice.
+    """
+
+    def __init__(self, option: Option, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.option = option
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, name: str | None = None) -> None:
+        if not name and not values:  # a word that may be missing
+            return
+        spelling, kind = self.option.spelling, members(self.option.hint)[0]
+        if spelling.repeated:  # of entries such as NAME=DIR, which the command reads
+            value = (*getattr(namespace, self.dest, ()), values)
+        elif kind is bool:
+            value = True
+        else:
+            if get_origin(kind) is tuple and not spelling.positional:
+                values = names_of(",".join([values] if isinstance(values, str) else values))
+            try:
+                value = self.option.adapter.validate_python(values)
+            except ValidationError:
+                value = self._convert(values, kind, name or self.metavar)
+        setattr(namespace, self.dest, value)
+
+    def _convert(self, values: Any, kind: Any, name: str) -> Any:
+        """Step by step, as an error of a limit shows the number, and one of a list the wrong word alone."""
+        if get_origin(kind) is tuple:
+            value: Any = tuple(convert(word, members(get_args(kind)[0])[0], name) for word in values)
+        else:
+            value = convert(values, kind, name)
+        return convert(value, self.option.hint, name)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(_shown, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def named_models(given: Sequence[Any] | Mapping[str, Any], *, taken: Collection[str] = ()) -> dict[str, Any]:
+    """Models by name, of Hub ids, folders, `name=PLACE`, or objects; or by name already.
+
+    Without a name, a place is called by its last part with as many before it as are needed, an object by where it was
+    loaded from, else by its class. Names that are `taken` no model may have.
+    """
+    if not given:
+        raise ValueError("name at least one model: a Hub id such as openai/clip-vit-base-patch32, or a folder.")
+    pairs = list(given.items()) if isinstance(given, Mapping) else [split_name(one) for one in given]
+    places = [place_of(model) for _, model in pairs]
+    found: dict[str, Any] = {}
+    for (own_name, model), place in zip(pairs, places, strict=True):
+        name = own_name or _short(place, places)
+        if name in found or name in taken:
+            hint = f"second={place}" if isinstance(model, str) else f'{{"second": {place}}}'
+            raise ValueError(f"two models are called {name!r}. Name them, as in {hint}.")
+        found[name] = model
+    return found
+
+
+def check_models(words: Iterable[str]) -> None:
+    """Raises ValueError for a path among Hub ids, folders and NAME=PLACE that does not exist."""
+    for word in words:
+        check_place(split_name(word)[1])
+
+
+def place_of(model: Any) -> str:
+    """The Hub id or folder of a model; of a module where it was loaded from, of another object its class."""
+    if isinstance(model, str | Path):
+        return str(model)
+    model = model[0] if isinstance(model, tuple) else model
+    return str(getattr(model, "name_or_path", "") or type(model).__name__)
+
+
+def split_name(given: Any) -> tuple[str, Any]:
+    """The name, empty where none is given, and the model; a folder that is there may have `=` in its path."""
+    if not isinstance(given, str) or "=" not in given or os.path.exists(given):
+        return "", given
+    ends = [at for at, letter in enumerate(given) if letter == "="]
+    # Names and paths may both hold `=`: the first one with an existing path behind it counts, otherwise the last.
+    end = next((at for at in ends if os.path.exists(given[at + 1 :])), ends[-1])
+    return given[:end], given[end + 1 :]
+
+
+def _short(place: str, places: Sequence[str]) -> str:
+    """The last part of a path or id, with as many before it as distinguish it from the others."""
+    # `runs/a` and `./runs/a/` are one folder, while Hub ids stay as they are.
+    whole = [os.path.abspath(one) if os.path.exists(one) else one for one in (place, *places)]
+    parts = [part for part in whole[0].split("/") if part]
+    for count in range(1, len(parts) + 1):
+        tail = "/".join(parts[-count:])
+        if sum(f"/{other}".endswith(f"/{tail}") for other in whole[1:]) == 1:
+            return tail
+    return parts[-1] if parts else place

@@ -24,7 +24,8 @@ from transformers import CLIPModel, SiglipModel, set_seed
 from hfcomp.evaluation.benchmarks.sandbox import AVERAGES, sandbox_benchmarks
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.identity import weights_hash
-from hfcomp.evaluation.evaluator import Evaluator, load_benchmark
+from hfcomp.evaluation.evaluator import Evaluator
+from hfcomp.evaluation.loaded import load_benchmark
 from hfcomp.modeling import load_backbone
 from hfcomp.sandbox import pretraining_set, sandbox_clip_config, sandbox_processor, training_set
 from hfcomp.sandbox.bases import ARCHITECTURES, FACTS_FILE

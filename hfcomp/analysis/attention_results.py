@@ -22,8 +22,8 @@ from hfcomp.analysis.attention import (
 from hfcomp.analysis.attention_figure import QUANTITIES, attention_maps, draw_attention
 from hfcomp.data.images import decode_image
 from hfcomp.data.urls import UrlAccess
-from hfcomp.evaluation.model_names import named_models, place_of
 from hfcomp.evaluation.models import open_embedder
+from hfcomp.options import named_models, place_of
 from hfcomp.reporting.report import Lines, Report, Section, Table
 from hfcomp.writing import write_text
 

@@ -22,12 +22,13 @@ from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.engine import select_rows, validate
 from hfcomp.evaluation.evaluation_results import EvaluationResults, write_evaluation
-from hfcomp.evaluation.evaluator import Evaluator, Loaded
-from hfcomp.evaluation.model_names import named_models
+from hfcomp.evaluation.evaluator import Evaluator
+from hfcomp.evaluation.loaded import Loaded
 from hfcomp.evaluation.models import open_embedder
 from hfcomp.evaluation.protocols.level_choice import LEVELS, Count, LevelChoice
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailable
+from hfcomp.options import named_models
 from hfcomp.statistics.results import versions
 
 logger = logging.getLogger(__name__)

@@ -40,7 +40,7 @@ from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.studies.plan_files import check_fields, recipe_of_all
 from hfcomp.experiments.studies.plans import Name
 from hfcomp.experiments.study import Study, evaluation_scoring
-from hfcomp.reporting import tables
+from hfcomp.reporting import made_tables, tables
 from hfcomp.reporting.lines import Line
 from hfcomp.reporting.report import Report, Section, titled
 from hfcomp.reporting.saving import publish
@@ -260,8 +260,8 @@ def tradeoff_report(
         *numbers,
         Section("Ties", [tables.ties(tied)]),
         Section("Checkpoints", [] if brief else [checkpoint_table(concept, one) for concept, one in concepts]),
-        Section("Cost", [tables.costs([asdict(stage) for stage in stages])]),
-        Section("How it was made", [] if brief else [tables.made_table(facts["config"])]),
+        Section("Cost", [made_tables.costs([asdict(stage) for stage in stages])]),
+        Section("How it was made", [] if brief else [made_tables.made_table(facts["config"])]),
     ]
     shown = (
         f"{verdicts.count(SHOWN)} of {len(verdicts)} statements are shown on this seed; one that is not shown is not "

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hfcomp.annotate.options import CandidateOptions, DraftOptions, ServeOptions
-from hfcomp.cli.options import command_parser
-from hfcomp.options import Options, Spelling, declared, make_options
+from hfcomp.options import Options, Spelling, command_parser, declared, make_options
 from hfcomp.reading import check_place
 
 if TYPE_CHECKING:

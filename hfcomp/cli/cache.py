@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from hfcomp.cli.options import command_parser
-from hfcomp.options import Options, Spelling, make_options
+from hfcomp.options import Options, Spelling, command_parser, make_options
 from hfcomp.store import DAY, LIMIT_VARIABLE, cache_folder, default_limit, size_text, unused_files
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from hfcomp.cli.options import command_parser
 from hfcomp.cli.page import ReportPageOptions, Tie
-from hfcomp.options import Options, Spelling, make_options
+from hfcomp.options import Options, Spelling, command_parser, make_options
 
 
 @dataclass(kw_only=True)

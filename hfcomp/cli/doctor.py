@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated
 
 from hfcomp.cli.environment import BROKEN, environment_report, examine
-from hfcomp.cli.options import command_parser
-from hfcomp.options import Options, make_options
+from hfcomp.options import Options, command_parser, make_options
 
 
 @dataclass(kw_only=True)

@@ -13,13 +13,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from hfcomp.cli.options import command_parser
 from hfcomp.cli.page import ReportPageOptions, Tie
 from hfcomp.data.urls import DEFAULT_TIMEOUT
 from hfcomp.evaluation.blind.encoders import BLIND
-from hfcomp.evaluation.model_names import check_models, named_models
 from hfcomp.evaluation.spec import SUITES
-from hfcomp.options import AllowUrls, BatchSize, Device, Options, Spelling, UrlTimeout, make_options
+from hfcomp.options import (
+    AllowUrls,
+    BatchSize,
+    Device,
+    Options,
+    Spelling,
+    UrlTimeout,
+    check_models,
+    command_parser,
+    make_options,
+    named_models,
+)
 from hfcomp.store import DEFAULT_LIMIT, LIMIT_VARIABLE, cache_folder
 
 LONGEST_NAME = 100

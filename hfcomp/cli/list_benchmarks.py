@@ -9,11 +9,10 @@ from itertools import groupby
 from textwrap import wrap
 from typing import Annotated, Literal
 
-from hfcomp.cli.options import command_parser
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
 from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.spec import ALL_ITEMS, SUITES, Benchmark
-from hfcomp.options import Options, Spelling, make_options
+from hfcomp.options import Options, Spelling, command_parser, make_options
 
 WIDTH = 78
 

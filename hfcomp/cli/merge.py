@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from hfcomp.cli.options import command_parser
-from hfcomp.evaluation.model_names import check_models
 from hfcomp.merging.options import SweepOptions
-from hfcomp.options import Options, Spelling, declared, make_options
+from hfcomp.options import Options, Spelling, check_models, command_parser, declared, make_options
 
 
 @dataclass(kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 
-from hfcomp.evaluation.model_names import split_name
+from hfcomp.options import split_name
 from hfcomp.reading import check_dataset_place
 
 HEAD, SMALL = 1000, 5_000_000

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from hfcomp.cli.options import command_parser
 from hfcomp.cli.places import check_folders
 from hfcomp.hub.options import ModelPushOptions
-from hfcomp.options import Options, Spelling, make_options
+from hfcomp.options import Options, Spelling, command_parser, make_options
 
 
 @dataclass(kw_only=True)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from hfcomp.cli.options import command_parser
 from hfcomp.metrics.modules import MODULES
-from hfcomp.options import Options, Spelling, make_options
+from hfcomp.options import Options, Spelling, command_parser, make_options
 
 
 @dataclass(kw_only=True)

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from hfcomp.cli.options import command_parser
-from hfcomp.options import BatchSize, Device, Options, Spelling, make_options
+from hfcomp.options import BatchSize, Device, Options, Spelling, command_parser, make_options
 
 # Models and benchmarks with the most published numbers. Those that are gated or take tens of GB are left out.
 MODELS = ("openai/clip-vit-base-patch32", "openai/clip-vit-base-patch16", "google/siglip-base-patch16-224")

@@ -28,11 +28,11 @@ from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.evaluator import DetailedScores, Evaluator
 from hfcomp.evaluation.items.item_browser import ItemImages
-from hfcomp.evaluation.model_names import named_models, place_of
 from hfcomp.evaluation.models import check_device, describe_model, open_encoder
 from hfcomp.evaluation.score_files import ScoreFile
 from hfcomp.evaluation.spec import Benchmark, Folders, data_folders
 from hfcomp.evaluation.stored import BLIND_PATH
+from hfcomp.options import named_models, place_of
 from hfcomp.statistics.outcomes import label_items
 from hfcomp.statistics.results import versions
 from hfcomp.statistics.summary import check_tie

@@ -21,7 +21,7 @@ from hfcomp.evaluation.published.comparison import READING, compare_with_publish
 from hfcomp.evaluation.spec import FAILED
 from hfcomp.evaluation.stored import BLIND_PATH, averages_of_lines, model_facts, origins, read_evaluation
 from hfcomp.reading import nearest
-from hfcomp.reporting import tables
+from hfcomp.reporting import made_tables, tables
 from hfcomp.reporting.lines import Line
 from hfcomp.reporting.pages.items import DEFAULT_PAGE, ItemBrowser, PageOptions
 from hfcomp.reporting.report import Lines, Report, Section, Table, titled
@@ -332,8 +332,8 @@ def _facts(evaluation: EvaluationResults, *, brief: bool) -> Iterator[Section]:
     left = [Lines(skipped, "skipped benchmarks", whole=True), Lines(missing, "averages without all parts")]
     yield Section("Data", [*read, *left])
     if not brief:
-        yield Section("Models", [tables.facts_table(evaluation.models)])
-        yield Section("How it was made", [tables.made_table(evaluation.config, evaluation.versions)])
+        yield Section("Models", [made_tables.facts_table(evaluation.models)])
+        yield Section("How it was made", [made_tables.made_table(evaluation.config, evaluation.versions)])
 
 
 def _data(benchmarks: Mapping[str, Mapping[str, Any]]) -> Iterator[Table]:

@@ -16,10 +16,10 @@ from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.embedded import Encoder
 from hfcomp.evaluation.encoding.identity import identity
-from hfcomp.evaluation.model_names import place_of
 from hfcomp.evaluation.pairs.items import PairScorer
 from hfcomp.evaluation.pairs.models import BlipMatcher, PairModel, VQAScorer
 from hfcomp.modeling import base_of_adapter
+from hfcomp.options import place_of
 from hfcomp.reading import check_place
 
 _MATCHER = "BlipForImageTextRetrieval"

@@ -18,7 +18,7 @@ from hfcomp.data.urls import shown
 from hfcomp.evaluation.benchmarks import benchmarks as known_benchmarks
 from hfcomp.evaluation.benchmarks.own import is_place
 from hfcomp.evaluation.cells import decoded
-from hfcomp.evaluation.evaluator import Loaded
+from hfcomp.evaluation.loaded import Loaded
 from hfcomp.evaluation.pairs.items import PairList, PairScores, list_pairs
 from hfcomp.evaluation.spec import Unavailable
 from hfcomp.reading import nearest, parse_json

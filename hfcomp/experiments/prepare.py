@@ -26,8 +26,9 @@ from hfcomp.evaluation.benchmarks.sandbox import (
 )
 from hfcomp.evaluation.blind.outcomes import BlindRules
 from hfcomp.evaluation.blind.results import BlindResults
-from hfcomp.evaluation.evaluator import Evaluator, Loaded, load_benchmark
+from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.items.scored_images import scored_images
+from hfcomp.evaluation.loaded import Loaded, load_benchmark
 from hfcomp.evaluation.published.scores import published_scores
 from hfcomp.evaluation.spec import Average, Benchmark, data_folders, parse_folders
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig

@@ -19,23 +19,19 @@ from hfcomp.evaluation.blind.results import BlindResults, blind_section
 from hfcomp.experiments.experiment_config import HUMAN, SAME_BATCH, STATIC_MARGIN, STYLES
 from hfcomp.merging.report import front_figure, points_table
 from hfcomp.merging.sweep import Swept
-from hfcomp.reporting import tables
+from hfcomp.reporting import made_tables, tables
 from hfcomp.reporting.cards.runs import FIGURE, write_run_cards
 from hfcomp.reporting.figures import Points
 from hfcomp.reporting.format import Estimate, counted, direction, has_interval, number, p_value, with_interval
+from hfcomp.reporting.line_values import CEILING, FLOOR, difference, edge_of, points_of
 from hfcomp.reporting.lines import (
-    CEILING,
-    FLOOR,
     Line,
-    difference,
-    edge_of,
     general_of,
     models_of,
     name_of,
     num_seeds,
     of_aspect,
     parts_of,
-    points_of,
     primary_of,
     strictest,
     subsets_of,
@@ -140,9 +136,9 @@ def run_report(
         *([blind_section(facts["blind"], models, brief=brief)] if facts.get("blind") else []),
         Section("Lines that fall", [] if brief else [Lines(lines_that_fall(lines))]),
         _guard_section(facts, swept, titled(f"Forgetting guard: {method}", caveat), brief=brief),
-        Section("Cost", [tables.costs(tables.mean_stages([asdict(stage) for stage in stages]))]),
-        Section("Models", [Lines(known), *([] if brief else [tables.facts_table(facts["models"])])]),
-        Section("How it was made", [] if brief else [tables.made_table(facts["config"])]),
+        Section("Cost", [made_tables.costs(made_tables.mean_stages([asdict(stage) for stage in stages]))]),
+        Section("Models", [Lines(known), *([] if brief else [made_tables.facts_table(facts["models"])])]),
+        Section("How it was made", [] if brief else [made_tables.made_table(facts["config"])]),
     ]
     how = [tables.legend(lines, adjusted=ADJUSTED, brief=brief)]
     closing = _closing(folder, facts) if folder else {}

@@ -14,14 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from hfcomp.cli.options import command_parser
 from hfcomp.cli.places import check_datasets, check_folders
 from hfcomp.factory.builder import builders, find_builder
 from hfcomp.factory.options import BuildOptions
 from hfcomp.factory.pixel_options import PixelOptions
 from hfcomp.factory.publishing import PublishOptions, check_push, push_set
 from hfcomp.old_names import KINDS
-from hfcomp.options import Options, Spelling, make_options
+from hfcomp.options import Options, Spelling, command_parser, make_options
 from hfcomp.reading import nearest
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from hfcomp.cli.options import command_parser
 from hfcomp.factory.options import BuildOptions
 from hfcomp.hub.options import AllowUnknown, Card, Private, PushOptions, Revision
-from hfcomp.options import Needs, Options, Spelling, declared, make_options
+from hfcomp.options import Needs, Options, Spelling, command_parser, declared, make_options
 
 Folders = Path | Mapping[str, Path]
 TARGET = "push_to_hub"

@@ -14,7 +14,8 @@ from hfcomp.reporting.cards.metadata import card_metadata, eval_files, eval_resu
 from hfcomp.reporting.cards.runs import result_sections
 from hfcomp.reporting.figures import Figure, Paths, Stop, Style
 from hfcomp.reporting.format import decimal, with_interval
-from hfcomp.reporting.lines import as_last, difference, unit_of_line
+from hfcomp.reporting.line_values import as_last, difference
+from hfcomp.reporting.lines import unit_of_line
 from hfcomp.reporting.report import Table
 from hfcomp.statistics.results import versions
 from hfcomp.statistics.summary import BASE

@@ -8,19 +8,14 @@ estimate) and `differences` (name to reference to estimate); means over subsets 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hfcomp.metrics.units import HEADLINE_METRIC, LOWER_IS_BETTER, MIXED, PERCENT, Unit, unit_of
-from hfcomp.reporting.format import Estimate, number, with_interval
+from hfcomp.metrics.units import HEADLINE_METRIC, MIXED, PERCENT, Unit, unit_of
 
 Line = dict[str, Any]
 KEYS = ("benchmark", "subset", "metric")
 ASPECTS = {"composition": "Composition", "general": "General abilities"}
-EDGE = 0.02
-"""How near to chance or to 1 all models of a line are that is at the floor or at the ceiling."""
-FLOOR, CEILING = "floor", "ceiling"
 MOST_SUBSETS = 12
 """Of a metric with more subsets than that, the averages stand for them; where there are none, the first ones."""
 
@@ -33,25 +28,6 @@ def models_of(lines: Sequence[Line]) -> list[str]:
 def num_seeds(lines: Iterable[Line]) -> int:
     """Number of seeds that the models were trained with; 1 if values are of a single one."""
     return max((len((one or {}).get("seeds", [0])) for line in lines for one in line["models"].values()), default=1)
-
-
-def edge_of(line: Line) -> str:
-    """`FLOOR` if no model's value is more than `EDGE` above chance, `CEILING` if none is more than that below 1.
-
-    Without a chance the floor is at 0. Lines in other units than percent, or of which lower is better, have neither.
-    """
-    known = [number((one or {}).get("value")) for one in line["models"].values()]
-    if not known or unit_of_line(line) != PERCENT or line["metric"] in LOWER_IS_BETTER or any(map(math.isnan, known)):
-        return ""
-    lowest = max(0.0, number(line.get("chance"))) if line.get("chance") is not None else 0.0
-    slack = EDGE + 1e-9  # of binary fractions
-    return FLOOR if max(known) <= lowest + slack else CEILING if min(known) >= 1 - slack else ""
-
-
-def with_edge(label: str, line: Line) -> str:
-    """A label with the floor or the ceiling that its line is at."""
-    edge = edge_of(line)
-    return f"{label} ({edge})" if edge else label
 
 
 def parts_of(line: Line, lines: Sequence[Line]) -> list[list[Line]]:
@@ -120,39 +96,6 @@ def foremost(lines: Sequence[Line]) -> list[Line]:
     for part in grouped(strictest(standing(lines)), "benchmark"):
         kept += [line for line in part if line.get("average")][:1] or part
     return kept
-
-
-def difference(line: Line, model: str, reference: str) -> Estimate | None:
-    """Model minus reference, either way round that the line has it.
-
-    Without interval where the line has the two values only, none for a model absent.
-    """
-    known: Estimate | None = line.get("differences", {}).get(model, {}).get(reference)
-    if known is not None or not {model, reference} <= line["models"].keys():
-        return known
-    if reverse := line.get("differences", {}).get(reference, {}).get(model):
-        return {**reverse, "value": -reverse["value"], **_negated_bounds(reverse)}
-    return {"value": number(line["models"][model]["value"]) - number(line["models"][reference]["value"])}
-
-
-def _negated_bounds(change: Estimate) -> Estimate:
-    low, high = change.get("low"), change.get("high")
-    return {} if low is None or high is None else {"low": -high, "high": -low}
-
-
-def as_last(lines: Iterable[Line], model: str) -> list[Line]:
-    """The same lines with a model in the last column, where tables and cards have the one that they are about."""
-    return [{**line, "models": {**_without(line["models"], model), model: line["models"][model]}} for line in lines]
-
-
-def _without(models: dict[str, Any], model: str) -> dict[str, Any]:
-    return {name: value for name, value in models.items() if name != model}
-
-
-def points_of(change: Estimate | None, line: Line) -> str:
-    """A difference with its interval and its unit, for a sentence."""
-    unit = unit_of_line(line)
-    return with_interval(change, unit, "+") + (" points" if unit == PERCENT else f" ({unit.note})")
 
 
 def has_ties(lines: Iterable[Line]) -> bool:

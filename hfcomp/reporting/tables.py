@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean
-from typing import Any
 
 from hfcomp.metrics.units import LOWER_IS_BETTER
 from hfcomp.reporting.figures import Figure, Points, Style
 from hfcomp.reporting.format import UNKNOWN, Estimate, decimal, direction, interval, p_value, with_interval
+from hfcomp.reporting.line_values import difference, with_edge
 from hfcomp.reporting.lines import (
     ASPECTS,
     MOST_SUBSETS,
@@ -18,7 +16,6 @@ from hfcomp.reporting.lines import (
     all_percent,
     blocks,
     counts,
-    difference,
     distinct_labels,
     foremost,
     has_ties,
@@ -30,7 +27,6 @@ from hfcomp.reporting.lines import (
     primary_of,
     standing,
     unit_of_line,
-    with_edge,
     with_note,
 )
 from hfcomp.reporting.report import Part, Section, Table
@@ -252,52 +248,6 @@ def ties(lines: Sequence[Line], *, rule: str = "wrong") -> Table:
 def _tie_cell(estimate: Estimate | None) -> str:
     known = estimate or {}
     return decimal(known.get("tie_rate")) + (f" ({known['ties']:,})" if known.get("ties") else "")
-
-
-def costs(stages: Sequence[Mapping[str, Any]]) -> Table:
-    """What training runs cost, each with the entries of a `StageSummary`, as far as they are known of all of them."""
-    columns = {
-        "run": "{name}",
-        "steps": "{steps:,.0f}",
-        "images": "{images:,.0f}",
-        "texts": "{texts:,.0f}",
-        "seconds": "{seconds:,.1f}",
-        "images/s": "{images_per_second:,.1f}",
-        "peak memory": "{peak_memory_gib:.2f} GiB, {peak_memory_of}",
-        "last loss": "{loss:.4f}",
-        "texts truncated": "{truncated_text_share:.2%}",
-    }
-    known = set.intersection(*map(set, stages)) if stages else set()
-    kept = {name: form for name, form in columns.items() if set(re.findall(r"{(\w+)", form)) <= known}
-    return Table("", list(kept), [[form.format(**stage) for form in kept.values()] for stage in stages])
-
-
-def mean_stages(stages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The entries of `StageSummary` as means of the runs whose names are the same behind the last slash."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for stage in stages:
-        found.setdefault(stage["name"].rpartition("/")[2], []).append(stage)
-    means = []
-    for name, own in found.items():
-        numbers = [key for key, value in own[0].items() if isinstance(value, int | float)]
-        means.append({**own[0], **{key: fmean(one[key] for one in own) for key in numbers}, "name": name})
-    return means
-
-
-def facts_table(entries: Mapping[str, Mapping[str, Any]]) -> Table:
-    """A row for each model; only facts that some model has get a column."""
-    keys = list(dict.fromkeys(key for facts in entries.values() for key, value in facts.items() if value is not None))
-    rows = [
-        [name, *("" if facts.get(key) is None else str(facts[key]) for key in keys)] for name, facts in entries.items()
-    ]
-    return Table("", ["model", *keys], rows, labels=1 + len(keys))
-
-
-def made_table(*parts: Mapping[str, Any]) -> Table:
-    """How something was made: names and values, as far as they are set; without secrets."""
-    known = {name: value for part in parts for name, value in part.items() if value is not None}
-    rows = [[name, str(value)] for name, value in known.items() if "token" not in name]
-    return Table("", ["what", "value"], rows, labels=2)
 
 
 def figure_of_lines(

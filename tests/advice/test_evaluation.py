@@ -124,7 +124,7 @@ def test_every_folder_of_data_is_looked_for_under_the_name_that_is_advised(advic
     "name the benchmarks: --suite compositional, or --benchmarks sugarcrepe,winoground",
 )
 @follows(
-    "hfcomp/evaluation/model_names.py",
+    "hfcomp/options.py",
     "name at least one model: a Hub id such as openai/clip-vit-base-patch32, or a",
 )
 @follows(

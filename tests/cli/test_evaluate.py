@@ -337,7 +337,7 @@ def test_unavailable_is_told_apart_from_wrong(models, data, tmp_path, monkeypatc
     def gone(*_):
         raise Unavailable("it is gone.", "Ask its authors.")
 
-    monkeypatch.setattr("hfcomp.evaluation.evaluator.load_items", gone)
+    monkeypatch.setattr("hfcomp.evaluation.loaded.load_items", gone)
     with pytest.raises(SystemExit, match="no benchmark could be scored"):
         main(words(models, data, tmp_path))
 

@@ -24,7 +24,7 @@ from hfcomp.data.pair_table import every_caption
 from hfcomp.evaluation.benchmarks.own import own_benchmark
 from hfcomp.evaluation.blind.captions import read_caption_source
 from hfcomp.evaluation.encoding.neighbors import with_neighbors
-from hfcomp.evaluation.evaluator import load_benchmark
+from hfcomp.evaluation.loaded import load_benchmark
 from hfcomp.evaluation.spec import Folders
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.controls import shuffled

@@ -17,7 +17,7 @@ from hfcomp.data import load_training_set
 from hfcomp.data.image_ids import shared_rows, with_column
 from hfcomp.data.pair_table import check_entries, choose_captions, every_caption, pair_table, texts_of
 from hfcomp.evaluation.benchmarks.own import own_benchmark
-from hfcomp.evaluation.evaluator import load_benchmark
+from hfcomp.evaluation.loaded import load_benchmark
 from hfcomp.factory.text_negatives import make_captions
 from tests import tiny
 

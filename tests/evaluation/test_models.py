@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hfcomp.evaluation.model_names import named_models
+from hfcomp.options import named_models
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hfcomp.cli.evaluate import main
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.evaluation_results import EvaluationResults
-from hfcomp.evaluation.evaluator import load_benchmark
+from hfcomp.evaluation.loaded import load_benchmark
 from hfcomp.evaluation.pairs.items import list_pairs
 from hfcomp.evaluation.score_files import ScoreFile
 from hfcomp.evaluation.spec import data_folders

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hfcomp.reporting.lines import as_last, difference, edge_of, models_of, parts_of, with_edge
+from hfcomp.reporting.line_values import as_last, difference, edge_of, with_edge
+from hfcomp.reporting.lines import models_of, parts_of
 from tests.experiments.lines import GROUP, MODELS, average_of, line
 
 LINE = line("swap_att", "group", GROUP["swap_att"])

@@ -17,8 +17,8 @@ from hfcomp.data.overlap.image_columns import SANDBOX, each_cell
 from hfcomp.data.overlap.image_hashes import HashStore, hash_images, like_another
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
 from hfcomp.evaluation.cells import Crop, Fitted, is_missing, map_cells
-from hfcomp.evaluation.evaluator import load_benchmark
 from hfcomp.evaluation.items.scored_images import scored_images
+from hfcomp.evaluation.loaded import load_benchmark
 from hfcomp.evaluation.spec import Folders, Unavailable
 from hfcomp.reporting.report import Table
 from hfcomp.store import cache_folder

@@ -25,7 +25,7 @@ from hfcomp.data.pair_table import choose_captions, pair_table
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
 from hfcomp.evaluation.cells import is_missing
-from hfcomp.evaluation.evaluator import Loaded, load_benchmark
+from hfcomp.evaluation.loaded import Loaded, load_benchmark
 from hfcomp.evaluation.spec import Folders, Unavailable
 from hfcomp.reading import nearest, nearest_name
 from hfcomp.statistics.bootstrap import ImageBootstrap

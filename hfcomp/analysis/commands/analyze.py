@@ -12,9 +12,8 @@ from typing import Annotated
 
 from hfcomp.analysis.hierarchy.options import HierarchyOptions
 from hfcomp.analysis.pairs.options import AnalyzeOptions
-from hfcomp.cli.options import command_parser
 from hfcomp.cli.places import check_datasets, check_folders
-from hfcomp.options import Options, Spelling, make_options
+from hfcomp.options import Options, Spelling, command_parser, make_options
 
 MAGIC = "magic"
 """The first word where a set of `hfcomp build magic` follows; a folder of this name is ./magic."""

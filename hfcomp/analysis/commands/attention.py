@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from hfcomp.analysis.attention_figure import QUANTITIES
-from hfcomp.cli.options import command_parser
-from hfcomp.evaluation.model_names import check_models
-from hfcomp.options import Device, Options, Spelling, make_options
+from hfcomp.options import Device, Options, Spelling, check_models, command_parser, make_options
 
 
 @dataclass(kw_only=True)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from hfcomp.analysis.audit.options import AuditOptions
-from hfcomp.cli.options import command_parser
 from hfcomp.cli.places import check_datasets
-from hfcomp.options import Options, Spelling, make_options
+from hfcomp.options import Options, Spelling, command_parser, make_options
 
 PAGE, FILE = "audit.html", "audit.json"
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from hfcomp.analysis.gallery.options import DataOptions, GalleryOptions
-from hfcomp.cli.options import command_parser
 from hfcomp.cli.places import check_datasets
-from hfcomp.options import Options, Spelling, declared, make_options
+from hfcomp.options import Options, Spelling, command_parser, declared, make_options
 
 
 @dataclass(kw_only=True)

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from hfcomp.analysis.level_benchmarks import BENCHMARKS, LEVEL_ROWS, MAGIC, SANDBOX_LEVELS
-from hfcomp.cli.options import command_parser
-from hfcomp.evaluation.model_names import check_models
-from hfcomp.options import BatchSize, Device, Options, Spelling, make_options
+from hfcomp.options import BatchSize, Device, Options, Spelling, check_models, command_parser, make_options
 
 
 @dataclass(kw_only=True)

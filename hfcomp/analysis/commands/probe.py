@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from hfcomp.analysis.probe.options import ProbeOptions
-from hfcomp.cli.options import command_parser
 from hfcomp.cli.places import check_datasets
-from hfcomp.evaluation.model_names import check_models
-from hfcomp.options import Options, Spelling, make_options
+from hfcomp.options import Options, Spelling, check_models, command_parser, make_options
 
 
 @dataclass(kw_only=True)

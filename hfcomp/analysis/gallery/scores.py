@@ -15,9 +15,9 @@ from hfcomp.evaluation.cells import CellsWithout
 from hfcomp.evaluation.encoding.cache import open_cache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.embedded import Numbers, indexed_cosines
-from hfcomp.evaluation.model_names import named_models
 from hfcomp.evaluation.models import open_embedder
 from hfcomp.metrics.choice import all_higher
+from hfcomp.options import named_models
 from hfcomp.reporting.report import Table
 
 RIGHT, WRONG, TIE = 1, 0, -1

@@ -16,9 +16,9 @@ from hfcomp.analysis.pairs.summary import ScoredSet, Summary
 from hfcomp.data.urls import UrlAccess, url_access
 from hfcomp.evaluation.encoding.cache import open_cache
 from hfcomp.evaluation.encoding.identity import identity
-from hfcomp.evaluation.model_names import named_models
 from hfcomp.evaluation.models import open_embedder
 from hfcomp.negatives.concreteness import ConcretenessRatings
+from hfcomp.options import named_models
 
 
 def analyze(sets: Sequence[str] | Mapping[str, str], options: AnalyzeOptions) -> PairResults:

@@ -16,9 +16,9 @@ from hfcomp.analysis.pairs.summary import CORRELATED, COSINE, COUNT, ScoredSet, 
 from hfcomp.metrics.units import Unit
 from hfcomp.reporting.figures import Figure, check_matplotlib
 from hfcomp.reporting.format import decimal, interval, with_interval
+from hfcomp.reporting.made_tables import facts_table, made_table
 from hfcomp.reporting.report import Lines, Part, Picture, Report, Section, Table
 from hfcomp.reporting.saving import publish
-from hfcomp.reporting.tables import facts_table, made_table
 from hfcomp.statistics.outcomes import write_table
 from hfcomp.statistics.results import RESULTS_FILE, package_versions, versions
 

@@ -24,10 +24,10 @@ from hfcomp.data.urls import UrlAccess, url_access
 from hfcomp.evaluation.encoding.cache import open_cache
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.encoding.identity import identity
-from hfcomp.evaluation.model_names import named_models
 from hfcomp.evaluation.models import open_embedder
 from hfcomp.losses import fermi_dirac_margin
 from hfcomp.negatives.concreteness import ConcretenessRatings
+from hfcomp.options import named_models
 from hfcomp.reporting.saving import PAGE_FILE, REPORT_FILE
 from hfcomp.sandbox.bases import base_folder
 from hfcomp.statistics.results import RESULTS_FILE

@@ -14,9 +14,9 @@ from hfcomp.analysis.probe.shares import BOTH, Share
 from hfcomp.metrics.units import Unit
 from hfcomp.reporting.figures import Curves, Figure
 from hfcomp.reporting.format import decimal, has_interval, with_interval
+from hfcomp.reporting.made_tables import made_table
 from hfcomp.reporting.report import Lines, Report, Section, Table, titled
 from hfcomp.reporting.saving import publish
-from hfcomp.reporting.tables import made_table
 from hfcomp.statistics.results import RESULTS_FILE, package_versions, versions
 
 FIGURE = "shares.png"

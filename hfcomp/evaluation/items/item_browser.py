@@ -31,7 +31,7 @@ from hfcomp.reporting.pages.page import Cell, thumbnail
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hfcomp.evaluation.evaluator import Loaded
+    from hfcomp.evaluation.loaded import Loaded
 
 ENTRY = ["benchmark", "subset", "item"]
 Entry = tuple[str, str, str]

@@ -14,7 +14,7 @@ from hfcomp.data.overlap.image_columns import COCO
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.readers.pools import COCO_TRAIN2014, COCO_VAL2014, COCO_VAL2017
 from hfcomp.evaluation.cells import Altered, is_missing, map_cells, pick_cells
-from hfcomp.evaluation.evaluator import Loaded, load_benchmark
+from hfcomp.evaluation.loaded import Loaded, load_benchmark
 from hfcomp.evaluation.spec import Benchmark, data_folders
 
 COCO_POOLS = (COCO_VAL2017, COCO_VAL2014, COCO_TRAIN2014)

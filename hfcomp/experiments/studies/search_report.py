@@ -18,9 +18,9 @@ from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.studies.plan_files import Search
 from hfcomp.experiments.studies.plans import SearchPlan
+from hfcomp.reporting.made_tables import made_table
 from hfcomp.reporting.report import Lines, Report, Section, Table
 from hfcomp.reporting.saving import publish
-from hfcomp.reporting.tables import made_table
 from hfcomp.statistics.run import Score
 from hfcomp.writing import write_csv, write_text
 

@@ -20,9 +20,10 @@ from hfcomp.experiments.report import MEANINGS, evaluate_command
 from hfcomp.experiments.studies.plans import ChoicePlan, SweepPlan
 from hfcomp.metrics.units import Unit
 from hfcomp.reading import nearest
-from hfcomp.reporting import tables
+from hfcomp.reporting import made_tables, tables
 from hfcomp.reporting.format import decimal, direction, number
-from hfcomp.reporting.lines import Line, general_of, name_of, of_aspect, points_of, primary_of, subsets_of
+from hfcomp.reporting.line_values import points_of
+from hfcomp.reporting.lines import Line, general_of, name_of, of_aspect, primary_of, subsets_of
 from hfcomp.reporting.report import Lines, Report, Section, Table
 from hfcomp.reporting.saving import publish
 from hfcomp.statistics import Outcomes
@@ -290,14 +291,14 @@ def sweep_report(
     if plan.choose and (choice := results.choice):
         verdict = [choice_verdict(choice, plan.choose)]
         measured = [choice_section(choice, plan.choose), *([] if brief else measured)]
-    costs = tables.mean_stages([{key: getattr(one, key) for key in COSTS} for one in stages])
+    costs = made_tables.mean_stages([{key: getattr(one, key) for key in COSTS} for one in stages])
     sections = [
         *measured,
         Section("Contrasts", [Lines(_sides(plan))]),
         Section("Training log", list(_log_means(results))),
-        Section("Cost", [tables.costs(costs)]),
+        Section("Cost", [made_tables.costs(costs)]),
         Section("Models", [Lines(_variants(plan, facts))]),
-        Section("How it was made", [] if brief else [tables.made_table(facts["config"])]),
+        Section("How it was made", [] if brief else [made_tables.made_table(facts["config"])]),
         *([] if brief else further),
     ]
     how = tables.legend(every, adjusted=ADJUSTED, brief=brief)

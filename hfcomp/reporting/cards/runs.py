@@ -11,7 +11,7 @@ import yaml
 from huggingface_hub import ModelCardData
 
 from hfcomp.data.publishing import is_absolute, is_on_hub, without_local_paths
-from hfcomp.reporting import tables
+from hfcomp.reporting import made_tables, tables
 from hfcomp.reporting.cards.card import (
     BASE_PLACE,
     FORGETTING,
@@ -24,7 +24,8 @@ from hfcomp.reporting.cards.card import (
 )
 from hfcomp.reporting.cards.metadata import card_metadata, eval_files, eval_results
 from hfcomp.reporting.cards.methods import find_method, values_table, without_secrets
-from hfcomp.reporting.lines import Line, as_last, general_of, models_of, of_aspect, standing
+from hfcomp.reporting.line_values import as_last
+from hfcomp.reporting.lines import Line, general_of, models_of, of_aspect, standing
 from hfcomp.reporting.report import Lines, Section, Table
 from hfcomp.reporting.run_record import ADJUSTED, RunRecord, unguarded_name
 from hfcomp.run_folders import ADAPTER_FOLDER
@@ -114,7 +115,7 @@ def run_card(
         command=(record.command, "bash") if record.command else None,
         values=_values(record),
         recipe=yaml.safe_dump(without_secrets(config), sort_keys=True, allow_unicode=True).strip(),
-        costs=tables.costs(tables.mean_stages(record.stages or ())),
+        costs=made_tables.costs(made_tables.mean_stages(record.stages or ())),
         environment=record.versions or {},
         limits=list(_limits(record)),
         notes=[MERGED] * adapter + [note for note in record.notes if not note.startswith(OVERLAP)],

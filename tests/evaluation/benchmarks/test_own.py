@@ -14,7 +14,7 @@ from hfcomp.evaluation import own_benchmark
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.encoding.embed import Embedder, Indexed
 from hfcomp.evaluation.engine import run_benchmark, validate
-from hfcomp.evaluation.evaluator import Loaded
+from hfcomp.evaluation.loaded import Loaded
 from hfcomp.evaluation.protocols.retrieval import same_image_or_caption
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import BenchmarkData

@@ -8,8 +8,8 @@ from hfcomp.data.overlap import without_overlap
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.cells import Crop, Fitted, Inset
 from hfcomp.evaluation.engine import validate
-from hfcomp.evaluation.evaluator import Loaded
 from hfcomp.evaluation.items.scored_images import benchmark_images, scored_images
+from hfcomp.evaluation.loaded import Loaded
 from hfcomp.evaluation.spec import BenchmarkData, Origin
 from tests import tiny
 from tests.data.photographs import encoded, resized, texture

@@ -9,7 +9,8 @@ import pytest
 
 from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
-from hfcomp.evaluation.evaluator import Evaluator, Loaded
+from hfcomp.evaluation.evaluator import Evaluator
+from hfcomp.evaluation.loaded import Loaded
 from hfcomp.evaluation.pairs.items import PairScores, list_pairs
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice, KeywordRanking, TwoPositiveChoice
 from hfcomp.evaluation.protocols.classification import Probe, ZeroShot

@@ -1,0 +1,63 @@
+"""Values of a line: at its floor or ceiling, of one model against another, and in the order of columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from hfcomp.metrics.units import LOWER_IS_BETTER, PERCENT
+from hfcomp.reporting.format import Estimate, number, with_interval
+from hfcomp.reporting.lines import Line, unit_of_line
+
+EDGE = 0.02
+"""How near to chance or to 1 all models of a line are that is at the floor or at the ceiling."""
+FLOOR, CEILING = "floor", "ceiling"
+
+
+def edge_of(line: Line) -> str:
+    """`FLOOR` if no model's value is more than `EDGE` above chance, `CEILING` if none is more than that below 1.
+
+    Without a chance the floor is at 0. Lines in other units than percent, or of which lower is better, have neither.
+    """
+    known = [number((one or {}).get("value")) for one in line["models"].values()]
+    if not known or unit_of_line(line) != PERCENT or line["metric"] in LOWER_IS_BETTER or any(map(math.isnan, known)):
+        return ""
+    lowest = max(0.0, number(line.get("chance"))) if line.get("chance") is not None else 0.0
+    slack = EDGE + 1e-9  # of binary fractions
+    return FLOOR if max(known) <= lowest + slack else CEILING if min(known) >= 1 - slack else ""
+
+
+def with_edge(label: str, line: Line) -> str:
+    """A label with the floor or the ceiling that its line is at."""
+    edge = edge_of(line)
+    return f"{label} ({edge})" if edge else label
+
+
+def difference(line: Line, model: str, reference: str) -> Estimate | None:
+    """Model minus reference, either way round that the line has it.
+
+    Without interval where the line has the two values only, none for a model absent.
+    """
+    known: Estimate | None = line.get("differences", {}).get(model, {}).get(reference)
+    if known is not None or not {model, reference} <= line["models"].keys():
+        return known
+    if reverse := line.get("differences", {}).get(reference, {}).get(model):
+        return {**reverse, "value": -reverse["value"], **_negated_bounds(reverse)}
+    return {"value": number(line["models"][model]["value"]) - number(line["models"][reference]["value"])}
+
+
+def _negated_bounds(change: Estimate) -> Estimate:
+    low, high = change.get("low"), change.get("high")
+    return {} if low is None or high is None else {"low": -high, "high": -low}
+
+
+def as_last(lines: Iterable[Line], model: str) -> list[Line]:
+    """The same lines with a model in the last column, where tables and cards have the one that they are about."""
+    # Sorting is stable, so the other models keep their order.
+    return [{**line, "models": dict(sorted(line["models"].items(), key=lambda it: it[0] == model))} for line in lines]
+
+
+def points_of(change: Estimate | None, line: Line) -> str:
+    """A difference with its interval and its unit, for a sentence."""
+    unit = unit_of_line(line)
+    return with_interval(change, unit, "+") + (" points" if unit == PERCENT else f" ({unit.note})")
